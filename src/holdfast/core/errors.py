@@ -1,0 +1,54 @@
+"""The one error tree. Every message says what was expected, what was got, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HoldfastError(Exception):
+    """A problem the user can act on; the command line prints it as one line and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class InputError(HoldfastError):
+    """A value or an option that cannot be used."""
+
+
+class ModelError(InputError):
+    """An ONNX file that cannot be read, run or understood."""
+
+
+class CardError(InputError):
+    """A model card with a missing, unknown or contradictory field."""
+
+
+class DataError(InputError):
+    """A data set that cannot be read or does not fit the model."""
+
+
+class ImageError(DataError):
+    """One image that cannot be decoded or predicted; a long run counts it and goes on."""
+
+
+class OutputError(HoldfastError):
+    """A result that could not be written (read-only folder, full disk)."""
+
+
+class MissingExtra(HoldfastError):
+    """An optional library that is not installed, with the line that installs it."""
+
+    def __init__(self, purpose: str, module: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {module}, which is not installed: pip install 'holdfast[{extra}]'")
+
+
+class UnknownName(InputError):
+    """A name that no registered part has, with the nearest one that exists."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names) or 'none'}."
+        super().__init__(f"unknown {kind} {name!r}. {hint}")
+        self.kind, self.name, self.known = kind, name, tuple(names)

@@ -1,0 +1,80 @@
+"""Where a picture lies in the network's input: the three resize policies and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.core.errors import ImageError
+from holdfast.core.model import Input
+from holdfast.core.types import Floats, Image, Size
+
+Resize = Callable[[Image, Size], Image]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The map from the encoded image to the network input: x_net = x · scale_x + offset_x, likewise y."""
+
+    original: Size
+    network: Size
+    resized: Size
+    scale_x: float
+    scale_y: float
+    offset_x: int
+    offset_y: int
+
+    def to_original(self, boxes: Floats) -> Floats:
+        """Boxes (n, 4) xyxy of the network input, in pixels of the encoded image, clipped to it."""
+        shift = np.array([self.offset_x, self.offset_y] * 2, np.float64)
+        scale = np.array([self.scale_x, self.scale_y] * 2, np.float64)
+        limit = np.array([self.original.width, self.original.height] * 2, np.float64)
+        return np.clip((boxes - shift) / scale, 0.0, limit)
+
+    def to_network(self, boxes: Floats) -> Floats:
+        """Boxes (n, 4) xyxy of the encoded image, in pixels of the network input."""
+        shift = np.array([self.offset_x, self.offset_y] * 2, np.float64)
+        return boxes * np.array([self.scale_x, self.scale_y] * 2, np.float64) + shift
+
+
+def frame_of(original: Size, wanted: Input) -> Frame:
+    """The frame in which an image of that size is shown to the network."""
+    w, h = original
+    net = wanted.size
+    if w < 1 or h < 1:
+        raise ImageError(f"expected an image of at least 1×1 pixels, got {w}×{h}")
+    if wanted.policy == "stretch":
+        return Frame(original, net, net, net.width / w, net.height / h, 0, 0)
+    if wanted.policy == "letterbox":
+        ratio = min(net.width / w, net.height / h)
+        new = Size(max(1, round(w * ratio)), max(1, round(h * ratio)))
+        x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
+        if wanted.place == "corner":
+            x = y = 0
+        return Frame(original, net, new, new.width / w, new.height / h, x, y)
+    short = wanted.short_side or min(net)
+    ratio = short / min(w, h)
+    new = Size(max(net.width, int(w * ratio + 0.5)), max(net.height, int(h * ratio + 0.5)))
+    left, top = round((new.width - net.width) / 2), round((new.height - net.height) / 2)
+    return Frame(original, net, new, new.width / w, new.height / h, -left, -top)
+
+
+def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
+    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
+    frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
+    small = resize(image, frame.resized)
+    if small.shape != (frame.resized.height, frame.resized.width, 3):
+        raise ImageError(
+            f"resize: expected {frame.resized.height}×{frame.resized.width}×3, got {small.shape}"
+        )
+    if wanted.policy == "stretch":
+        return small, frame
+    if wanted.policy == "crop":
+        top, left = -frame.offset_y, -frame.offset_x
+        return small[top : top + frame.network.height, left : left + frame.network.width], frame
+    canvas = np.full((frame.network.height, frame.network.width, 3), wanted.pad, np.uint8)
+    x, y = frame.offset_x, frame.offset_y
+    canvas[y : y + frame.resized.height, x : x + frame.resized.width] = small
+    return canvas, frame

@@ -1,0 +1,91 @@
+"""A model: the user's ONNX file and the card that says how to feed it and how to read it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from holdfast.core.errors import ModelError
+from holdfast.core.types import Size
+
+Task: TypeAlias = Literal["classify", "detect", "segment", "single"]
+Layout: TypeAlias = Literal["nchw", "nhwc"]
+Colour: TypeAlias = Literal["rgb", "bgr"]
+Policy: TypeAlias = Literal["stretch", "letterbox", "crop"]
+Place: TypeAlias = Literal["centre", "corner"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """How pixels become the input tensor: tensor = (pixel · scale − mean) / std, channel by channel."""
+
+    size: Size
+    layout: Layout = "nchw"
+    colour: Colour = "rgb"
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    dtype: Literal["float32", "float16", "uint8"] = "float32"
+    policy: Policy = "stretch"
+    short_side: int | None = None  # policy "crop": the short side before the centre crop
+    pad: int = 114  # policy "letterbox": grey of the border
+    place: Place = "centre"  # policy "letterbox": where the picture lies
+
+
+@dataclass(frozen=True)
+class Head:
+    """How the output tensors are read: the name of a registered head and its options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What holdfast must know of a model beyond its ONNX file."""
+
+    task: Task
+    input: Input
+    head: Head
+    classes: tuple[str, ...]
+    score: float = 0.001  # detections below are dropped
+    nms_iou: float = 0.65  # class-wise non-maximum suppression
+    max_detections: int = 100
+    decode: str = "pillow"  # the stages the model was trained with
+    resize: str = "pillow-bilinear"
+
+
+@dataclass(frozen=True)
+class Model:
+    """An ONNX file with its card; `guessed` says what no card stated, and why it was taken to be so."""
+
+    name: str
+    path: Path
+    card: Card
+    sha256: str
+    guessed: tuple[str, ...] = ()
+
+    def read(self) -> bytes:
+        """The bytes of the user's original file (unpacked if it is a .gz)."""
+        return read_onnx(self.path)
+
+
+def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
+    """The bytes of an ONNX file, unpacked if it is a .gz and refused if that would exceed `limit` bytes."""
+    try:
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        with gzip.open(path) as stream:
+            data = stream.read(limit + 1)
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such model file; give the path of an .onnx file") from None
+    except (OSError, EOFError) as problem:
+        raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
+    if len(data) > limit:
+        raise ModelError(
+            f"{path}: unpacks to more than {limit >> 20} MB; unpack it yourself if that is right"
+        )
+    return data

@@ -1,0 +1,119 @@
+"""The frozen row of named stages every number comes through, and the machine that runs it.
+
+    bytes ─decode─► pixels ─colour─► ─resize─► ─normalise─► tensor ─infer─► raw ─post─► Prediction
+
+A stage is a name (files, command line) or a plain function (Python). A Noise is `Pipeline -> Pipeline`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import ImageError, InputError, UnknownName
+from holdfast.core.frame import Frame, place
+from holdfast.core.model import Card, Input, Model
+from holdfast.core.registry import lookup
+from holdfast.core.types import Image, Prediction, Size, Tensor
+
+Decode: TypeAlias = Callable[[bytes], Image]
+Recolour: TypeAlias = Callable[[Image], Image]
+Resize: TypeAlias = Callable[[Image, Size], Image]
+Normalise: TypeAlias = Callable[[Image, Input], Tensor]
+Run: TypeAlias = Callable[[Tensor], Mapping[str, Tensor]]
+Infer: TypeAlias = Callable[[Model, int], Run]  # (model, threads) -> a function that runs one tensor
+Post: TypeAlias = Callable[[Mapping[str, Tensor], Frame, Card], Prediction]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Six named stages; each is a registered name or a function of the stage's signature."""
+
+    decode: str | Decode = "pillow"
+    colour: str | Recolour = "rgb"
+    resize: str | Resize = "pillow-bilinear"
+    normalise: str | Normalise = "card"
+    infer: str | Infer = "onnxruntime"
+    post: str | Post = "card"
+
+    def replace(self, **stages: str | Callable[..., Any]) -> Pipeline:
+        """The same row with the named stages exchanged."""
+        known = [f.name for f in fields(self)]
+        for name, choice in stages.items():
+            if name not in known:
+                raise UnknownName("stage", name, known)
+            if not isinstance(choice, str) and not callable(choice):
+                raise InputError(f"stage {name}: expected a name or a function, got {type(choice).__name__}")
+        return dataclasses.replace(self, **stages)
+
+    def describe(self) -> dict[str, str]:
+        """Each stage by name; a function by module, name and hash of its source."""
+        chosen = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v if isinstance(v, str) else fingerprint.of_function(v) for k, v in chosen.items()}
+
+
+Noise: TypeAlias = Callable[[Pipeline], Pipeline]
+
+
+def pipeline_of(card: Card) -> Pipeline:
+    """The pipeline the model was trained with, as its card states it."""
+    return Pipeline(decode=card.decode, resize=card.resize)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An image ready for the network: tensor (1, c, h, w) or (1, h, w, c), and its frame."""
+
+    tensor: Tensor
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A pipeline opened on a model: `prepare` may run in one thread while `predict` runs in another."""
+
+    model: Model
+    pipeline: Pipeline
+    decode: Decode
+    colour: Recolour
+    resize: Resize
+    normalise: Normalise
+    run: Run
+    post: Post
+
+    def prepare(self, data: bytes) -> Prepared:
+        """The tensor and the frame of one encoded image."""
+        pixels = self.colour(self.decode(data))
+        small, frame = place(pixels, self.model.card.input, self.resize)
+        return Prepared(self.normalise(small, self.model.card.input)[np.newaxis], frame)
+
+    def predict(self, prepared: Prepared) -> Prediction:
+        """What the model says of a prepared image, in pixels of the encoded image."""
+        raw = self.run(prepared.tensor)
+        for name, value in raw.items():
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                bad = int((~np.isfinite(value)).sum())
+                raise ImageError(f"output {name!r} has {bad} values that are NaN or infinite")
+        return self.post(raw, prepared.frame, self.model.card)
+
+    def trace(self, data: bytes) -> dict[str, Any]:
+        """What every stage hands to the next, by stage name: to see where two pipelines part."""
+        decoded = self.decode(data)
+        coloured = self.colour(decoded)
+        small, frame = place(coloured, self.model.card.input, self.resize)
+        tensor = self.normalise(small, self.model.card.input)[np.newaxis]
+        raw = self.run(tensor)
+        seen = {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor, "infer": raw}
+        return {**seen, "post": self.post(raw, frame, self.model.card)}
+
+
+def open_machine(pipeline: Pipeline, model: Model, threads: int = 0) -> Machine:
+    """The pipeline with every name resolved and the model loaded; threads 0 means all cores."""
+    chosen = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
+    infer: Infer = chosen.pop("infer")
+    return Machine(model, pipeline, run=infer(model, threads), **chosen)

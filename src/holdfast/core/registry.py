@@ -1,0 +1,103 @@
+"""Named parts: one decorated plain function is a plug-in.
+
+    @stage("resize")
+    def vendor_x_bilinear(image: Image, size: Size) -> Image: ...
+
+The decorator returns the function unchanged. Names serve files and the command line; Python code passes
+the function itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from holdfast.core.errors import InputError, UnknownName
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A registered function with the facts told about it."""
+
+    kind: str
+    name: str
+    function: Callable[..., Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the function's docstring."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
+
+# Where the parts of a kind are looked for when a name is first asked for: packages or modules by name, so
+# that a layer below never imports one above and nothing heavy loads before it is needed.
+_HOMES: dict[str, tuple[str, ...]] = {
+    "decode": ("holdfast.stages.decode",),
+    "colour": ("holdfast.stages.colour",),
+    "resize": ("holdfast.stages.resize",),
+    "normalise": ("holdfast.stages.normalise",),
+    "infer": ("holdfast.stages.infer",),
+    "post": ("holdfast.stages.post",),
+    "head": ("holdfast.graph.heads",),
+    "reader": ("holdfast.data.readers",),
+}
+_PARTS: dict[tuple[str, str], Part] = {}
+_LOADED: set[str] = set()
+
+
+def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
+    """A decorator that registers a function under `kind` by its own name (`_` becomes `-`)."""
+
+    def register(function: F) -> F:
+        part = Part(kind, name or function.__name__.replace("_", "-"), function, facts)
+        old = _PARTS.get((kind, part.name))
+        if old is not None and old.function.__qualname__ != function.__qualname__:
+            raise InputError(
+                f"{kind} {part.name!r} is already defined by {old.function.__module__}; choose another name"
+            )
+        _PARTS[kind, part.name] = part
+        return function
+
+    return register
+
+
+def part(kind: str, name: str) -> Part:
+    """The part of that kind and name, or UnknownName with the nearest one that exists."""
+    if (kind, name) not in _PARTS:
+        _load(kind)
+    try:
+        return _PARTS[kind, name]
+    except KeyError:
+        raise UnknownName(kind, name, names(kind)) from None
+
+
+def lookup(kind: str, choice: str | Callable[..., Any]) -> Callable[..., Any]:
+    """The function behind a name; a function is returned as it is."""
+    return choice if callable(choice) else part(kind, choice).function
+
+
+def names(kind: str) -> list[str]:
+    """All names of that kind, sorted."""
+    _load(kind)
+    return sorted(name for k, name in _PARTS if k == kind)
+
+
+def kinds() -> list[str]:
+    """All kinds of parts there are, sorted."""
+    return sorted(set(_HOMES) | {k for k, _ in _PARTS})
+
+
+def _load(kind: str) -> None:
+    for home in _HOMES.get(kind, ()):
+        if home in _LOADED:
+            continue
+        module = importlib.import_module(home)
+        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            importlib.import_module(f"{home}.{found.name}")
+        _LOADED.add(home)

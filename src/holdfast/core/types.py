@@ -1,0 +1,147 @@
+"""Images, boxes, detections, samples and predictions: frozen, checked, plain numpy inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import InputError
+
+Image: TypeAlias = NDArray[np.uint8]  # (height, width, 3) RGB
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Tensor: TypeAlias = NDArray[Any]
+
+
+class Size(NamedTuple):
+    """Width and height in pixels."""
+
+    width: int
+    height: int
+
+
+def _column(owner: str, name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = np.ascontiguousarray(value, dtype=dtype)
+    if array.size == 0:
+        array = array.reshape(shape)
+    if array.shape != shape:
+        raise InputError(f"{owner}.{name}: expected shape {shape}, got {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"{owner}.{name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+    array.flags.writeable = False
+    return array
+
+
+def _set(owner: object, **fields: object) -> None:
+    for name, value in fields.items():
+        object.__setattr__(owner, name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Ground-truth boxes of one image: xyxy (n, 4) in pixels of the encoded image, classes (n,)."""
+
+    xyxy: Floats
+    classes: Ints
+    crowd: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    difficult: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    areas: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        xyxy = np.asarray(self.xyxy, np.float64)
+        n = len(xyxy)
+        sides = np.clip(xyxy.reshape(-1, 4)[:, 2:] - xyxy.reshape(-1, 4)[:, :2], 0, None)
+        areas = self.areas if len(self.areas) else sides.prod(axis=1)
+        _set(
+            self,
+            xyxy=_column("Boxes", "xyxy", xyxy, np.float64, (n, 4)),
+            classes=_column("Boxes", "classes", self.classes, np.int64, (n,)),
+            crowd=_column("Boxes", "crowd", self.crowd if len(self.crowd) else np.zeros(n), bool, (n,)),
+            difficult=_column(
+                "Boxes", "difficult", self.difficult if len(self.difficult) else np.zeros(n), bool, (n,)
+            ),
+            areas=_column("Boxes", "areas", areas, np.float64, (n,)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.xyxy)
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """What a detector says of one image: boxes (n, 4) xyxy in pixels, scores (n,), classes (n,)."""
+
+    boxes: Floats
+    scores: Floats
+    classes: Ints
+
+    def __post_init__(self) -> None:
+        n = len(self.boxes)
+        _set(
+            self,
+            boxes=_column("Detections", "boxes", self.boxes, np.float64, (n, 4)),
+            scores=_column("Detections", "scores", self.scores, np.float64, (n,)),
+            classes=_column("Detections", "classes", self.classes, np.int64, (n,)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def take(self, index: Any) -> Detections:
+        """The detections picked by an index or mask, in its order."""
+        return Detections(self.boxes[index], self.scores[index], self.classes[index])
+
+
+def no_detections() -> Detections:
+    """An image on which nothing was found."""
+    return Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Label:
+    """Ground truth of a classifier: one class."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class MaskFile:
+    """Ground truth of a segmenter: an encoded image (PNG) whose pixel values are class ids."""
+
+    data: bytes = field(repr=False)
+
+
+Truth: TypeAlias = Boxes | Label | MaskFile
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a classifier says of one image: one score per class (k,)."""
+
+    values: Floats
+
+    def __post_init__(self) -> None:
+        _set(self, values=_column("Scores", "values", self.values, np.float64, (np.size(self.values),)))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelMap:
+    """What a segmenter says of one image: a class per pixel (height, width)."""
+
+    classes: NDArray[np.uint16]
+
+
+Prediction: TypeAlias = Detections | Scores | LabelMap
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image as a system receives it, encoded, with its truth. `name` is unique in its data set."""
+
+    name: str
+    data: bytes = field(repr=False)
+    truth: Truth = field(repr=False)
