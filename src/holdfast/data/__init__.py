@@ -1,0 +1,1 @@
+"""Readers of encoded samples and the embedded procedural data."""

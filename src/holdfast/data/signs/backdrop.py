@@ -1,0 +1,158 @@
+"""What lies behind everything: sky, the far skyline, the ground and the road."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from holdfast.data.signs.canvas import Camera, Canvas, fill
+from holdfast.data.signs.catalogue import BACKGROUND, ROAD, SKY
+from holdfast.data.signs.mood import Mood, Rgb
+from holdfast.data.signs.strokes import Points
+from holdfast.data.signs.textures import clouds, grain, window
+
+FAR = 160.0
+
+
+@dataclass(frozen=True)
+class Road:
+    """A carriageway between two lateral distances from the camera, in metres."""
+
+    left: float
+    right: float
+    lanes: int
+    setting: str
+
+
+def paint_sky(canvas: Canvas, mood: Mood, rng: np.random.Generator) -> None:
+    """A gradient with clouds over the whole picture, drawn at a quarter of the size: it is smooth."""
+    height, width = canvas.size
+    rows, columns = height // 4, width // 4
+    t = np.linspace(0, 1.6, rows, dtype=np.float32).clip(0, 1)[:, None, None]
+    gradient = np.float32(mood.zenith) * (1 - t) + np.float32(mood.horizon) * t
+    field = cv2.resize(window(clouds(), rng, 300, 320), (columns, rows * 2))[rows // 2 : rows // 2 + rows]
+    cover = {"sun": rng.uniform(-0.9, 0.5), "overcast": 0.8}.get(mood.light, rng.uniform(-0.6, 0.6))
+    alpha = np.clip((field + np.float32(cover)) * np.float32(0.45), 0, 0.85)[..., None]
+    white = np.float32(mood.horizon) * np.float32(0.35) + np.float32(0.65 * (60 if mood.night else 240))
+    shade = 1 - np.float32(0.12) * np.clip(field[..., None], -1, 2)
+    sky = gradient * (1 - alpha) + white * shade * alpha
+    small = np.clip(sky, 0, 255).astype(np.uint8)
+    canvas.image[:] = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
+    canvas.mask[:] = SKY
+
+
+def hazy(colour: Rgb | np.ndarray, mood: Mood, depth: float) -> Rgb:
+    """A colour seen through the air at a depth in metres."""
+    clear = float(np.exp(-mood.haze * depth))
+    mixed = np.asarray(colour, dtype=np.float64) * clear + np.asarray(mood.horizon) * (1 - clear)
+    return (float(mixed[0]), float(mixed[1]), float(mixed[2]))
+
+
+def paint_skyline(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> None:
+    """Hills, woods or a town far away."""
+    width = canvas.size[1]
+    base = camera.y + 2
+    if road.setting != "town" or rng.random() < 0.3:
+        for layer in range(2):
+            row = window(clouds(), rng, 1, width)[0].astype(np.float64)[::4]
+            high = rng.uniform(14, 70) / (1 + layer)
+            crest = base - high * (0.9 + 0.45 * row).clip(0.12)
+            xs = np.arange(row.size) * 4.0
+            outline = np.concatenate([np.stack([xs, crest], 1), [(width, base), (0, base)]])
+            green = np.array([86, 104, 92]) * rng.uniform(0.75, 1.1)
+            fill(canvas, outline, hazy(green, mood, 140 if layer else 320))
+    if road.setting == "town" or rng.random() < 0.35:
+        x = -20.0
+        while x < width:
+            wide, high = rng.uniform(18, 60), rng.uniform(18, 95)
+            grey = np.array([150, 150, 154]) * rng.uniform(0.6, 1.05)
+            fill(canvas, np.array([(x, base), (x, base - high), (x + wide, base - high), (x + wide, base)]), hazy(grey, mood, 170))
+            x += wide * rng.uniform(0.7, 1.5)
+
+
+def _strip(camera: Camera, left: float, right: float, near: float, far: float, steps: int = 24) -> Points:
+    depth = np.geomspace(near, far, steps)
+    return np.concatenate([camera.ground(left, depth), camera.ground(right, depth)[::-1]])
+
+
+def _near(camera: Camera, height: int) -> float:
+    """The depth of the ground at the bottom edge of the picture, a little nearer to be safe."""
+    return 0.8 * camera.focal * camera.height / max(20.0, height - camera.y)
+
+
+def _markings(canvas: Canvas, camera: Camera, road: Road, rng: np.random.Generator) -> None:
+    near = _near(camera, canvas.size[0])
+    paint = np.array([214, 214, 208]) * rng.uniform(0.78, 1.05)
+    lane = (road.right - road.left) / road.lanes
+    for edge, inset in ((road.left, 0.25), (road.right, -0.25)):
+        if road.setting != "country" or rng.random() < 0.7:
+            fill(canvas, _strip(camera, edge + inset - 0.08, edge + inset + 0.08, near, FAR), paint, ROAD)
+    yellow = np.array([218, 170, 50]) * rng.uniform(0.8, 1.05)
+    solid = rng.random() < 0.4
+    for number in range(1, road.lanes):
+        x = road.left + number * lane
+        middle = number * 2 == road.lanes
+        if middle and solid:
+            for shift in (-0.12, 0.12):
+                fill(canvas, _strip(camera, x + shift - 0.06, x + shift + 0.06, near, FAR), yellow, ROAD)
+            continue
+        z = near + rng.uniform(0, 4)
+        while z < 90:
+            fill(canvas, _strip(camera, x - 0.08, x + 0.08, z, z + 3.5, 4), yellow if middle else paint, ROAD)
+            z += 8.5
+    if road.setting == "town" and rng.random() < 0.35:
+        z = rng.uniform(10, 25)
+        for x in np.arange(road.left + 0.4, road.right - 0.4, 1.0):
+            fill(canvas, _strip(camera, x, x + 0.5, z, z + 3.0, 3), paint, ROAD)
+
+
+def _texture(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> None:
+    """Multiply the ground by noise that lies on it in perspective."""
+    height, width = canvas.size
+    top = int(np.clip(np.ceil(camera.y) + 1, 0, height - 2))
+    depth = camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
+    lateral = (np.arange(width) - camera.x)[None, :] / camera.focal * depth[:, None]
+    offset = rng.uniform(0, 1024, 2)
+    u = (lateral * 26 + offset[0]) % 1023
+    v = np.broadcast_to((depth[:, None] * 26 + offset[1]) % 1023, u.shape)
+    fine = cv2.remap(grain(), u.astype(np.float32), v.astype(np.float32), cv2.INTER_NEAREST)
+    coarse = cv2.remap(clouds(), u.astype(np.float32), v.astype(np.float32), cv2.INTER_NEAREST)
+    fade = np.clip(6.0 / depth, 0.25, 1.0).astype(np.float32)[:, None]
+    shade = 1 + fade * (np.float32(0.075) * fine + np.float32(0.06) * coarse)
+    region = canvas.image[top:]
+    canvas.image[top:] = cv2.multiply(region, cv2.merge([shade] * 3), dtype=cv2.CV_8U)
+
+
+def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> None:
+    """Verges, road and its markings, with the texture of asphalt and grass, fading into the haze."""
+    height, width = canvas.size
+    verge = {"town": (150, 146, 140), "country": (104, 116, 62), "highway": (110, 118, 70)}[road.setting]
+    soil = np.array(verge) * rng.uniform(0.8, 1.12) * (1 + rng.uniform(-0.06, 0.06, 3))
+    fill(canvas, np.array([(-5, camera.y), (width + 5, camera.y), (width + 5, height + 5), (-5, height + 5)]), hazy(soil, mood, 30))
+    near = _near(camera, height)
+    if road.setting == "town":
+        for edge, sign in ((road.left, -1), (road.right, 1)):
+            fill(canvas, _strip(camera, edge, edge + sign * 0.3, near, FAR), soil * 1.16, BACKGROUND)
+    else:
+        dust = np.array([150, 138, 112]) * rng.uniform(0.8, 1.05)
+        fill(canvas, _strip(camera, road.left - 0.8, road.right + 0.8, near, FAR), dust)
+    asphalt = np.array([104, 104, 106]) * rng.uniform(0.62, 1.15) * (1 + rng.uniform(-0.03, 0.03, 3))
+    fill(canvas, _strip(camera, road.left, road.right, near, FAR), asphalt, ROAD)
+    _markings(canvas, camera, road, rng)
+    _texture(canvas, camera, rng)
+    _air(canvas, camera, mood)
+
+
+def _air(canvas: Canvas, camera: Camera, mood: Mood) -> None:
+    """Blend the ground towards the horizon's colour with its depth."""
+    height = canvas.size[0]
+    top = int(np.clip(np.ceil(camera.y), 0, height - 2))
+    depth = camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
+    clear = np.exp(-mood.haze * np.minimum(depth, 400)).astype(np.float32)
+    weight = np.ascontiguousarray(np.broadcast_to(clear[:, None], (height - top, canvas.size[1])))
+    air = np.empty_like(canvas.image[top:])
+    air[:] = mood.horizon
+    below = np.ascontiguousarray(canvas.image[top:])
+    canvas.image[top:] = cv2.blendLinear(below, air, weight, 1 - weight)

@@ -1,0 +1,132 @@
+"""The picture under construction: an image and its mask, and the ways to put things on both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.data.signs.catalogue import BACKGROUND
+from holdfast.data.signs.strokes import Pixels, Points
+
+Weights = npt.NDArray[np.float32]
+_BITS = 4
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """An RGB image (h, w, 3) and its segment mask (h, w), both drawn in place."""
+
+    image: Pixels
+    mask: Pixels
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        return self.mask.shape[0], self.mask.shape[1]
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A pinhole above a flat road that may bend: lengths in metres, the picture in pixels."""
+
+    focal: float
+    height: float
+    x: float
+    y: float
+    bend: float
+
+    def ground(self, lateral: npt.ArrayLike, depth: npt.ArrayLike, above: npt.ArrayLike = 0.0) -> Points:
+        """Pixel coordinates (n, 2) of points beside the road's axis, `depth` ahead and `above` the road."""
+        z = np.asarray(depth, dtype=np.float64)
+        side = np.asarray(lateral, dtype=np.float64) + self.bend * z * z
+        x = self.x + self.focal * side / z
+        y = self.y + self.focal * (self.height - np.asarray(above, dtype=np.float64)) / z
+        return np.stack(np.broadcast_arrays(x, y), axis=-1)
+
+
+def fill(canvas: Canvas, points: Points, colour: Sequence[float], segment: int = BACKGROUND) -> None:
+    """Fill a polygon of pixel coordinates (n, 2) on the image (smooth edge) and on the mask (hard edge)."""
+    bounded = np.clip(points, -4000.0, 4000.0)
+    fixed = np.rint(bounded * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
+    cv2.fillPoly(canvas.image, [fixed], [int(c) for c in colour], cv2.LINE_AA, _BITS)
+    cv2.fillPoly(canvas.mask, [fixed], segment, cv2.LINE_8, _BITS)
+
+
+def box(x0: float, y0: float, x1: float, y1: float) -> Points:
+    """The corners (4, 2) of an upright rectangle."""
+    return np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], dtype=np.float64)
+
+
+def post(canvas: Canvas, x: float, top: float, bottom: float, width: float, shade: float = 150.0) -> None:
+    """A round metal post: lit on one side, dark on the other."""
+    half = max(0.6, width / 2)
+    fill(canvas, box(x - half, top, x + half, bottom), (shade, shade, shade * 1.02))
+    if half > 1.2:
+        dark = shade * 0.62
+        fill(canvas, box(x + half * 0.35, top, x + half, bottom), (dark, dark, dark * 1.04))
+
+
+def blend(canvas: Canvas, x: int, y: int, colour: Pixels, alpha: Weights, segment: int = BACKGROUND) -> npt.NDArray[np.bool_]:
+    """Lay a patch (h, w, 3) with weights (h, w) at a place that may lie partly outside; what it covers (h, w).
+
+    The answer says which pixels of the patch are opaque and inside the picture.
+    """
+    height, width = canvas.size
+    ph, pw = alpha.shape
+    x0, y0, x1, y1 = max(0, x), max(0, y), min(width, x + pw), min(height, y + ph)
+    covered = np.zeros((ph, pw), dtype=np.bool_)
+    if x0 >= x1 or y0 >= y1:
+        return covered
+    inner = (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
+    outer = (slice(y0, y1), slice(x0, x1))
+    weight = np.ascontiguousarray(alpha[inner])
+    above = np.ascontiguousarray(colour[inner])
+    below = np.ascontiguousarray(canvas.image[outer])
+    canvas.image[outer] = cv2.blendLinear(above, below, weight, np.float32(1.0) - weight)
+    opaque = weight >= 0.5
+    canvas.mask[outer][opaque] = segment
+    covered[inner] = opaque
+    return covered
+
+
+def tint(colour: Pixels, gain: Sequence[float]) -> Pixels:
+    """The colours (h, w, 3) multiplied per channel."""
+    steps = np.arange(256, dtype=np.float64)[:, None] * np.asarray(gain, dtype=np.float64)
+    table = np.clip(np.rint(steps), 0, 255).astype(np.uint8).reshape(1, 256, 3)
+    out: Pixels = cv2.LUT(np.ascontiguousarray(colour), table)
+    return out
+
+
+def paste(
+    canvas: Canvas, sprite: Pixels, x0: float, y0: float, x1: float, y1: float, gain: Sequence[float] = (1.0, 1.0, 1.0)
+) -> None:
+    """Scale an RGBA sprite into a rectangle of the picture, its colours multiplied by `gain`."""
+    left, top = round(x0), round(y0)
+    size = (max(1, round(x1) - left), max(1, round(y1) - top))
+    if left >= canvas.size[1] or top >= canvas.size[0] or left + size[0] <= 0 or top + size[1] <= 0:
+        return
+    scaled: Pixels = cv2.resize(sprite, size, interpolation=cv2.INTER_AREA)
+    alpha = scaled[..., 3].astype(np.float32) * np.float32(1 / 255)
+    blend(canvas, left, top, tint(scaled[..., :3], gain), alpha)
+
+
+def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[float]) -> None:
+    """Warp an RGB texture onto a quadrilateral (4, 2: top left, top right, bottom right, bottom left)."""
+    height, width = canvas.size
+    low = np.maximum(np.floor(corners.min(axis=0)), 0).astype(int)
+    high = np.minimum(np.ceil(corners.max(axis=0)), (width, height)).astype(int)
+    size = high - low
+    if (size <= 0).any():
+        return
+    th, tw = texture.shape[:2]
+    source = np.array([(0, 0), (tw, 0), (tw, th), (0, th)], dtype=np.float32)
+    matrix = cv2.getPerspectiveTransform(source, (corners - low).astype(np.float32))
+    warped = cv2.warpPerspective(texture, matrix, (int(size[0]), int(size[1])), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    stencil = np.zeros((int(size[1]), int(size[0])), dtype=np.uint8)
+    fixed = np.rint((corners - low) * (1 << _BITS)).astype(np.int32)
+    cv2.fillPoly(stencil, [fixed.reshape(-1, 1, 2)], 255, cv2.LINE_AA, _BITS)
+    blend(canvas, int(low[0]), int(low[1]), tint(warped, gain), stencil.astype(np.float32) * np.float32(1 / 255))

@@ -1,0 +1,173 @@
+"""Drawing one sign with its carrier into a picture, and what may hide a part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.data.signs import sprites
+from holdfast.data.signs.canvas import Canvas, Weights, blend, box, fill, paste, post
+from holdfast.data.signs.catalogue import FIRST_SIGN, GROUP_OF, HEIGHT
+from holdfast.data.signs.faces import face, nearest_size
+from holdfast.data.signs.mood import Mood
+from holdfast.data.signs.placement import Place, overlap
+from holdfast.data.signs.strokes import Pixels, Points
+from holdfast.data.signs.textures import clouds, window
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A warped face: colours (h, w, 3), weights (h, w) and the pixel of the picture at its corner."""
+
+    colour: Pixels
+    alpha: Weights
+    x: int
+    y: int
+
+    @property
+    def extent(self) -> Box:
+        """The rectangle xyxy of the opaque pixels, in the picture and not clipped to it."""
+        solid = self.alpha >= 0.5
+        columns, rows = np.flatnonzero(solid.any(axis=0)), np.flatnonzero(solid.any(axis=1))
+        return (
+            float(self.x + columns[0]),
+            float(self.y + rows[0]),
+            float(self.x + columns[-1] + 1),
+            float(self.y + rows[-1] + 1),
+        )
+
+
+def corners(size: float, yaw: float, roll: float) -> Points:
+    """The corners (4, 2) of a square about the origin, turned by yaw and roll in degrees, seen from 7 sides away."""
+    square = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+    a, b = np.deg2rad(yaw), np.deg2rad(roll)
+    depth = 1 + square[:, 0] * np.sin(a) / 7
+    flat = np.stack([square[:, 0] * np.cos(a), square[:, 1]], 1) / depth[:, None]
+    turn = np.array([(np.cos(b), np.sin(b)), (-np.sin(b), np.cos(b))])
+    return flat @ turn * size
+
+
+def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) -> Patch:
+    """The face of a class warped onto a quadrilateral about a centre."""
+    source = face(label, nearest_size(size * 1.05))
+    side = source.shape[0]
+    half = int(np.ceil(np.abs(quad).max())) + 2
+    x, y = int(np.floor(place_x)) - half, int(np.floor(place_y)) - half
+    target = quad + (place_x - x, place_y - y) - 0.5
+    start = np.array([(0, 0), (side, 0), (side, side), (0, side)], dtype=np.float32) - np.float32(0.5)
+    matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
+    rim = [int(v) for v in source[0, 0, :3]]
+    warped: Pixels = cv2.warpPerspective(
+        source, matrix, (2 * half, 2 * half), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=(*rim, 0)
+    )
+    alpha: Weights = warped[..., 3].astype(np.float32) * np.float32(1 / 255)
+    return Patch(np.ascontiguousarray(warped[..., :3]), alpha, x, y)
+
+
+def weather(colour: Pixels, mood: Mood, depth: float, rng: np.random.Generator) -> Pixels:
+    """The colours (h, w, 3) of a face as years, dirt, light and air leave them."""
+    height, width = colour.shape[:2]
+    out = colour.astype(np.float32)
+    faded = np.float32(rng.uniform(0.0, 0.12) if rng.random() < 0.75 else rng.uniform(0.12, 0.32))
+    out += (np.float32(188) - out) * faded
+    shade = np.full((height, width), rng.uniform(0.72, 1.08), dtype=np.float32)
+    shade *= np.linspace(rng.uniform(0.94, 1.1), rng.uniform(0.9, 1.06), height, dtype=np.float32)[:, None]
+    field = window(clouds(), rng, height, width)
+    if rng.random() < 0.3:
+        shade *= 1 - np.clip(field - np.float32(0.4), 0, 1) * np.float32(rng.uniform(0.15, 0.5))
+    if mood.light == "sun" and rng.random() < 0.16:
+        shade *= _shadow(height, width, rng)
+    out *= shade[..., None]
+    clear = np.float32(np.exp(-mood.haze * depth))
+    out = out * clear + np.float32(mood.horizon) * (1 - clear)
+    return np.clip(out, 0, 255).astype(np.uint8)
+
+
+def _shadow(height: int, width: int, rng: np.random.Generator) -> Weights:
+    """A cast shadow (h, w): a straight edge or the dapple of leaves."""
+    dark = np.float32(rng.uniform(0.45, 0.68))
+    if rng.random() < 0.5:
+        angle = rng.uniform(0, 2 * np.pi)
+        y, x = np.mgrid[0:height, 0:width].astype(np.float32)
+        line = (x - width / 2) * np.float32(np.cos(angle)) + (y - height / 2) * np.float32(np.sin(angle))
+        lit = np.clip((line + np.float32(rng.uniform(-0.25, 0.25) * width)) / 2 + np.float32(0.5), 0, 1)
+    else:
+        dapple = cv2.resize(window(clouds(), rng, 256, 256), (width, height), interpolation=cv2.INTER_AREA)
+        lit = np.clip(dapple * 3, 0, 1)
+    shaded: Weights = (dark + (1 - dark) * lit).astype(np.float32)
+    return shaded
+
+
+def carry(canvas: Canvas, place: Place, rng: np.random.Generator) -> None:
+    """Draw the post below a sign, or the mast and the arm that hold it above the road."""
+    thick = max(1.5, 0.085 * place.size)
+    grey = float(rng.uniform(110, 180))
+    top = place.y - 0.3 * place.size
+    if place.mast == place.x:
+        post(canvas, place.x, top, place.foot, thick, grey)
+        return
+    outward = np.sign(place.mast - place.x)
+    x0, x1 = sorted((place.x - outward * place.size * 0.42, place.mast))
+    for lift in (0.0, 0.34 * place.size):
+        fill(canvas, box(x0, top + lift, x1, top + lift + thick * 0.7), (grey, grey, grey))
+        fill(canvas, box(x0, top + lift + thick * 0.4, x1, top + lift + thick * 0.7), (grey * 0.65,) * 3)
+    post(canvas, place.mast, top - 0.2 * place.size, place.foot, thick * 2.2, grey)
+
+
+def plant(canvas: Canvas, place: Place, mood: Mood, rng: np.random.Generator) -> Patch:
+    """Draw the face of a sign; the patch that was laid."""
+    quad = corners(place.size, place.yaw, place.roll)
+    if rng.random() < 0.1:
+        grey = float(rng.uniform(120, 200))
+        fill(canvas, quad * 1.1 + (place.x, place.y), (grey, grey, grey))
+    patch = warp(place.label, place.x, place.y, place.size, quad)
+    seen = weather(patch.colour, mood, place.depth, rng)
+    patch = Patch(seen, patch.alpha, patch.x, patch.y)
+    blend(canvas, patch.x, patch.y, patch.colour, patch.alpha, FIRST_SIGN + GROUP_OF[place.label])
+    return patch
+
+
+def _hide_rectangle(extent: Box, kind: int, rng: np.random.Generator) -> Box:
+    """The rectangle of an occluder of a kind: 0 leaves, 1 pole, 2 vehicle."""
+    x0, y0, x1, y1 = extent
+    w, h = x1 - x0, y1 - y0
+    if kind == 0:
+        size = w * rng.uniform(0.9, 1.5)
+        cut = w * rng.uniform(0.15, 0.4)
+        top = y0 + h * rng.uniform(-0.3, 0.5) - size * 0.3
+        return (x0 - size + cut, top, x0 + cut, top + size) if rng.random() < 0.5 else (x1 - cut, top, x1 - cut + size, top + size)
+    if kind == 1:
+        half = w * rng.uniform(0.03, 0.09)
+        x = x0 + w * rng.uniform(0.1, 0.9)
+        return x - half, max(0.0, y0 - h * rng.uniform(0.5, 4)), x + half, float(HEIGHT)
+    cut = h * rng.uniform(0.12, 0.32)
+    wide = w * rng.uniform(1.6, 2.6)
+    left = x0 + w * rng.uniform(-1.0, 0.2)
+    return left, y1 - cut, left + wide, y1 - cut + wide * 1.1
+
+
+def hide(canvas: Canvas, extent: Box, others: list[Box], rng: np.random.Generator) -> None:
+    """Cover a part (at most 40 %) of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
+    kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
+    spot = _hide_rectangle(extent, kind, rng)
+    if any(overlap(spot, other) for other in others):
+        return
+    if kind == 0:
+        gain = rng.uniform(0.7, 1.2)
+        paste(canvas, sprites.leaves(int(rng.integers(sprites.LEAVES))), *spot, gain=(gain, gain, gain))
+    elif kind == 1:
+        post(canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150)))
+    else:
+        gain = rng.uniform(0.4, 1.0)
+        paste(canvas, sprites.vehicle("lorry"), *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
+
+
+def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:
+    """The part (4,) of a rectangle xyxy inside the picture."""
+    x0, y0, x1, y1 = extent
+    return np.array([max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)])

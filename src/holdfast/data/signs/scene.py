@@ -1,0 +1,88 @@
+"""A road scene with its truth, from a seed and an index alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from holdfast.data.signs import mood as moods
+from holdfast.data.signs import placement
+from holdfast.data.signs.backdrop import Road, paint_ground, paint_sky, paint_skyline
+from holdfast.data.signs.canvas import Camera, Canvas
+from holdfast.data.signs.catalogue import HEIGHT, WIDTH
+from holdfast.data.signs.finish import photograph
+from holdfast.data.signs.plant import carry, clipped, hide, plant
+from holdfast.data.signs.roadside import paint_roadside
+from holdfast.data.signs.strokes import Pixels
+
+_STREAM: Final = 1
+_HIDDEN: Final = 0.17
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture and what is in it.
+
+    image: uint8 (480, 640, 3) RGB. boxes: float64 (n, 4) xyxy pixels; the full extent of each sign, also where
+    something hides a part of it, clipped to the picture. classes: int64 (n,) into `CLASSES`.
+    mask: uint8 (480, 640) into `SEGMENTS`; only what is visible.
+    """
+
+    image: Pixels
+    boxes: npt.NDArray[np.float64]
+    classes: npt.NDArray[np.int64]
+    mask: Pixels
+
+
+def _camera(rng: np.random.Generator) -> Camera:
+    return Camera(
+        focal=float(rng.uniform(520, 900)),
+        height=float(rng.uniform(1.25, 2.2)),
+        x=float(rng.uniform(170, 470)),
+        y=float(rng.uniform(215, 330)),
+        bend=float(rng.normal(0, 0.0006)),
+    )
+
+
+def _road(rng: np.random.Generator) -> Road:
+    setting = ("town", "country", "highway")[int(rng.choice(3, p=(0.42, 0.33, 0.25)))]
+    lanes = int(rng.integers(2, 5)) if setting != "country" else 2
+    lane = rng.uniform(2.9, 3.7)
+    width = lanes * lane
+    # the camera drives in the right lane, or stands near the edge, where near signs come into view
+    from_right = rng.uniform(0.2, lane * 0.55) if rng.random() < 0.75 else rng.uniform(0.3, width - 0.3)
+    return Road(left=float(from_right - width), right=float(from_right), lanes=lanes, setting=setting)
+
+
+def scene(seed: int, index: int) -> Scene:
+    """The scene `index` of the endless row `seed`; it depends on nothing else."""
+    rng = np.random.default_rng([_STREAM, seed, index])
+    mood = moods.choose(rng)
+    camera, road = _camera(rng), _road(rng)
+    canvas = Canvas(np.empty((HEIGHT, WIDTH, 3), dtype=np.uint8), np.empty((HEIGHT, WIDTH), dtype=np.uint8))
+    paint_sky(canvas, mood, rng)
+    paint_skyline(canvas, camera, road, mood, rng)
+    paint_ground(canvas, camera, road, mood, rng)
+    glows = paint_roadside(canvas, camera, road, mood, rng)
+    places = placement.choose(camera, road, rng)
+    for place in places:
+        carry(canvas, place, rng)
+    extents = [plant(canvas, place, mood, rng).extent for place in places]
+    for number, extent in enumerate(extents):
+        if rng.random() < _HIDDEN:
+            hide(canvas, extent, extents[:number] + extents[number + 1 :], rng)
+    boxes = np.array([clipped(extent, WIDTH, HEIGHT) for extent in extents], dtype=np.float64).reshape(-1, 4)
+    classes = np.array([place.label for place in places], dtype=np.int64)
+    return Scene(photograph(canvas, camera, mood, glows, rng), boxes, classes, canvas.mask)
+
+
+def encode(image: Pixels, quality: int = 92, subsampling: str = "4:2:0") -> bytes:
+    """The JPEG file of an RGB image; the same bytes for the same pixels."""
+    buffer = BytesIO()
+    Image.fromarray(image).save(buffer, format="JPEG", quality=quality, subsampling=subsampling)
+    return buffer.getvalue()
