@@ -1,0 +1,127 @@
+"""Curves: precision over recall, and the three ways of averaging it.
+
+With detections in order of falling score, TP and FP counted so far and n true boxes:
+precision = TP / (TP + FP), recall = TP / n.  Counts are integers; they are compared as integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from holdfast.core.errors import InputError
+from holdfast.core.types import Floats, Ints
+from holdfast.metrics.rules import Rule
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Precision and recall of one class after each detection that counts, best score first.
+
+    `end_points`: the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0).
+    """
+
+    score: Floats
+    tp: Ints
+    fp: Ints
+    positives: int
+    end_points: bool = False
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    @property
+    def precision(self) -> Floats:
+        """TP / (TP + FP) after each detection, (n,)."""
+        return np.asarray(self.tp / np.maximum(self.tp + self.fp, 1), dtype=np.float64)
+
+    @property
+    def recall(self) -> Floats:
+        """TP / number of true boxes after each detection, (n,); NaN without true boxes."""
+        return self.tp / self.positives if self.positives else np.full(len(self.tp), np.nan)
+
+    def points(self) -> tuple[Floats, Floats]:
+        """Recall and precision as plotted: with the end points if the rule has them."""
+        if not self.end_points:
+            return self.recall, self.precision
+        return np.concatenate([[0.0], self.recall, [1.0]]), np.concatenate([[1.0], self.precision, [0.0]])
+
+
+def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: bool = False) -> Curve:
+    """The curve of detections given best first; outcome 1 is a hit, 0 a false positive, −1 left out."""
+    scores, outcomes = np.asarray(score, dtype=np.float64), np.asarray(outcome)
+    if scores.shape != outcomes.shape:
+        raise InputError(f"expected as many scores as outcomes, got {scores.shape} and {outcomes.shape}")
+    if np.any(scores[1:] > scores[:-1]):
+        raise InputError("expected scores in falling order")
+    kept = outcomes >= 0
+    hit = outcomes[kept] == 1
+    return Curve(scores[kept], np.cumsum(hit), np.cumsum(~hit), int(positives), end_points)
+
+
+def eleven_points(c: Curve) -> Floats:
+    """The largest precision at recall ≥ 0, .1 … 1, (11,).
+
+    Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
+    """
+    return _largest_to_the_right(c, 10)
+
+
+def eleven_point_ap(c: Curve) -> float:
+    """The mean of the eleven precisions; NaN without true boxes."""
+    return float(eleven_points(c).mean()) if c.positives else float("nan")
+
+
+def hundred_one_points(c: Curve) -> Floats:
+    """The largest precision at recall ≥ 0, .01 … 1, (101,), compared as COCO does, in floats."""
+    recall = c.recall
+    # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
+    precision = c.tp / (c.tp + c.fp + np.spacing(1))
+    envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
+    values = envelope[np.searchsorted(recall, np.linspace(0.0, 1.0, 101), side="left")]
+    if c.end_points:
+        values[0] = 1.0
+    return values
+
+
+def hundred_one_point_ap(c: Curve) -> float:
+    """The mean of the 101 precisions; NaN without true boxes."""
+    return float(hundred_one_points(c).mean()) if c.positives else float("nan")
+
+
+def all_point_ap(c: Curve) -> float:
+    """The area under the largest precision at or right of each recall; NaN without true boxes.
+
+    The end points do not change it: they have no width at recall 0 and no height at recall 1.
+    """
+    if not c.positives:
+        return float("nan")
+    envelope = np.maximum.accumulate(c.precision[::-1])[::-1]
+    steps = np.diff(c.tp, prepend=0)
+    return float((envelope * steps).sum() / c.positives)
+
+
+def average_precision(c: Curve, rule: Rule) -> float:
+    """AP of one class by the rule's interpolation; NaN without true boxes."""
+    by_name = {
+        "11-point": eleven_point_ap, "all-point": all_point_ap, "101-point": hundred_one_point_ap
+    }  # fmt: skip
+    return by_name[rule.interpolation](c)
+
+
+def trapezoid_area(c: Curve) -> float:
+    """The area under straight lines between the plotted points (no rule uses it; shown for comparison)."""
+    recall, precision = c.points()
+    return float(np.sum(np.diff(recall) * (precision[1:] + precision[:-1]) / 2.0))
+
+
+def _largest_to_the_right(c: Curve, steps: int) -> Floats:
+    """The largest precision among points with recall ≥ k/steps, k = 0 … steps, 0 if there is none."""
+    envelope = np.append(np.maximum.accumulate(c.precision[::-1])[::-1], 0.0)
+    needed = np.arange(steps + 1) * c.positives
+    values = envelope[np.searchsorted(c.tp * steps, needed, side="left")]
+    if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
+        values[0] = 1.0
+    return values

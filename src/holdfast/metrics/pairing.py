@@ -1,0 +1,201 @@
+"""Pairing: the order of detections, their overlaps with true boxes, and the greedy assignment.
+
+Everything here runs over the whole data set at once. The greedy rule is sequential only inside one image
+and class (a *group*), so it is done in waves: a wave holds at most one pair of a detection with a true box
+per group. Thresholds are bits of one integer, so that all ten of COCO's are decided in the same pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.boxes import pair_iou
+from holdfast.metrics.tables import DetectionTable, TruthTable
+
+Bits = NDArray[np.uint64]
+MAX_THRESHOLDS = 64
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Detections in the order of evaluation: by class, then score (best first), then image, then row.
+
+    `row` (m,) is the row in the table; `rank` (m,) the place inside its image and class, 0 the best;
+    `by_group` (m,) the same detections as positions in this order, sorted by (class, image, rank).
+    """
+
+    row: Ints
+    group: Ints
+    rank: Ints
+    by_group: Ints
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of a detection and a true box of one image and class, sorted by group, rank, then true row."""
+
+    position: Ints
+    truth: Ints
+    group: Ints
+    iou: Floats
+
+
+def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Arranged:
+    """The order of evaluation, with only the best `max_dets` of each image and class kept.
+
+    Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
+    score gives when the detections are listed image by image, as COCO's reference code does.
+    """
+    n = len(detections)
+    row = _by_small_key(detections.image)
+    row = row[np.argsort(-detections.score[row], kind="stable")]
+    row = row[_by_small_key(detections.category[row])]
+    group = detections.category[row] * images + detections.image[row]
+    by_group = _by_group(group)
+    rank = np.empty(n, dtype=np.int64)
+    rank[by_group] = _place_in_group(group[by_group])
+    if max_dets is None or n == 0 or int(rank.max()) < max_dets:
+        return Arranged(row, group, rank, by_group)
+    keep = rank < max_dets
+    moved = np.cumsum(keep) - 1
+    return Arranged(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
+
+
+def _by_small_key(key: Ints) -> Ints:
+    """Positions that sort small non-negative integers, equal ones in their order."""
+    if len(key) == 0 or bool((key[1:] >= key[:-1]).all()):
+        return np.arange(len(key))
+    # 16-bit keys take numpy's radix sort, several times faster than its merge sort.
+    narrow = key.astype(np.uint16) if int(key.max()) < 1 << 16 else key
+    return np.argsort(narrow, kind="stable")
+
+
+def _by_group(group: Ints) -> Ints:
+    """Positions that sort the groups, equal ones in their order."""
+    n = len(group)
+    if n == 0 or int(group.max()) > (1 << 62) // n:
+        return np.argsort(group, kind="stable")
+    key = group * n + np.arange(n)  # unique, so that the fast unstable sort cannot change the order
+    key.sort()
+    return key % n
+
+
+def pair_up(
+    truth: TruthTable,
+    detections: DetectionTable,
+    arranged: Arranged,
+    images: int,
+    *,
+    region: Bools | None = None,
+    plus_one: bool = False,
+) -> Pairs:
+    """Every pair of a detection and a true box of the same image and class, with its IoU (not filtered).
+
+    `region` (n_truth,) marks true boxes whose overlap is measured on the detection alone.
+    """
+    truth_group = truth.category * images + truth.image
+    order = np.argsort(truth_group, kind="stable")
+    groups, start, count = np.unique(truth_group[order], return_index=True, return_counts=True)
+    group = arranged.group[arranged.by_group]
+    found = np.searchsorted(groups, group)
+    found[found == len(groups)] = 0
+    inside = groups[found] == group if len(groups) else np.zeros(len(group), dtype=bool)
+    found, position = found[inside], arranged.by_group[inside]
+    repeats = count[found]
+    position = np.repeat(position, repeats)
+    offset = np.arange(len(position)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    true_row = order[np.repeat(start[found], repeats) + offset]
+    overlap = pair_iou(
+        detections.xywh[arranged.row[position]],
+        truth.xywh[true_row],
+        None if region is None or not region.any() else region[true_row],
+        plus_one=plus_one,
+    )
+    return Pairs(position, true_row, arranged.group[position], overlap)
+
+
+def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
+    """The pairs picked by a mask or by positions."""
+    return Pairs(pairs.position[keep], pairs.truth[keep], pairs.group[keep], pairs.iou[keep])
+
+
+def best_only(pairs: Pairs) -> Pairs:
+    """Each detection with the one true box it overlaps most; of equal ones the first row."""
+    first = _starts(pairs.position)
+    segment = np.cumsum(first) - 1
+    order = np.lexsort((pairs.truth, -pairs.iou, segment))
+    return select(pairs, order[first])
+
+
+def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits:
+    """For each overlap a bit pattern: bit t is set if it passes threshold t."""
+    bits = np.zeros(len(overlap), dtype=np.uint64)
+    for t, level in enumerate(thresholds):
+        passed = overlap > level if strict else overlap >= min(level, 1 - 1e-10)
+        bits |= passed.astype(np.uint64) << np.uint64(t)
+    return bits
+
+
+def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
+    """The pairs that become matches, (p,), as bits over the thresholds.
+
+    Detections choose in order of rank. Each takes, among the boxes still free that pass the threshold,
+    first one that counts, then an ignored one; among those the largest IoU, of equal ones the last row.
+    `reusable` boxes never become taken. `pairs` must be sorted by group and rank; a detection (position)
+    may occur in one group only.
+    """
+    if len(pairs.iou) == 0:
+        return np.zeros(0, dtype=np.uint64)
+    order = _preference(pairs, ignored)
+    wave = _place_in_group(pairs.group[order])
+    by_wave = _by_small_key(wave)
+    order = order[by_wave]
+    detection, box = pairs.position[order], pairs.truth[order]
+    bits, keep = passed[order], reusable[order]
+    done = np.zeros(int(detection.max()) + 1, dtype=np.uint64)
+    taken = np.zeros(int(box.max()) + 1, dtype=np.uint64)
+    hits = np.zeros(len(order), dtype=np.uint64)
+    start = 0
+    for end in np.cumsum(np.bincount(wave)).tolist():
+        now = slice(start, end)
+        d, b = detection[now], box[now]
+        match = bits[now] & ~(done[d] | taken[b])
+        done[d] |= match
+        taken[b] |= np.where(keep[now], np.uint64(0), match)
+        hits[now] = match
+        start = end
+    result = np.empty_like(hits)
+    result[order] = hits
+    return result
+
+
+def _starts(values: Ints) -> Bools:
+    first = np.ones(len(values), dtype=bool)
+    first[1:] = values[1:] != values[:-1]
+    return first
+
+
+def _preference(pairs: Pairs, ignored: Bools) -> Ints:
+    """Positions that put each detection's pairs in the order in which it would choose them."""
+    first = _starts(pairs.position)
+    segment = np.cumsum(first) - 1
+    order = np.arange(len(segment))
+    several = np.flatnonzero(np.bincount(segment)[segment] > 1) if len(segment) else order
+    if len(several):  # most detections have one candidate only, so sort the others alone
+        s = several
+        order[s] = s[np.lexsort((-pairs.truth[s], -pairs.iou[s], ignored[s], segment[s]))]
+    return order
+
+
+def _place_in_group(group: Ints) -> Ints:
+    """For each pair its place inside its group, which is its wave.
+
+    Pairs of one wave touch neither the same detection nor the same true box, and the pairs of a group stand
+    in the order in which they must be decided.
+    """
+    place = np.arange(len(group))
+    return place - np.maximum.accumulate(np.where(_starts(group), place, 0))
