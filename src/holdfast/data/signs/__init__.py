@@ -1,6 +1,21 @@
 """Procedural road scenes with traffic signs: the data set that is always at hand."""
 
 from holdfast.data.signs.catalogue import CLASSES, GROUP_OF, GROUPS, SEGMENTS
+from holdfast.data.signs.coco import make
+from holdfast.data.signs.crops import crop_classify, crop_single
+from holdfast.data.signs.faces import face
 from holdfast.data.signs.scene import Scene, encode, scene
 
-__all__ = ["CLASSES", "GROUPS", "GROUP_OF", "SEGMENTS", "Scene", "encode", "scene"]
+__all__ = [
+    "CLASSES",
+    "GROUPS",
+    "GROUP_OF",
+    "SEGMENTS",
+    "Scene",
+    "crop_classify",
+    "crop_single",
+    "encode",
+    "face",
+    "make",
+    "scene",
+]

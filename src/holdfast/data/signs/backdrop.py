@@ -111,6 +111,8 @@ def _markings(canvas: Canvas, camera: Camera, road: Road, rng: np.random.Generat
 def _texture(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> None:
     """Multiply the ground by noise that lies on it in perspective."""
     height, width = canvas.size
+    if camera.y >= height - 2:
+        return
     top = int(np.clip(np.ceil(camera.y) + 1, 0, height - 2))
     depth = camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
     lateral = (np.arange(width) - camera.x)[None, :] / camera.focal * depth[:, None]
@@ -148,6 +150,8 @@ def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np
 def _air(canvas: Canvas, camera: Camera, mood: Mood) -> None:
     """Blend the ground towards the horizon's colour with its depth."""
     height = canvas.size[0]
+    if camera.y >= height - 2:
+        return
     top = int(np.clip(np.ceil(camera.y), 0, height - 2))
     depth = camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
     clear = np.exp(-mood.haze * np.minimum(depth, 400)).astype(np.float32)

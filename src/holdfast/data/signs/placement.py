@@ -53,7 +53,7 @@ def overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, 
     return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
-def _tilt(rng: np.random.Generator) -> tuple[float, float]:
+def tilt(rng: np.random.Generator) -> tuple[float, float]:
     """Yaw and roll in degrees: most signs face the driver, few are turned far."""
     return float(np.clip(rng.normal(0, 13), -38, 38)), float(np.clip(rng.normal(0, 2.2), -7, 7))
 
@@ -86,7 +86,7 @@ def _candidate(camera: Camera, road: Road, size: float, label: int, rng: np.rand
             return None
         edge = road.right + 0.7 if rng.random() < 0.7 else road.left - 0.7
         mast = float(camera.ground(edge, depth)[0])
-    yaw, roll = _tilt(rng)
+    yaw, roll = tilt(rng)
     return Place(label, float(x), float(y), size, float(depth), yaw, roll, float(foot), mast)
 
 

@@ -10,17 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from holdfast.core.errors import InputError
+from holdfast.core.seeds import generator
 from holdfast.data.signs import mood as moods
 from holdfast.data.signs import placement
 from holdfast.data.signs.backdrop import Road, paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import Camera, Canvas
 from holdfast.data.signs.catalogue import HEIGHT, WIDTH
-from holdfast.data.signs.finish import photograph
+from holdfast.data.signs.finish import Glow, photograph
+from holdfast.data.signs.mood import Mood
 from holdfast.data.signs.plant import carry, clipped, hide, plant
 from holdfast.data.signs.roadside import paint_roadside
 from holdfast.data.signs.strokes import Pixels
 
-_STREAM: Final = 1
 _HIDDEN: Final = 0.17
 
 
@@ -39,7 +41,15 @@ class Scene:
     mask: Pixels
 
 
-def _camera(rng: np.random.Generator) -> Camera:
+def stream(name: str, seed: int, index: int) -> np.random.Generator:
+    """The generator of one picture; InputError if seed or index is negative."""
+    if seed < 0 or index < 0:
+        raise InputError(f"seed and index of a {name} must be 0 or more, got seed {seed} and index {index}")
+    return generator(seed, "signs", name, index)
+
+
+def camera_of(rng: np.random.Generator) -> Camera:
+    """A camera in a car or on the pavement."""
     return Camera(
         focal=float(rng.uniform(520, 900)),
         height=float(rng.uniform(1.25, 2.2)),
@@ -49,7 +59,8 @@ def _camera(rng: np.random.Generator) -> Camera:
     )
 
 
-def _road(rng: np.random.Generator) -> Road:
+def road_of(rng: np.random.Generator) -> Road:
+    """A street in a town, a country road or a highway."""
     setting = ("town", "country", "highway")[int(rng.choice(3, p=(0.42, 0.33, 0.25)))]
     lanes = int(rng.integers(2, 5)) if setting != "country" else 2
     lane = rng.uniform(2.9, 3.7)
@@ -59,16 +70,26 @@ def _road(rng: np.random.Generator) -> Road:
     return Road(left=float(from_right - width), right=float(from_right), lanes=lanes, setting=setting)
 
 
-def scene(seed: int, index: int) -> Scene:
-    """The scene `index` of the endless row `seed`; it depends on nothing else."""
-    rng = np.random.default_rng([_STREAM, seed, index])
-    mood = moods.choose(rng)
-    camera, road = _camera(rng), _road(rng)
-    canvas = Canvas(np.empty((HEIGHT, WIDTH, 3), dtype=np.uint8), np.empty((HEIGHT, WIDTH), dtype=np.uint8))
+def blank(height: int, width: int) -> Canvas:
+    """A canvas to paint on."""
+    return Canvas(np.empty((height, width, 3), dtype=np.uint8), np.empty((height, width), dtype=np.uint8))
+
+
+def paint(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> list[Glow]:
+    """Paint all but the signs; the lamps that shine at night."""
     paint_sky(canvas, mood, rng)
     paint_skyline(canvas, camera, road, mood, rng)
     paint_ground(canvas, camera, road, mood, rng)
-    glows = paint_roadside(canvas, camera, road, mood, rng)
+    return paint_roadside(canvas, camera, road, mood, rng)
+
+
+def scene(seed: int, index: int) -> Scene:
+    """The scene `index` of the endless row `seed`; it depends on nothing else."""
+    rng = stream("scene", seed, index)
+    mood = moods.choose(rng)
+    camera, road = camera_of(rng), road_of(rng)
+    canvas = blank(HEIGHT, WIDTH)
+    glows = paint(canvas, camera, road, mood, rng)
     places = placement.choose(camera, road, rng)
     for place in places:
         carry(canvas, place, rng)

@@ -1,0 +1,168 @@
+"""Entries of image files: small frozen values that hold paths and packed truth, never image bytes."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from holdfast.core.errors import ImageError
+from holdfast.core.fingerprint import of_bytes
+from holdfast.core.types import Boxes, Label, MaskFile, Sample, Size, Truth
+from holdfast.data.images import sniff
+
+MAX_FILE_BYTES = 512 << 20  # an encoded image above this is a mistake, not an image
+
+
+class Row(NamedTuple):
+    """One truth box as it is packed: corners, class index, flags, area."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    category: int
+    crowd: bool = False
+    difficult: bool = False
+    area: float = -1.0  # below 0: width times height
+
+
+class Stored(Protocol):
+    """Truth as an entry holds it until the image is read."""
+
+    def fingerprint(self) -> str:
+        """A text that changes when the truth does."""
+        ...
+
+    def read(self, name: str, data: bytes) -> Truth:
+        """The truth, given the encoded image it belongs to."""
+        ...
+
+
+def pack(rows: Iterable[Row]) -> bytes:
+    """The rows as one run of float64: 64 bytes a box, quick to pickle and to hash."""
+    return array("d", chain.from_iterable(rows)).tobytes()
+
+
+def _boxes(rows: bytes, scale: tuple[float, float] = (1.0, 1.0)) -> Boxes:
+    table = np.frombuffer(rows, np.float64).reshape(-1, 8)
+    xyxy = table[:, :4] * np.array([*scale, *scale])
+    sides = np.clip(xyxy[:, 2:] - xyxy[:, :2], 0, None)
+    areas = np.where(table[:, 7] < 0, sides.prod(axis=1), table[:, 7])
+    return Boxes(xyxy, table[:, 4].astype(np.int64), table[:, 5] != 0, table[:, 6] != 0, areas)
+
+
+@dataclass(frozen=True)
+class PixelBoxes:
+    """Boxes whose corners are stated in pixels."""
+
+    rows: bytes = field(default=b"", repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows) // 64
+
+    def fingerprint(self) -> str:
+        """The hash of the packed rows."""
+        return "pixels:" + of_bytes(self.rows)
+
+    def read(self, name: str, data: bytes) -> Boxes:
+        """The boxes as stated."""
+        return _boxes(self.rows)
+
+    def scaled(self, size: Size) -> Boxes:
+        """The boxes in pixels of an image of that size: as stated."""
+        return _boxes(self.rows)
+
+
+@dataclass(frozen=True)
+class UnitBoxes:
+    """Boxes whose corners are stated as shares (0 to 1) of the image's width and height."""
+
+    rows: bytes = field(default=b"", repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows) // 64
+
+    def fingerprint(self) -> str:
+        """The hash of the packed rows."""
+        return "shares:" + of_bytes(self.rows)
+
+    def read(self, name: str, data: bytes) -> Boxes:
+        """The boxes in pixels of the image, whose size is taken from its header."""
+        return self.scaled(sniff(data, name).size)
+
+    def scaled(self, size: Size) -> Boxes:
+        """The boxes in pixels of an image of that size."""
+        return _boxes(self.rows, (float(size.width), float(size.height)))
+
+
+@dataclass(frozen=True)
+class StoredLabel:
+    """The class index of an image."""
+
+    index: int
+
+    def fingerprint(self) -> str:
+        """The index."""
+        return f"label:{self.index}"
+
+    def read(self, name: str, data: bytes) -> Label:
+        """The label."""
+        return Label(self.index)
+
+
+@dataclass(frozen=True)
+class StoredMask:
+    """The path of a mask image."""
+
+    path: str
+
+    def fingerprint(self) -> str:
+        """The hash of the mask file."""
+        return "mask:" + of_bytes(read_image_file(self.path))
+
+    def read(self, name: str, data: bytes) -> MaskFile:
+        """The encoded mask."""
+        return MaskFile(read_image_file(self.path))
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """An image file with its truth; `size` is what the annotations state, None if they do not."""
+
+    name: str
+    path: str
+    truth: PixelBoxes | UnitBoxes | StoredLabel | StoredMask
+    size: Size | None = None
+
+    def key(self) -> str:
+        """The hash of the file's bytes and of the truth."""
+        return of_bytes(f"{of_bytes(read_image_file(self.path))}|{self.truth.fingerprint()}".encode())
+
+    def load(self) -> Sample:
+        """The encoded bytes and the truth; ImageError if the file cannot be read."""
+        data = read_image_file(self.path)
+        return Sample(self.name, data, self.truth.read(self.name, data))
+
+
+def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of an image file; ImageError if it is missing, unreadable, empty or absurdly large."""
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text to keep entries small)
+            size = os.fstat(stream.fileno()).st_size
+            if size > limit:
+                raise ImageError(f"{path}: {size >> 20} MB; image files up to {limit >> 20} MB are read")
+            data = stream.read(limit)
+    except FileNotFoundError:
+        raise ImageError(f"{path}: no such image file") from None
+    except OSError as problem:
+        raise ImageError(f"{path}: cannot be read: {problem.strerror or problem}") from problem
+    if not data:
+        raise ImageError(f"{path}: the file is empty (0 bytes); expected an image")
+    return data

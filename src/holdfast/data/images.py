@@ -1,0 +1,238 @@
+"""What an image file's header says: format, size, colour, bits, rotation. No pixel is decoded."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from holdfast.core.errors import ImageError
+from holdfast.core.types import Size
+
+MAX_PIXELS = 300_000_000  # more would take over a gigabyte once decoded: a decompression bomb or a mistake
+
+# Format by the first bytes, never by the file's name.
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"GIF87a", "GIF"),
+    (b"GIF89a", "GIF"),
+    (b"BM", "BMP"),
+    (b"II*\0", "TIFF"),
+    (b"MM\0*", "TIFF"),
+    *((b"P%d" % n, "PPM") for n in range(1, 7)),
+)
+_SUFFIXES = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png", ".apng"),
+    "GIF": (".gif",),
+    "BMP": (".bmp", ".dib"),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+    "WEBP": (".webp",),
+}
+SUFFIXES = frozenset(suffix for group in _SUFFIXES.values() for suffix in group)
+_PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
+_ORIENTATION = 0x0112
+_ROTATIONS = {
+    2: "mirrored",
+    3: "turned by 180°",
+    4: "flipped",
+    5: "transposed",
+    6: "turned by 90°",
+    7: "transversed",
+    8: "turned by 270°",
+}
+
+
+@dataclass(frozen=True)
+class Sniffed:
+    """What the header of an image says."""
+
+    format: str  # "JPEG", "PNG", ...: by content
+    size: Size  # as stored, before any EXIF rotation
+    mode: str  # "L", "P", "RGB", "RGBA", "CMYK", ...
+    bits: int  # per channel
+    exif_orientation: int  # 1: upright
+    animated: bool
+    notes: tuple[str, ...]  # what is unusual, and what holdfast does with it; without the file's name
+
+
+class _Short(Exception):
+    """The header goes on beyond the bytes given."""
+
+
+def sniff(data: bytes, name: str = "image") -> Sniffed:
+    """What the header says; ImageError if the data is empty, no image, or more than 300 megapixels."""
+    if not data:
+        raise ImageError(f"{name}: the file is empty (0 bytes); expected an image")
+    try:
+        found = _header(data, name)
+    except (_Short, IndexError, struct.error):
+        raise ImageError(f"{name}: the image ends inside its header after {len(data)} bytes") from None
+    return _checked(found, name)
+
+
+def sniff_head(head: bytes, name: str = "image") -> Sniffed | None:
+    """What the header says, given only the first bytes of a file; None if they do not hold all of it."""
+    if not head.startswith((b"\xff\xd8\xff", b"\x89PNG")):
+        return None  # the other formats may keep their header at the end
+    try:
+        return _checked(_header(head, name), name)
+    except (_Short, IndexError, struct.error):
+        return None
+
+
+def notes(data: bytes, name: str) -> tuple[str, ...]:
+    """One line for each unusual thing about an image, naming the file and what holdfast does with it."""
+    found = sniff(data, name)
+    return tuple(f"{name}: {note}" for note in (*misnamed(found, name), *found.notes))
+
+
+def misnamed(found: Sniffed, name: str) -> tuple[str, ...]:
+    """A note if the file's ending names another format than its content has."""
+    suffix = "." + name.rsplit(".", 1)[-1].lower() if "." in name else ""
+    if suffix not in SUFFIXES or suffix in _SUFFIXES[found.format]:
+        return ()
+    return (f"is a {found.format} image named {suffix}; read by its content",)
+
+
+def is_cut_off(format: str, tail: bytes) -> bool:
+    """Whether the end of a JPEG or PNG file (some kilobytes of it) lacks the format's end mark."""
+    mark = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}.get(format)
+    return mark is not None and mark not in tail
+
+
+def _checked(found: Sniffed, name: str) -> Sniffed:
+    width, height = found.size
+    if width < 1 or height < 1:
+        raise ImageError(f"{name}: the header states a size of {width}×{height} pixels")
+    if width * height > MAX_PIXELS:
+        raise ImageError(
+            f"{name}: {width}×{height} pixels; images up to {MAX_PIXELS // 1_000_000} megapixels are read"
+        )
+    return found
+
+
+def _header(data: bytes, name: str) -> Sniffed:
+    kind = _kind(data)
+    if kind == "JPEG":
+        return _jpeg(data)
+    if kind == "PNG":
+        return _png(data)
+    if kind == "":
+        raise ImageError(
+            f"{name}: not an image holdfast knows (JPEG, PNG, WebP, BMP, GIF, TIFF, PPM); "
+            f"it begins with {data[:8]!r}"
+        )
+    return _by_pillow(data, kind, name)
+
+
+def _kind(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WEBP"
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
+
+
+def _jpeg(data: bytes) -> Sniffed:
+    frame: tuple[int, int, int, int] | None = None
+    orientation, at = 1, 2
+    while True:
+        while data[at] != 0xFF or data[at + 1] == 0xFF:  # stray and fill bytes between segments are legal
+            at += 1
+        marker = data[at + 1]
+        if marker in (0xDA, 0xD9):  # start of scan: the header is over
+            break
+        at += 2
+        if marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without content
+            continue
+        (length,) = struct.unpack_from(">H", data, at)
+        if at + length > len(data):
+            raise _Short
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            frame = struct.unpack_from(">BHHB", data, at + 2)
+        elif marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0":
+            orientation = _exif_orientation(data[at + 8 : at + length])
+        at += max(length, 2)
+    if frame is None:
+        raise _Short
+    bits, height, width, channels = frame
+    mode = {1: "L", 3: "RGB", 4: "CMYK"}.get(channels, f"{channels} channels")
+    return _found("JPEG", Size(width, height), mode, bits, orientation)
+
+
+def _png(data: bytes) -> Sniffed:
+    width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
+    orientation, animated, at = 1, False, 8
+    while True:
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind in (b"IDAT", b"IEND"):
+            break
+        if kind == b"acTL":
+            animated = struct.unpack_from(">I", data, at + 8)[0] > 1
+        elif kind == b"eXIf":
+            orientation = _exif_orientation(data[at + 8 : at + 8 + length])
+        at += 12 + length
+    return _found("PNG", Size(width, height), _PNG_MODES.get(colour, "?"), bits, orientation, animated)
+
+
+def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
+    from PIL import Image as Pillow
+
+    # The format's own class, not Image.open: that one would warn of large images and try other formats.
+    Pillow.init()
+    try:
+        image: Any = Pillow.OPEN[kind][0](BytesIO(data), name)
+    except KeyError:
+        raise ImageError(f"{name}: this Pillow cannot read {kind}") from None
+    except (SyntaxError, OSError, ValueError, TypeError, EOFError) as problem:
+        raise ImageError(f"{name}: a damaged {kind} image: {problem}") from None
+    bits = 16 if "16" in image.mode else 32 if image.mode in ("I", "F") else 8
+    orientation = 1
+    if kind == "TIFF":
+        bits = max(image.tag_v2.get(258, (bits,)))
+        orientation = int(image.tag_v2.get(_ORIENTATION, 1))
+    elif kind == "PPM" and image.mode == "I":
+        bits = 16
+    elif "exif" in image.info:
+        orientation = _exif_orientation(image.info["exif"].removeprefix(b"Exif\0\0"))
+    animated = bool(getattr(image, "is_animated", False))
+    return _found(kind, Size(*image.size), image.mode, bits, orientation, animated)
+
+
+def _exif_orientation(block: bytes) -> int:
+    """The orientation stated in an EXIF block, 1 if none is or the block is damaged."""
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None:
+        return 1
+    try:
+        (start,) = struct.unpack_from(order + "I", block, 4)
+        (count,) = struct.unpack_from(order + "H", block, start)
+        for index in range(count):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", block, start + 2 + 12 * index)
+            if tag == _ORIENTATION and kind == 3:
+                return int(value) if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+def _found(
+    format: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False
+) -> Sniffed:
+    said: list[str] = []
+    if orientation != 1:
+        turned = _ROTATIONS[orientation]
+        said.append(
+            f"EXIF says the picture is {turned}; pixels and boxes are taken as stored, unturned"
+        )
+    if mode == "CMYK":
+        said.append("CMYK colours; converted to RGB by the decoder")
+    if bits > 8:
+        said.append(f"{bits} bits a channel; reduced to 8 by the decoder")
+    if mode in ("RGBA", "LA", "PA"):
+        said.append("has transparency; it is dropped")
+    if animated:
+        said.append("is animated; the first picture is taken")
+    return Sniffed(format, size, mode, bits, orientation, animated, tuple(said))
