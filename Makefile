@@ -1,0 +1,53 @@
+# Everything a user or CI runs. `make demo` and `make test` set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full bench train lint clean
+
+help:  ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("holdfast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say e.g. make PYTHON=python3.12 demo" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# The light core: no torch. Reinstalled only when what is installed has changed.
+$(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+# Everything the tests need: torch (CPU), linters, reference implementations.
+$(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
+	$(PIP) -e '.[dev,torch]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.full
+	$(PIP) -e '.[bench]'
+	@touch $@
+
+demo: $(VENV)/.light  ## set up, evaluate the embedded model on the embedded scenes, write report.html
+	$(BIN)/holdfast demo -o report.html
+
+test: lint  ## set up, check style, types and layers, run the tests
+	$(BIN)/python -m pytest
+
+test-full: lint  ## the tests including the heavy ones
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(VENV)/.full
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench  ## the benchmarks, side by side with the peers
+	$(BIN)/python benchmarks/coco_scoring.py
+
+train: $(VENV)/.full  ## train the shipped models again (about two hours on two cores)
+	$(BIN)/python -m holdfast.train --out src/holdfast/models
+
+clean:  ## remove what was set up and made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html holdfast-runs

@@ -1,0 +1,1 @@
+"""Experiments: cells of work, written once, run by processes, resumed after a kill."""

@@ -1,0 +1,117 @@
+"""A model on a data set: predictions in cells, then the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import DataError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.metrics.rules import RULES
+from holdfast.run.classes import Alignment, align, realign
+from holdfast.run.evaluation import CELLS, About, Evaluation, read_cells, save
+from holdfast.run.executor import Progress, execute
+from holdfast.run.records import Failed
+from holdfast.run.score import Settings, score_records
+from holdfast.run.store import Store
+from holdfast.run.versions import versions
+from holdfast.run.work import Job
+
+DEFAULT_RUNS = Path("holdfast-runs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to evaluate and how; every field but the first two has a default."""
+
+    model: Model
+    dataset: Dataset
+    pipeline: Pipeline | None = None  # None: the one the model was trained with
+    settings: Settings = field(default_factory=lambda: Settings(RULES["coco"]))
+    runs: Path = DEFAULT_RUNS
+    jobs: int = 0
+    strict: bool = False
+    common_classes: bool = False
+    renames: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)  # how to open the data set again
+    command: str = ""
+
+
+def run_folder(plan: Plan) -> Path:
+    """Where the run of this plan is written."""
+    name = f"{plan.model.name}-on-{plan.dataset.name}"
+    return plan.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+
+
+def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:
+    """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
+    began = time.perf_counter()
+    alignment = _check(plan)
+    pipeline = plan.pipeline or pipeline_of(plan.model.card)
+    store = Store(plan.runs / CELLS)
+    classes = len(plan.dataset.classes)
+    job = Job(plan.model, pipeline, classes, plan.dataset.ignore_index, store, strict=plan.strict)
+    executed = execute(job, plan.dataset.entries, plan.jobs, progress)
+    records, notes = read_cells(store, executed.keys)
+    failed = tuple(r for r in records if isinstance(r, Failed))
+    if len(failed) == len(records):
+        raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
+    kept = realign(records, alignment)
+    result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
+    about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
+    remarks = (*([alignment.note] if alignment.note else []), *notes)
+    evaluation = Evaluation(about, kept, failed, remarks, result, executed.keys, alignment)
+    save(evaluation, run_folder(plan))
+    return evaluation
+
+
+def _check(plan: Plan) -> Alignment:
+    model, data = plan.model, plan.dataset
+    task = model.card.task
+    if not data.entries:
+        raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
+    if data.task != task and {data.task, task} != {"detect", "single"}:
+        raise DataError(f"{data.name} is a data set to {data.task}, {model.name} is a model to {task}")
+    if task == "segment":
+        alignment = align(model.card.classes, data.classes, renames=plan.renames)
+        if alignment.of_model.tolist() != list(range(len(data.classes))):
+            raise DataError("a segmenter's classes must be the data's, in the same order; correct the card")
+        return alignment
+    return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
+
+
+def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> About:
+    model, data, settings = plan.model, plan.dataset, plan.settings
+    return About(
+        command=plan.command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        task=model.card.task,
+        model={
+            "name": model.name,
+            "path": str(model.path),
+            "sha256": model.sha256,
+            "guessed": list(model.guessed),
+            "card": dataclasses.asdict(model.card),
+        },
+        data={
+            "name": data.name,
+            "format": data.format,
+            "images": len(data),
+            "problems": [str(p) for p in data.problems[:50]],
+            "problem_count": len(data.problems),
+            "source": dict(plan.source),
+        },
+        classes=alignment.names,
+        pipeline=pipeline.describe(),
+        rule=rule,
+        settings={"rule": settings.rule.name, "iou": settings.iou, "score": settings.score},
+        versions=versions(),
+    )

@@ -1,0 +1,101 @@
+"""An evaluation as a thing: what was run, every image's record, the numbers; saved and opened again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from holdfast.core.errors import InputError
+from holdfast.core.model import Task
+from holdfast.run.classes import Alignment, realign
+from holdfast.run.records import Failed, Record, from_plain
+from holdfast.run.store import Store, write_atomic
+
+MANIFEST = "run.json"
+CELLS = "cells"  # the store lies beside the run folders and is shared by them
+
+
+@dataclass(frozen=True)
+class About:
+    """What was run: enough to run it again and to read the numbers."""
+
+    command: str
+    created: str  # ISO 8601, UTC
+    seconds: float
+    task: Task
+    model: dict[str, Any]  # name, path, sha256, guessed, card
+    data: dict[str, Any]  # name, source, format, images, problems
+    classes: tuple[str, ...]  # the evaluated classes; indices of records refer to them
+    pipeline: dict[str, str]
+    rule: str  # the rule in words
+    settings: dict[str, Any]  # rule name, iou, score
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The records of all images that could be evaluated, the failures, the notes and the numbers."""
+
+    about: About
+    records: tuple[Record, ...] = field(repr=False)
+    failed: tuple[Failed, ...]
+    notes: tuple[str, ...]
+    result: dict[str, Any]
+    cells: tuple[str, ...] = field(default=(), repr=False)
+    alignment: Alignment | None = field(default=None, repr=False)
+
+
+def save(evaluation: Evaluation, folder: Path) -> Path:
+    """The path of the written manifest; the records stay in the cells."""
+    plain = {
+        "holdfast": 1,
+        "about": dataclasses.asdict(evaluation.about),
+        "result": evaluation.result,
+        "failed": [dataclasses.asdict(f) for f in evaluation.failed],
+        "notes": evaluation.notes,
+        "cells": evaluation.cells,
+        "alignment": evaluation.alignment.to_plain() if evaluation.alignment else None,
+    }
+    path = folder / MANIFEST
+    write_atomic(path, orjson.dumps(plain, option=orjson.OPT_INDENT_2))
+    return path
+
+
+def read_cells(store: Store, keys: Iterable[str]) -> tuple[list[Record], list[str]]:
+    """All records of these cells in order, and the notes made beside them."""
+    records: list[Record] = []
+    notes: list[str] = []
+    for key in keys:
+        data = store.get(key)
+        if data is None:
+            raise InputError(
+                f"{store.path(key)}: the cell is missing or damaged; evaluate again, only that is redone"
+            )
+        plain = orjson.loads(data)
+        records.extend(from_plain(p) for p in plain["records"])
+        notes.extend(plain["notes"])
+    return records, notes
+
+
+def open_run(folder: Path) -> Evaluation:
+    """The evaluation saved in a run folder, its records read from the cells beside it."""
+    path = folder / MANIFEST if folder.is_dir() else folder
+    try:
+        plain = orjson.loads(path.read_bytes())
+        about = About(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
+        alignment = Alignment.from_plain(plain["alignment"])
+        failed = tuple(Failed(**f) for f in plain["failed"])
+        keys, notes, result = tuple(plain["cells"]), tuple(plain["notes"]), plain["result"]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such run; give the folder an evaluation was written to") from None
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
+    except (orjson.JSONDecodeError, KeyError, TypeError) as problem:
+        raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
+    records, _ = read_cells(Store(path.parent.parent / CELLS), keys)
+    return Evaluation(about, realign(records, alignment), failed, notes, result, keys, alignment)

@@ -1,0 +1,103 @@
+"""What is kept of one image: truth and prediction, small enough to hold thousands, as JSON and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from holdfast.core.types import Boxes, Detections, Floats, Ints, Size
+
+
+@dataclass(frozen=True)
+class Found:
+    """A detector's image: truth boxes and detections, in pixels of the encoded image."""
+
+    name: str
+    size: Size
+    truth: Boxes
+    detections: Detections
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """A classifier's image: the true class and the best classes with their scores, best first."""
+
+    name: str
+    size: Size
+    label: int
+    top: Ints
+    scores: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A segmenter's image: pixels by true class (row) and predicted class (column), ignored ones left out."""
+
+    name: str
+    size: Size
+    confusion: Ints
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An image that could not be read, decoded or predicted, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+Record: TypeAlias = Found | Ranked | Counted | Failed
+
+
+def to_plain(record: Record) -> dict[str, Any]:
+    """The record as JSON values."""
+    if isinstance(record, Failed):
+        return {"failed": record.name, "reason": record.reason}
+    common: dict[str, Any] = {"name": record.name, "size": list(record.size)}
+    if isinstance(record, Found):
+        t, d = record.truth, record.detections
+        truth = {
+            "xyxy": t.xyxy.tolist(),
+            "classes": t.classes.tolist(),
+            "crowd": t.crowd.tolist(),
+            "difficult": t.difficult.tolist(),
+            "areas": t.areas.tolist(),
+        }
+        found = {"boxes": d.boxes.tolist(), "scores": d.scores.tolist(), "classes": d.classes.tolist()}
+        return {**common, "truth": truth, "found": found}
+    if isinstance(record, Ranked):
+        return {**common, "label": record.label, "top": record.top.tolist(), "scores": record.scores.tolist()}
+    return {**common, "confusion": record.confusion.tolist()}
+
+
+def from_plain(plain: dict[str, Any]) -> Record:
+    """The record that `to_plain` wrote."""
+    if "failed" in plain:
+        return Failed(plain["failed"], plain["reason"])
+    name, size = plain["name"], Size(*plain["size"])
+    if "found" in plain:
+        t, d = plain["truth"], plain["found"]
+        truth = Boxes(
+            np.array(t["xyxy"], np.float64).reshape(-1, 4),
+            np.array(t["classes"], np.int64),
+            np.array(t["crowd"], bool),
+            np.array(t["difficult"], bool),
+            np.array(t["areas"], np.float64),
+        )
+        boxes = np.array(d["boxes"], np.float64).reshape(-1, 4)
+        found = Detections(boxes, np.array(d["scores"], np.float64), np.array(d["classes"], np.int64))
+        return Found(name, size, truth, found)
+    if "label" in plain:
+        return Ranked(
+            name,
+            size,
+            plain["label"],
+            np.array(plain["top"], np.int64),
+            np.array(plain["scores"], np.float64),
+        )
+    return Counted(name, size, np.array(plain["confusion"], np.int64))

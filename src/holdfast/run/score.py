@@ -1,0 +1,216 @@
+"""The numbers of an evaluation, from its records, as plain values for tables, JSON and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import InputError
+from holdfast.core.model import Task
+from holdfast.core.types import Boxes, Detections, Floats
+from holdfast.metrics.coco import KEYS, coco_numbers
+from holdfast.metrics.detection import DetectionResult, evaluate
+from holdfast.metrics.rules import Rule
+from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
+from holdfast.run.records import Counted, Found, Ranked, Record
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The rule and the thresholds the numbers are computed with."""
+
+    rule: Rule
+    iou: float = 0.5
+    score: float = 0.5
+
+
+def tables(records: Sequence[Found]) -> tuple[TruthTable, DetectionTable]:
+    """All true boxes and all detections of the records as columns; image i is record i."""
+    truths: list[Boxes] = [r.truth for r in records]
+    found: list[Detections] = [r.detections for r in records]
+    counts = np.array([len(t) for t in truths], np.int64)
+    numbers = np.array([len(d) for d in found], np.int64)
+    images = np.arange(len(records))
+    truth = truth_table(
+        np.repeat(images, counts),
+        _joined([t.classes for t in truths], np.int64),
+        xyxy=_joined([t.xyxy for t in truths], np.float64).reshape(-1, 4),
+        area=_joined([t.areas for t in truths], np.float64),
+        crowd=_joined([t.crowd for t in truths], bool),
+        difficult=_joined([t.difficult for t in truths], bool),
+    )
+    detections = detection_table(
+        np.repeat(images, numbers),
+        _joined([d.classes for d in found], np.int64),
+        _joined([d.scores for d in found], np.float64),
+        xyxy=_joined([d.boxes for d in found], np.float64).reshape(-1, 4),
+    )
+    return truth, detections
+
+
+def _joined(columns: list[Any], dtype: Any) -> Any:
+    return np.concatenate(columns) if columns else np.zeros(0, dtype)
+
+
+def score_records(
+    records: Sequence[Record], task: Task, classes: tuple[str, ...], settings: Settings
+) -> dict[str, Any]:
+    """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
+    kind = {"detect": Found, "single": Found, "classify": Ranked, "segment": Counted}[task]
+    if not all(isinstance(r, kind) for r in records):
+        raise InputError(
+            f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
+        )
+    scorers: dict[str, Callable[..., dict[str, Any]]] = {
+        "detect": _detect,
+        "single": _single,
+        "classify": _classify,
+        "segment": _segment,
+    }
+    return {"task": task, "images": len(records), **scorers[task](records, classes, settings)}
+
+
+def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    truth, detections = tables(records)
+    return score_tables(truth, detections, len(records), classes, settings)
+
+
+def score_tables(
+    truth: TruthTable,
+    detections: DetectionTable,
+    images: int,
+    classes: tuple[str, ...],
+    settings: Settings,
+) -> dict[str, Any]:
+    """Average precision by the rule, and counts per class at the score and IoU thresholds."""
+    found = evaluate(
+        truth,
+        detections,
+        settings.rule,
+        images=images,
+        classes=len(classes),
+        iou=settings.iou,
+        score=settings.score,
+    )
+    if settings.rule.name == "coco":
+        whole = coco_numbers(truth, detections, images=images, classes=len(classes))
+        metrics = {key: _number(whole.numbers[key]) for key in KEYS}
+        per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
+    else:
+        metrics = {"mAP": _number(found.mean_ap)}
+        per_class = [{"AP": _number(value)} for value in found.ap.tolist()]
+    rows = _counted(found, detections)
+    return {
+        "rule": str(settings.rule),
+        "metrics": metrics,
+        "per_class": [
+            {"class": name, **numbers, **row}
+            for name, numbers, row in zip(classes, per_class, rows, strict=True)
+        ],
+        "at_score": {"score": settings.score, "iou": settings.iou, **_totals(found)},
+    }
+
+
+def _counted(found: DetectionResult, detections: DetectionTable) -> list[dict[str, Any]]:
+    c = found.counts
+    classes = len(c.tp)
+    numbers = np.bincount(detections.category, minlength=classes)
+    columns: dict[str, Floats] = {"precision": c.precision, "recall": c.recall, "f1": c.f1}
+    return [
+        {
+            "truth": int(found.matches.positives[i]),
+            "found": int(numbers[i]),
+            "tp": int(c.tp[i]),
+            "fp": int(c.fp[i]),
+            "fn": int(c.fn[i]),
+            **{name: _number(column[i]) for name, column in columns.items()},
+        }
+        for i in range(classes)
+    ]
+
+
+def _totals(found: DetectionResult) -> dict[str, Any]:
+    c = found.counts.total()
+    counts = {"tp": int(c.tp[0]), "fp": int(c.fp[0]), "fn": int(c.fn[0])}
+    return {**counts, **{k: _number(getattr(c, k)[0]) for k in ("precision", "recall", "f1")}}
+
+
+def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.single import single_scores
+
+    values, equal, labels = single_values(records)
+    overall = single_scores(values, equal)
+    per_class = []
+    for i, name in enumerate(classes):
+        mine = labels == i
+        part = single_scores(values[mine], equal[mine])
+        per_class.append(
+            {"class": name, "truth": int(mine.sum()), **{k: _number(v) for k, v in part.items()}}
+        )
+    return {
+        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
+        "metrics": {k: _number(v) for k, v in overall.items()},
+        "per_class": per_class,
+    }
+
+
+def single_values(records: Sequence[Found]) -> tuple[Any, Any, Any]:
+    """Per image the IoU of the one box with the one true box, whether the class is right, the true class."""
+    from holdfast.metrics.boxes import iou
+
+    overlap, equal, labels = [], [], []
+    for record in records:
+        if len(record.truth) != 1:
+            raise InputError(
+                f"{record.name}: a single-object model needs one true box, got {len(record.truth)}"
+            )
+        labels.append(int(record.truth.classes[0]))
+        hit = len(record.detections) > 0
+        overlap.append(float(iou(record.detections.boxes[:1], record.truth.xyxy)[0, 0]) if hit else 0.0)
+        equal.append(hit and int(record.detections.classes[0]) == labels[-1])
+    return np.array(overlap), np.array(equal, bool), np.array(labels, np.int64)
+
+
+def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    labels = np.array([r.label for r in records], np.int64)
+    first = np.array([r.top[0] for r in records], np.int64) == labels
+    fifth = np.array([r.label in r.top[:5] for r in records], bool)
+    per_class = []
+    for i, name in enumerate(classes):
+        mine = labels == i
+        if mine.any():
+            row = {
+                "truth": int(mine.sum()),
+                "top1": float(first[mine].mean()),
+                "top5": float(fifth[mine].mean()),
+            }
+            per_class.append({"class": name, **row})
+    metrics = {"top1": float(first.mean())} | ({"top5": float(fifth.mean())} if len(classes) > 5 else {})
+    rule = "top-k: the true class is among the k highest scores; equal scores in the order of classes"
+    return {"rule": rule, "metrics": metrics, "per_class": per_class}
+
+
+def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.segmentation import class_iou, mean_iou
+
+    total = np.sum([r.confusion for r in records], axis=0)
+    values = class_iou(total)
+    pixels = total.sum(axis=1)
+    per_class = [
+        {"class": name, "IoU": _number(values[i]), "pixels": int(pixels[i])} for i, name in enumerate(classes)
+    ]
+    metrics = {"mIoU": _number(mean_iou(total)), "accuracy": _number(np.trace(total) / max(1, total.sum()))}
+    rule = (
+        "mIoU: TP / (TP + FP + FN) per class over all pixels, mean over classes that occur in truth or answer"
+    )
+    return {"rule": rule, "metrics": metrics, "per_class": per_class}
+
+
+def _number(value: float) -> float | None:
+    """The number, or None where there is nothing to measure (−1 in COCO's numbers, NaN elsewhere)."""
+    value = float(value)
+    return None if math.isnan(value) or value < 0 else value

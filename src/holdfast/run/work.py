@@ -1,0 +1,171 @@
+"""The work of one process: shards of images through an opened pipeline, into the store."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Entry
+from holdfast.core.errors import ImageError, InputError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
+from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Prediction, Sample, Scores, Size
+from holdfast.data.images import notes
+from holdfast.metrics.segmentation import confusion
+from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
+from holdfast.run.store import Store
+from holdfast.run.versions import versions
+
+AHEAD = 4  # images prepared before the network asks for them
+TOP = 5  # classes kept of a classifier's answer
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a process needs to work on any shard."""
+
+    model: Model
+    pipeline: Pipeline
+    classes: int
+    ignore_index: int | None
+    store: Store
+    threads: int = 0
+    strict: bool = False  # the first image that fails ends the run
+
+    def key(self, shard: Sequence[Entry]) -> str:
+        """The name of the cell: model, card, pipeline, data and versions, hashed."""
+        parts = {
+            "model": self.model.sha256,
+            "card": self.model.card,
+            "pipeline": self.pipeline.describe(),
+            "classes": self.classes,
+            "ignore": self.ignore_index,
+            "entries": [(e.name, _entry_key(e)) for e in shard],
+            "versions": versions(),
+        }
+        return fingerprint.of(parts)
+
+
+def _entry_key(entry: Entry) -> str:
+    try:
+        return entry.key()
+    except ImageError as problem:
+        return f"unreadable: {problem}"
+
+
+def work(job: Job, machine: Machine | None, shard: Sequence[Entry]) -> tuple[str, Machine | None, bool]:
+    """The key of the shard's cell, the machine (opened only if needed), and whether work was done."""
+    key = job.key(shard)
+    if _finished(job, key):
+        return key, machine, False
+    machine = machine or open_machine(job.pipeline, job.model, job.threads)
+    records, remarks = [], []
+    for record, remark in _process(job, machine, shard):
+        if job.strict and isinstance(record, Failed):
+            raise ImageError(str(record))
+        records.append(to_plain(record))
+        remarks.extend(remark)
+    job.store.put(key, orjson.dumps({"records": records, "notes": remarks}))
+    return key, machine, True
+
+
+def _finished(job: Job, key: str) -> bool:
+    data = job.store.get(key)
+    return data is not None and not (job.strict and b'"failed"' in data)
+
+
+def _process(job: Job, machine: Machine, shard: Sequence[Entry]) -> Iterator[tuple[Record, tuple[str, ...]]]:
+    """Records in order; a thread decodes ahead while the network runs."""
+    with ThreadPoolExecutor(1, "holdfast-prepare") as pool:
+        waiting: list[tuple[Entry, Future[tuple[Sample, Prepared, tuple[str, ...]]]]] = []
+        for entry in shard:
+            waiting.append((entry, pool.submit(_prepare, machine, entry)))
+            if len(waiting) > AHEAD:
+                yield _finish(job, machine, *waiting.pop(0))
+        for pair in waiting:
+            yield _finish(job, machine, *pair)
+
+
+def _prepare(machine: Machine, entry: Entry) -> tuple[Sample, Prepared, tuple[str, ...]]:
+    sample = entry.load()
+    return sample, machine.prepare(sample.data), notes(sample.data, sample.name)
+
+
+def _finish(
+    job: Job, machine: Machine, entry: Entry, future: Future[tuple[Sample, Prepared, tuple[str, ...]]]
+) -> tuple[Record, tuple[str, ...]]:
+    try:
+        sample, prepared, remarks = future.result()
+        prediction = machine.predict(prepared)
+        return _record(job, sample, prepared.frame.original, prediction), remarks
+    except ImageError as problem:
+        return Failed(entry.name, str(problem)), ()
+
+
+def _record(job: Job, sample: Sample, size: Size, prediction: Prediction) -> Record:
+    truth: Any = sample.truth
+    if isinstance(truth, Boxes) and isinstance(prediction, Detections):
+        return Found(sample.name, size, truth, prediction)
+    if isinstance(truth, Label) and isinstance(prediction, Scores):
+        top = np.argsort(-prediction.values, kind="stable")[:TOP]
+        return Ranked(sample.name, size, truth.index, top, prediction.values[top])
+    if isinstance(truth, MaskFile) and isinstance(prediction, LabelMap):
+        mask = read_mask(truth.data)
+        if mask.shape != prediction.classes.shape:
+            raise ImageError(
+                f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
+            )
+        counts = confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
+        return Counted(sample.name, size, counts)
+    got, has = type(prediction).__name__, type(truth).__name__
+    raise InputError(f"a {job.model.card.task} model gives {got}, the data has {has}")
+
+
+def read_mask(data: bytes) -> Any:
+    """The class id of every pixel (h, w) of an encoded mask, unscaled."""
+    import cv2
+
+    mask = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if mask is None:
+        raise ImageError("its mask cannot be decoded")
+    return mask if mask.ndim == 2 else mask[:, :, 0]
+
+
+# --- in worker processes -------------------------------------------------------------------------------
+
+_process_job: Job | None = None
+_process_machine: Machine | None = None
+
+
+def start_process(job: Job) -> None:
+    """Nothing; this worker process knows its job and ends when its parent does."""
+    global _process_job
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _process_job = job
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def work_in_process(shard: Sequence[Entry]) -> tuple[str, bool]:
+    """The key of the shard's cell and whether work was done, in a process begun by `start_process`."""
+    global _process_machine
+    if _process_job is None:
+        raise RuntimeError("start_process was not called in this process")
+    key, _process_machine, worked = work(_process_job, _process_machine, shard)
+    return key, worked
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -1,0 +1,70 @@
+"""Runtimes: a model opened so that one tensor can be run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import CardError, ImageError, ModelError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Run
+from holdfast.core.registry import stage
+from holdfast.core.types import Tensor
+
+
+@stage("infer")
+def onnxruntime(model: Model, threads: int = 0) -> Run:
+    """ONNX Runtime on the CPU, all graph optimisations on; threads 0 means all cores."""
+    return open_onnx(model.read(), model, threads)
+
+
+def open_onnx(data: bytes, model: Model, threads: int = 0) -> Run:
+    """A function that runs one tensor (1, …) through these ONNX bytes: output name -> array."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {one_line(problem)}") from problem
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        found = ", ".join(i.name for i in inputs) or "none"
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({found})")
+    _check_shape(model, inputs[0].shape)
+    names = [o.name for o in session.get_outputs()]
+    only = inputs[0].name
+
+    def run(tensor: Tensor) -> dict[str, Tensor]:
+        try:
+            values = session.run(names, {only: tensor})
+        except Exception as problem:
+            raise ImageError(f"ONNX Runtime cannot run the model on it: {one_line(problem)}") from problem
+        return dict(zip(names, (np.asarray(v) for v in values), strict=True))
+
+    return run
+
+
+def one_line(problem: BaseException) -> str:
+    """The message of an exception as one line of at most 300 characters."""
+    text = " ".join(str(problem).split())
+    text = text.removeprefix("[ONNXRuntimeError] : ")
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _check_shape(model: Model, shape: list[Any]) -> None:
+    wanted = model.card.input
+    w, h = wanted.size
+    expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
+    if len(shape) != 4:
+        raise ModelError(f"{model.path}: expected an image input of 4 dimensions, got shape {shape}")
+    for got, want in zip(shape[1:], expected[1:], strict=True):
+        if isinstance(got, int) and got > 0 and got != want:
+            raise CardError(
+                f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "
+                f"the model's input is {shape}. Correct size or layout in the card"
+            )
