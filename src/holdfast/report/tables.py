@@ -1,0 +1,212 @@
+"""A table as data, and the five ways it is written: text, Markdown, CSV, LaTeX, HTML.
+
+A missing value (None or NaN) reads n/a, and is an empty field in CSV. Numbers are rounded to their column's
+digits everywhere but in CSV and in the sort keys of HTML, which keep all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from holdfast.core.errors import InputError
+
+Cell: TypeAlias = str | int | float | bool | None
+MISSING = "n/a"
+_THIN = "\u202f"  # narrow space that does not break: groups the digits of large counts in HTML
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading, the digits its fractions are rounded to, and what it means if that needs saying."""
+
+    name: str
+    digits: int = 3
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns (names stand for plain columns), rows of as many cells, and a caption."""
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        rows = tuple(tuple(_plain(cell) for cell in row) for row in self.rows)
+        for number, row in enumerate(rows):
+            if len(row) != len(self.columns):
+                raise InputError(
+                    f"table row {number}: expected {len(self.columns)} cells, one a column, got {len(row)}"
+                )
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """The columns, each as a `Column`."""
+        return tuple(c if isinstance(c, Column) else Column(c) for c in self.columns)
+
+    def numeric(self) -> tuple[bool, ...]:
+        """For each column whether all it holds are numbers or missing, and so aligned to the right."""
+        return tuple(
+            all(is_missing(row[i]) or _is_number(row[i]) for row in self.rows) and bool(self.rows)
+            for i in range(len(self.columns))
+        )
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], caption: str = "", digits: int = 3) -> Table:
+    """The table whose columns are the keys of the rows, in the order in which they first appear."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return Table([Column(key, digits) for key in keys], [[row.get(k) for k in keys] for row in rows], caption)
+
+
+def is_missing(cell: Cell) -> bool:
+    """Whether the cell reads n/a."""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def shown(cell: Cell, digits: int = 3) -> str:
+    """The cell as it is read by people; control characters, which could steer a terminal, become �."""
+    if cell is None or is_missing(cell):
+        return MISSING
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, float):
+        return f"{cell:.{digits}f}"
+    return "".join("�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in str(cell))
+
+
+def to_text(table: Table) -> str:
+    """The table in aligned columns for a terminal, without a newline at the end."""
+    heads, numeric = table.heads, table.numeric()
+    body = [[shown(c, head.digits) for c, head in zip(row, heads, strict=True)] for row in table.rows]
+    lines = [[head.name for head in heads], *body]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    rule = "  ".join("─" * width for width in widths)
+    written = ["  ".join(map(_aligned, line, widths, numeric)).rstrip() for line in lines]
+    return "\n".join([*([table.caption] if table.caption else []), written[0], rule, *written[1:]])
+
+
+def to_markdown(table: Table) -> str:
+    """The table in GitHub's Markdown, its caption as a line of its own above."""
+    heads, numeric = table.heads, table.numeric()
+    lines = [
+        [_markdown(head.name) for head in heads],
+        ["---:" if right else ":---" for right in numeric],
+        *([_markdown(shown(c, h.digits)) for c, h in zip(row, heads, strict=True)] for row in table.rows),
+    ]
+    caption = [_markdown(table.caption), ""] if table.caption else []
+    return "\n".join([*caption, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def to_csv(table: Table) -> str:
+    """The table as comma-separated values with all digits; missing ones are empty, the caption is left out."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([head.name for head in table.heads])
+    writer.writerows(["" if is_missing(cell) else cell for cell in row] for row in table.rows)
+    return out.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    r"""The table as a LaTeX tabular; it needs \usepackage{booktabs}."""
+    heads, numeric = table.heads, table.numeric()
+    rows = [[_latex(shown(c, h.digits)) for c, h in zip(row, heads, strict=True)] for row in table.rows]
+    tabular = [
+        rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}",
+        r"\toprule",
+        rf"{' & '.join(_latex(head.name) for head in heads)} \\",
+        r"\midrule",
+        *(rf"{' & '.join(row)} \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    if not table.caption:
+        return "\n".join(tabular)
+    caption = rf"\caption{{{_latex(table.caption)}}}"
+    return "\n".join([r"\begin{table}", r"\centering", caption, *tabular, r"\end{table}"])
+
+
+def to_html(table: Table, *, sortable: bool = True) -> str:
+    """The table as HTML; the page's script makes the buttons in its headings sort the rows."""
+    heads, numeric = table.heads, table.numeric()
+    titles = "".join(_heading(head, right, sortable) for head, right in zip(heads, numeric, strict=True))
+    rows = "".join(f"<tr>{_row(row, heads, numeric)}</tr>" for row in table.rows)
+    caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
+    kind = ' class="sortable"' if sortable else ""
+    return f"<table{kind}>{caption}<thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _heading(head: Column, right: bool, sortable: bool) -> str:
+    kind = ' class="number"' if right else ""
+    note = f' title="{html.escape(head.note)}"' if head.note else ""
+    name = html.escape(head.name)
+    if not sortable:
+        return f'<th scope="col"{kind}{note}>{name}</th>'
+    button = f'<button type="button">{name}<span class="arrow" aria-hidden="true"></span></button>'
+    return f'<th scope="col" aria-sort="none"{kind}{note}>{button}</th>'
+
+
+def _row(row: Sequence[Cell], heads: Sequence[Column], numeric: Sequence[bool]) -> str:
+    return "".join(_cell(cell, i, heads[i], numeric[i]) for i, cell in enumerate(row))
+
+
+def _cell(cell: Cell, place: int, head: Column, right: bool) -> str:
+    text = html.escape(shown(cell, head.digits))
+    if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) >= 10_000:
+        text = f"{cell:,}".replace(",", _THIN)
+    if place == 0 and not right:
+        return f'<th scope="row">{text}</th>'
+    if not right:
+        return f"<td>{text}</td>"
+    kind, key = ("number missing", "") if is_missing(cell) else ("number", cell)
+    return f'<td class="{kind}" data-value="{key}">{text}</td>'
+
+
+def _plain(cell: Any) -> Cell:
+    """The cell without numpy's types, whose repr would get into CSV."""
+    if cell is None or isinstance(cell, str | bool | int | float):
+        return float(cell) if isinstance(cell, float) else cell
+    if hasattr(cell, "item"):
+        value: Cell = cell.item()
+        return value
+    return str(cell)
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _width(text: str) -> int:
+    """How many places a terminal gives the text: two for each wide (Chinese, Japanese, Korean) sign."""
+    places = {"W": 2, "F": 2}
+    return sum(
+        0 if unicodedata.combining(c) else places.get(unicodedata.east_asian_width(c), 1) for c in text
+    )
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def _markdown(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    # an underscore inside a word is not emphasis, so names like speed_limit stay readable
+    return re.sub(r"[\\`*|\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+
+
+def _latex(text: str) -> str:
+    special = {
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+        ">": r"\textgreater{}", "|": r"\textbar{}",
+    }  # fmt: skip
+    return "".join(special.get(c) or (f"\\{c}" if c in "&%$#_{}" else c) for c in text)
