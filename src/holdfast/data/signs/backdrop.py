@@ -11,9 +11,10 @@ from holdfast.data.signs.canvas import Camera, Canvas, fill
 from holdfast.data.signs.catalogue import BACKGROUND, ROAD, SKY
 from holdfast.data.signs.mood import Mood, Rgb
 from holdfast.data.signs.strokes import Points
-from holdfast.data.signs.textures import clouds, grain, window
+from holdfast.data.signs.textures import clouds, rough, window
 
 FAR = 160.0
+_GRAINS = 26.0  # cells of the ground's texture per metre
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def paint_skyline(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: n
 
 
 def _strip(camera: Camera, left: float, right: float, near: float, far: float, steps: int = 24) -> Points:
-    depth = np.geomspace(near, far, steps)
+    depth = near * (far / near) ** np.linspace(0, 1, steps)
     return np.concatenate([camera.ground(left, depth), camera.ground(right, depth)[::-1]])
 
 
@@ -114,17 +115,17 @@ def _texture(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> None:
     if camera.y >= height - 2:
         return
     top = int(np.clip(np.ceil(camera.y) + 1, 0, height - 2))
-    depth = camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)
-    lateral = (np.arange(width) - camera.x)[None, :] / camera.focal * depth[:, None]
-    offset = rng.uniform(0, 1024, 2)
-    u = (lateral * 26 + offset[0]) % 1023
-    v = np.broadcast_to((depth[:, None] * 26 + offset[1]) % 1023, u.shape)
-    fine = cv2.remap(grain(), u.astype(np.float32), v.astype(np.float32), cv2.INTER_NEAREST)
-    coarse = cv2.remap(clouds(), u.astype(np.float32), v.astype(np.float32), cv2.INTER_NEAREST)
-    fade = np.clip(6.0 / depth, 0.25, 1.0).astype(np.float32)[:, None]
-    shade = 1 + fade * (np.float32(0.075) * fine + np.float32(0.06) * coarse)
-    region = canvas.image[top:]
-    canvas.image[top:] = cv2.multiply(region, cv2.merge([shade] * 3), dtype=cv2.CV_8U)
+    depth = (camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)).astype(np.float32)
+    columns = (np.arange(width, dtype=np.float32) - np.float32(camera.x)) * np.float32(_GRAINS / camera.focal)
+    shift = rng.uniform(0, 1024, 2).astype(np.float32)
+    u = depth[:, None] * columns + shift[0]
+    v = np.empty_like(u)
+    v[:] = (depth * np.float32(_GRAINS) + shift[1])[:, None]
+    seen = cv2.remap(rough(), u, v, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
+    # far grains are smaller than a pixel: they even out
+    fade = np.clip(6 * 64 / depth, 16, 64).astype(np.int16)[:, None]
+    level = (128 + (((seen.astype(np.int16) - 128) * fade) >> 6)).astype(np.uint8)
+    canvas.image[top:] = cv2.multiply(canvas.image[top:], cv2.cvtColor(level, cv2.COLOR_GRAY2RGB), scale=1 / 128)
 
 
 def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> None:

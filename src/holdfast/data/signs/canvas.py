@@ -61,6 +61,15 @@ def box(x0: float, y0: float, x1: float, y1: float) -> Points:
     return np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], dtype=np.float64)
 
 
+_CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 32)), np.sin(np.linspace(0, 2 * np.pi, 32))], axis=1)
+
+
+def disc(x: float, y: float, radius: float) -> Points:
+    """The outline (32, 2) of a circle."""
+    outline: Points = _CIRCLE * radius + (x, y)
+    return outline
+
+
 def post(canvas: Canvas, x: float, top: float, bottom: float, width: float, shade: float = 150.0) -> None:
     """A round metal post: lit on one side, dark on the other."""
     half = max(0.6, width / 2)
@@ -109,7 +118,7 @@ def paste(
     size = (max(1, round(x1) - left), max(1, round(y1) - top))
     if left >= canvas.size[1] or top >= canvas.size[0] or left + size[0] <= 0 or top + size[1] <= 0:
         return
-    scaled: Pixels = cv2.resize(sprite, size, interpolation=cv2.INTER_AREA)
+    scaled: Pixels = cv2.resize(sprite, size, interpolation=cv2.INTER_LINEAR)
     alpha = scaled[..., 3].astype(np.float32) * np.float32(1 / 255)
     blend(canvas, left, top, tint(scaled[..., :3], gain), alpha)
 

@@ -50,7 +50,7 @@ def _render(view: _View, label: int, rng: np.random.Generator) -> tuple[Pixels, 
     carry(canvas, place, rng)
     extent = plant(canvas, place, mood, rng).extent
     if rng.random() < _HIDDEN:
-        hide(canvas, extent, [], rng)
+        hide(canvas, extent, place.foot, [], rng)
     return photograph(canvas, camera, mood, glows, rng), clipped(extent, view.side, view.side)
 
 

@@ -9,7 +9,7 @@ from holdfast.data.signs.canvas import Camera, Canvas, Weights, tint
 from holdfast.data.signs.catalogue import FIRST_SIGN, SKY
 from holdfast.data.signs.mood import Mood
 from holdfast.data.signs.strokes import Pixels
-from holdfast.data.signs.textures import clouds, grain, window
+from holdfast.data.signs.textures import clouds, sensor, window
 
 Glow = tuple[float, float, float, tuple[float, float, float]]
 """x, y and radius in pixels and the colour of a lamp's halo."""
@@ -24,7 +24,7 @@ def _headlights(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> Wei
     ambient = np.float32(rng.uniform(0.24, 0.4))
     small = ambient + np.float32(rng.uniform(0.35, 0.6)) * np.exp(-reach)
     light: Weights = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
-    retro = np.float32(rng.uniform(0.72, 1.1))
+    retro = np.float32(rng.uniform(1.0, 1.4))
     sign = (canvas.mask >= FIRST_SIGN) & (canvas.mask < SKY)
     light[sign] = np.maximum(light[sign], retro)
     light[canvas.mask == SKY] = 1.0
@@ -60,7 +60,7 @@ def _rain(image: Pixels, rng: np.random.Generator) -> Pixels:
     height, width = image.shape[:2]
     streaks = np.zeros((height, width), dtype=np.uint8)
     slant = rng.uniform(-0.25, 0.25)
-    count = int(rng.integers(90, 240))
+    count = int(rng.integers(90, 240) * height * width / (480 * 640)) + 2
     xs, ys = rng.uniform(0, width, count), rng.uniform(-20, height, count)
     lengths = rng.uniform(8, 34, count)
     for x, y, length in zip(xs, ys, lengths, strict=True):
@@ -89,9 +89,11 @@ def _lens(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
 def _sensor(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
     """The picture with the noise of the sensor, partly the same in all channels."""
     height, width = image.shape[:2]
-    common = window(grain(), rng, height, width) * np.float32(0.8 * mood.noise)
-    layers = [common + window(grain(), rng, height, width) * np.float32(0.6 * mood.noise) for _ in range(3)]
-    out: Pixels = cv2.add(image, cv2.merge(layers), dtype=cv2.CV_8U)
+    plus, minus = sensor(max(1, round(mood.noise)))
+    y = int(rng.integers(0, plus.shape[0] - height + 1))
+    x = int(rng.integers(0, plus.shape[1] - width + 1))
+    spot = (slice(y, y + height), slice(x, x + width))
+    out: Pixels = cv2.subtract(cv2.add(image, plus[spot]), minus[spot])
     return out
 
 
@@ -104,7 +106,8 @@ def photograph(canvas: Canvas, camera: Camera, mood: Mood, glows: list[Glow], rn
     elif mood.light == "sun" and rng.random() < 0.5:
         light = _ground_shadows(canvas, camera, rng)
     if light is not None:
-        image = cv2.multiply(image, cv2.merge([light] * 3), dtype=cv2.CV_8U)
+        level = cv2.cvtColor(np.rint(light * np.float32(128)).astype(np.uint8), cv2.COLOR_GRAY2RGB)
+        image = cv2.multiply(image, level, scale=1 / 128)
     if mood.night and glows:
         _halos(image, glows)
     if mood.rain:

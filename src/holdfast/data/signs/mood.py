@@ -51,6 +51,6 @@ def choose(rng: np.random.Generator) -> Mood:
     haze = rng.uniform(0.008, 0.02) if foggy else rng.uniform(0.0005, 0.004)
     rain = bool(rng.random() < (0.18 if light != "sun" else 0.0))
     noise = rng.uniform(1.0, 3.5) + (rng.uniform(2.0, 5.5) if light in ("dusk", "night") else 0.0)
-    motion = rng.uniform(2.5, 6.0) if rng.random() < 0.12 else 0.0
+    motion = rng.uniform(2.5, 5.0) if rng.random() < 0.12 else 0.0
     defocus = rng.uniform(0.3, 0.7) if rng.random() < 0.85 else rng.uniform(0.9, 1.4)
     return Mood(light, gain, zenith, horizon, float(haze), rain, float(noise), float(motion), float(defocus))

@@ -132,7 +132,7 @@ def plant(canvas: Canvas, place: Place, mood: Mood, rng: np.random.Generator) ->
     return patch
 
 
-def _hide_rectangle(extent: Box, kind: int, rng: np.random.Generator) -> Box:
+def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generator) -> Box:
     """The rectangle of an occluder of a kind: 0 leaves, 1 pole, 2 vehicle."""
     x0, y0, x1, y1 = extent
     w, h = x1 - x0, y1 - y0
@@ -145,26 +145,32 @@ def _hide_rectangle(extent: Box, kind: int, rng: np.random.Generator) -> Box:
         half = w * rng.uniform(0.03, 0.09)
         x = x0 + w * rng.uniform(0.1, 0.9)
         return x - half, max(0.0, y0 - h * rng.uniform(0.5, 4)), x + half, float(HEIGHT)
-    cut = h * rng.uniform(0.12, 0.32)
-    wide = w * rng.uniform(1.6, 2.6)
-    left = x0 + w * rng.uniform(-1.0, 0.2)
-    return left, y1 - cut, left + wide, y1 - cut + wide * 1.1
+    cut = h * rng.uniform(0.1, 0.22)
+    tall = max(foot + 0.2 * h - y1 + cut, 1.3 * h)
+    wide = tall * rng.uniform(0.8, 0.9)
+    left = x0 + w * rng.uniform(0.0, 0.3) - (wide - w) * rng.uniform(0, 1)
+    return left, y1 - cut, left + wide, y1 - cut + tall
 
 
-def hide(canvas: Canvas, extent: Box, others: list[Box], rng: np.random.Generator) -> None:
+def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.random.Generator) -> None:
     """Cover a part (at most 40 %) of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
     kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
-    spot = _hide_rectangle(extent, kind, rng)
+    spot = _hide_rectangle(extent, foot, kind, rng)
     if any(overlap(spot, other) for other in others):
         return
+    wide = spot[2] - spot[0]
     if kind == 0:
         gain = rng.uniform(0.7, 1.2)
-        paste(canvas, sprites.leaves(int(rng.integers(sprites.LEAVES))), *spot, gain=(gain, gain, gain))
+        middle, half = (spot[0] + spot[2]) / 2, 0.035 * wide
+        trunk = (middle - half, spot[3] - 0.4 * wide, middle + half, foot + 0.1 * wide)
+        if trunk[3] > trunk[1] and not any(overlap(trunk, other) for other in others):
+            fill(canvas, box(*trunk), (72, 58, 46))
+        paste(canvas, sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide), *spot, gain=(gain, gain, gain))
     elif kind == 1:
         post(canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150)))
     else:
         gain = rng.uniform(0.4, 1.0)
-        paste(canvas, sprites.vehicle("lorry"), *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
+        paste(canvas, sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide), *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
 
 
 def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:

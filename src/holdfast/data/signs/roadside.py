@@ -6,11 +6,14 @@ import numpy as np
 
 from holdfast.data.signs import sprites
 from holdfast.data.signs.backdrop import Road, hazy
-from holdfast.data.signs.canvas import Camera, Canvas, box, fill, paste, paste_quad, post
+from holdfast.data.signs.canvas import Camera, Canvas, box, disc, fill, paste, paste_quad, post
 from holdfast.data.signs.finish import Glow
 from holdfast.data.signs.mood import Mood
 
 _PAINTS = ((1.0, 1.0, 1.0), (0.3, 0.3, 0.33), (0.62, 0.64, 0.66), (0.75, 0.2, 0.2), (0.25, 0.36, 0.62), (0.5, 0.45, 0.36))
+
+
+_PANELS = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 236, 234), (24, 96, 150))
 
 
 def _through(mood: Mood, depth: float, gain: float) -> tuple[float, float, float]:
@@ -24,7 +27,7 @@ def _tree(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     scale = camera.focal / z
     tall = rng.uniform(4.5, 9.0) * scale
     wide = tall * rng.uniform(0.6, 0.95)
-    sprite = sprites.tree(int(rng.integers(sprites.TREES)))
+    sprite = sprites.fitting("tree", int(rng.integers(sprites.TREES)), tall)
     if rng.random() < 0.5:
         sprite = sprite[:, ::-1]
     gain = np.array(_through(mood, z, rng.uniform(0.75, 1.15))) * (rng.uniform(0.85, 1.25), 1.0, rng.uniform(0.8, 1.1))
@@ -52,13 +55,43 @@ def _houses(canvas: Canvas, camera: Camera, road: Road, mood: Mood, side: int, r
 
 
 def _rail(canvas: Canvas, camera: Camera, mood: Mood, x: float) -> None:
-    depth = np.geomspace(3.0, 120.0, 20)
-    for z in np.arange(80.0, 4.0, -4.0):
-        foot, head = camera.ground(x, z), camera.ground(x, z, 0.72)
+    """A guard rail on short posts."""
+    depth = np.arange(80.0, 4.0, -4.0)
+    feet, heads = camera.ground(x, depth), camera.ground(x, depth, 0.72)
+    for z, foot, head in zip(depth, feet, heads, strict=True):
         post(canvas, foot[0], head[1], foot[1], 0.12 * camera.focal / z, 120)
+    depth = 1.5 * 80.0 ** np.linspace(0, 1, 22)
     for low, high, grey in ((0.42, 0.72, 176.0), (0.54, 0.6, 128.0)):
         band = np.concatenate([camera.ground(x, depth, low), camera.ground(x, depth, high)[::-1]])
         fill(canvas, band, hazy((grey, grey, grey * 1.02), mood, 20))
+
+
+def _bush(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator) -> None:
+    """A low bush on the verge."""
+    foot = camera.ground(x, z)
+    scale = camera.focal / z
+    tall = rng.uniform(0.5, 1.5) * scale
+    wide = tall * rng.uniform(0.9, 1.8)
+    gain = np.array(_through(mood, z, rng.uniform(0.7, 1.1))) * (rng.uniform(0.9, 1.3), 1.0, 0.9)
+    sprite = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), tall)
+    paste(canvas, sprite, foot[0] - wide / 2, foot[1] - tall * 0.9, foot[0] + wide / 2, foot[1] + tall * 0.1, gain.tolist())
+
+
+def _signals(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator) -> list[Glow]:
+    """Traffic lights on a post: lamps of the signs' colours that are no signs."""
+    foot = camera.ground(x, z)
+    scale = camera.focal / z
+    top = foot[1] - 3.4 * scale
+    post(canvas, foot[0], top, foot[1], 0.14 * scale, hazy((110.0, 110.0, 110.0), mood, z)[0])
+    half, tall = 0.17 * scale, 1.0 * scale
+    fill(canvas, box(foot[0] - half, top, foot[0] + half, top + tall), hazy((34.0, 34.0, 36.0), mood, z))
+    lit = int(rng.integers(3))
+    colours = ((226.0, 40.0, 36.0), (240.0, 190.0, 50.0), (40.0, 200.0, 120.0))
+    for number, colour in enumerate(colours):
+        y = top + tall * (0.2 + 0.3 * number)
+        shown = colour if number == lit else tuple(c * 0.28 for c in colour)
+        fill(canvas, disc(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
+    return [(foot[0], top + tall * (0.2 + 0.3 * lit), 0.11 * scale, tuple(c * 0.6 for c in colours[lit]))]
 
 
 def _lamp(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, lean: float) -> list[Glow]:
@@ -78,7 +111,8 @@ def _lamp(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, lean: 
 def _vehicle(
     canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator
 ) -> list[Glow]:
-    kind = sprites.VEHICLES[int(rng.choice(5, p=(0.36, 0.26, 0.14, 0.14, 0.1)))]
+    variant = int(rng.choice(5, p=(0.36, 0.26, 0.14, 0.14, 0.1)))
+    kind = sprites.VEHICLES[variant]
     wide, tall = {"saloon": (1.8, 1.45), "estate": (1.85, 1.6), "van": (1.9, 1.9)}.get(kind, (2.5, 3.0))
     scale = camera.focal / z
     foot = camera.ground(x, z)
@@ -86,40 +120,34 @@ def _vehicle(
     shadow = box(foot[0] - half * 1.05, foot[1] - 0.12 * scale, foot[0] + half * 1.05, foot[1] + 0.06 * scale)
     fill(canvas, shadow, (42, 42, 44))
     gain = np.array(_PAINTS[int(rng.integers(len(_PAINTS)))]) * _through(mood, z, 1.0)
-    paste(canvas, sprites.vehicle(kind), foot[0] - half, foot[1] - tall * scale, foot[0] + half, foot[1], gain.tolist())
+    sprite = sprites.fitting("vehicle", variant, max(wide, tall) * scale)
+    paste(canvas, sprite, foot[0] - half, foot[1] - tall * scale, foot[0] + half, foot[1], gain.tolist())
     y = foot[1] - 0.55 * scale
     return [(foot[0] + side * half * 0.78, y, 0.12 * scale, (150.0, 20.0, 16.0)) for side in (-1, 1)]
 
 
-def distractor(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> None:
-    """Something with the colours or the shape of a sign that is none: panel, hoarding, lamp."""
-    side = 1 if rng.random() < 0.6 else -1
-    z = rng.uniform(9, 32)
-    x = (road.right if side > 0 else road.left) + side * rng.uniform(1.5, 6)
+def _distractor(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator) -> None:
+    """Something with the colours or the shape of a sign that is none: hoarding, lamp, the back of a sign."""
     scale = camera.focal / z
     foot = camera.ground(x, z)
     high = rng.uniform(1.8, 4.0) * scale
-    kind = int(rng.integers(4))
     post(canvas, foot[0], foot[1] - high, foot[1], 0.12 * scale, 120)
-    colours = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 236, 234))
-    colour = hazy(np.array(colours[int(rng.integers(5))]) * rng.uniform(0.7, 1.05), mood, z)
+    colour = hazy(np.array(_PANELS[int(rng.integers(len(_PANELS)))]) * rng.uniform(0.7, 1.05), mood, z)
     cx, cy = foot[0], foot[1] - high
-    if kind < 2:
-        w, h = rng.uniform(0.5, 1.6) * scale, rng.uniform(0.3, 0.8) * scale
-        fill(canvas, box(cx - w, cy - h, cx + w, cy + h), colour)
+    if rng.random() < 0.55:
+        w, h = rng.uniform(0.4, 1.6) * scale, rng.uniform(0.3, 0.8) * scale
+        fill(canvas, box(cx - w, cy - h, cx + w, cy + h), (225, 225, 222))
+        fill(canvas, box(cx - w * 0.96, cy - h * 0.95, cx + w * 0.96, cy + h * 0.95), colour)
         for row in range(int(rng.integers(0, 4))):
             y = cy - h * 0.6 + row * h * 0.45
             fill(canvas, box(cx - w * 0.8, y, cx + w * rng.uniform(0.0, 0.8), y + h * 0.14), (225, 225, 222))
-    else:
-        t = np.linspace(0, 2 * np.pi, 32)
-        radius = rng.uniform(0.15, 0.35) * scale
-        ring = np.stack([cx + radius * np.cos(t), cy + radius * np.sin(t)], 1)
-        fill(canvas, ring, colour if kind == 2 else (232, 226, 206))
+        return
+    plain = colour if rng.random() < 0.5 else hazy((158.0, 160.0, 162.0), mood, z)
+    fill(canvas, disc(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
 
 
 def paint_roadside(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> list[Glow]:
     """Houses, trees, rails, lamps, vehicles and distractors; the lamps that shine at night."""
-    glows: list[Glow] = []
     for side in (-1, 1):
         if road.setting == "town" and rng.random() < 0.75:
             _houses(canvas, camera, road, mood, side, rng)
@@ -127,28 +155,44 @@ def paint_roadside(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: 
         for x in (road.left - 0.9, road.right + 0.9):
             if rng.random() < 0.75:
                 _rail(canvas, camera, mood, x)
-    gap = rng.uniform(9, 22)
-    things: list[tuple[float, int, float]] = []
-    lamps = rng.random() < 0.55
-    for side in (-1, 1):
-        edge = road.right if side > 0 else road.left
-        for _ in range(int(rng.integers(1, 9))):
-            things.append((float(rng.uniform(9, 75)), 0, edge + side * float(rng.uniform(2.2, 14))))
-        if lamps:
-            things.extend((float(z), 1, edge + side * 0.9) for z in np.arange(gap * 0.7, 80, gap))
+    glows: list[Glow] = []
+    for z, kind, x in sorted(_things(road, rng), reverse=True):
+        if kind == "tree":
+            _tree(canvas, camera, mood, x, z, rng)
+        elif kind == "bush":
+            _bush(canvas, camera, mood, x, z, rng)
+        elif kind == "lamp":
+            glows += _lamp(canvas, camera, mood, x, z, -1.0 if x > 0 else 1.0)
+        elif kind == "vehicle":
+            glows += _vehicle(canvas, camera, mood, x, z, rng)
+        elif kind == "signals":
+            glows += _signals(canvas, camera, mood, x, z, rng)
+        else:
+            _distractor(canvas, camera, mood, x, z, rng)
+    return glows
+
+
+def _things(road: Road, rng: np.random.Generator) -> list[tuple[float, str, float]]:
+    """What stands where: depth, kind and lateral distance in metres."""
+    things: list[tuple[float, str, float]] = []
+
+    def scatter(kind: str, count: int, near: float, far: float, out: float, *, start: float) -> None:
+        for _ in range(count):
+            side = 1 if rng.random() < 0.55 else -1
+            edge = road.right if side > 0 else road.left
+            things.append((float(rng.uniform(near, far)), kind, edge + side * float(rng.uniform(start, out))))
+
+    scatter("tree", int(rng.integers(2, 15)), 10, 75, 14, start=2.2)
+    scatter("bush", 0 if road.setting == "town" else int(rng.integers(0, 9)), 7, 50, 9, start=1.4)
+    scatter("panel", int(rng.integers(0, 3)), 9, 34, 6, start=1.5)
+    if road.setting == "town":
+        scatter("signals", int(rng.integers(0, 3)), 12, 40, 1.6, start=0.8)
+        scatter("vehicle", int(rng.integers(0, 4)), 12, 45, -1.0, start=-1.3)
+    if rng.random() < 0.55:
+        gap = rng.uniform(10, 24)
+        for edge in (road.left - 0.9, road.right + 0.9):
+            things.extend((float(z), "lamp", edge) for z in np.arange(gap * 0.8, 80, gap))
     lane = (road.right - road.left) / road.lanes
     for _ in range(int(rng.integers(0, 4))):
-        x = road.left + lane * (int(rng.integers(road.lanes)) + 0.5)
-        things.append((float(rng.uniform(9, 60)), 2, x))
-    for _ in range(int(rng.integers(0, 3))):
-        things.append((float(rng.uniform(9, 32)), 3, 0.0))
-    for z, kind, x in sorted(things, reverse=True):
-        if kind == 0:
-            _tree(canvas, camera, mood, x, z, rng)
-        elif kind == 1:
-            glows += _lamp(canvas, camera, mood, x, z, -1.0 if x > 0 else 1.0)
-        elif kind == 2:
-            glows += _vehicle(canvas, camera, mood, x, z, rng)
-        else:
-            distractor(canvas, camera, road, mood, rng)
-    return glows
+        things.append((float(rng.uniform(9, 60)), "vehicle", road.left + lane * (int(rng.integers(road.lanes)) + 0.5)))
+    return things

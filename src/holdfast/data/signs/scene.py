@@ -95,8 +95,9 @@ def scene(seed: int, index: int) -> Scene:
         carry(canvas, place, rng)
     extents = [plant(canvas, place, mood, rng).extent for place in places]
     for number, extent in enumerate(extents):
-        if rng.random() < _HIDDEN:
-            hide(canvas, extent, extents[:number] + extents[number + 1 :], rng)
+        whole = extent[0] >= 0 and extent[1] >= 0 and extent[2] <= WIDTH and extent[3] <= HEIGHT
+        if rng.random() < _HIDDEN and whole:
+            hide(canvas, extent, places[number].foot, extents[:number] + extents[number + 1 :], rng)
     boxes = np.array([clipped(extent, WIDTH, HEIGHT) for extent in extents], dtype=np.float64).reshape(-1, 4)
     classes = np.array([place.label for place in places], dtype=np.int64)
     return Scene(photograph(canvas, camera, mood, glows, rng), boxes, classes, canvas.mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -18,8 +19,7 @@ VEHICLES: Final = ("saloon", "estate", "van", "lorry", "bus")
 _SIDE: Final = 256
 
 
-@lru_cache(maxsize=TREES)
-def tree(variant: int) -> Pixels:
+def _tree(variant: int) -> Pixels:
     """A tree (256, 256, 4): trunk and leaves lit from above; even variants broad, odd ones slender."""
     rng = np.random.default_rng([20_213, variant])
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
@@ -49,8 +49,7 @@ def tree(variant: int) -> Pixels:
     return image
 
 
-@lru_cache(maxsize=LEAVES)
-def leaves(variant: int) -> Pixels:
+def _leaves(variant: int) -> Pixels:
     """A near bunch of leaves (256, 256, 4) within the square's inner circle."""
     rng = np.random.default_rng([20_215, variant])
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
@@ -132,11 +131,11 @@ def _box_back(image: Pixels, *, glass: bool) -> None:
         polygon(image, rectangle(x - 0.1, 0.5, x + 0.1, 0.64), (168, 24, 26, 255))
 
 
-@lru_cache(maxsize=len(VEHICLES))
-def vehicle(kind: str) -> Pixels:
+def _vehicle(variant: int) -> Pixels:
     """The back of a vehicle (256, 256, 4) in light grey, to be coloured by a gain."""
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
     image[..., :3] = (60, 60, 62)
+    kind = VEHICLES[variant]
     if kind == "saloon":
         _car_back(image, -0.5, -0.42)
     elif kind == "estate":
@@ -149,3 +148,24 @@ def vehicle(kind: str) -> Pixels:
     image[..., :3] = np.clip(image[..., :3] * fall, 0, 255)
     image.flags.writeable = False
     return image
+
+
+_SPRITES: Final[dict[str, Callable[[int], Pixels]]] = {"tree": _tree, "leaves": _leaves, "vehicle": _vehicle}
+
+
+@lru_cache(maxsize=128)
+def sprite(kind: str, variant: int, size: int = _SIDE) -> Pixels:
+    """A sprite RGBA (size, size, 4) of a kind (tree, leaves, vehicle), kept for the next use."""
+    if size == _SIDE:
+        return _SPRITES[kind](variant)
+    small: Pixels = cv2.resize(sprite(kind, variant), (size, size), interpolation=cv2.INTER_AREA)
+    small.flags.writeable = False
+    return small
+
+
+def fitting(kind: str, variant: int, pixels: float) -> Pixels:
+    """A sprite of the kept size that is next above `pixels`."""
+    size = 16
+    while size < min(pixels, _SIDE):
+        size *= 2
+    return sprite(kind, variant, size)

@@ -1,0 +1,248 @@
+"""COCO json: one file with images, annotations and categories, beside a folder of images."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.errors import DataError
+from holdfast.core.registry import stage
+from holdfast.core.types import Size
+from holdfast.data import problems as kinds
+from holdfast.data.boxes import check_box
+from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
+from holdfast.data.files import (
+    Disk,
+    best_folder,
+    choose_split,
+    data_name,
+    file_names,
+    image_names,
+    read_label_bytes,
+    subfolders,
+)
+
+_USUAL = ("_annotations.coco.json", "annotations.json", "instances.json", "labels.json")
+
+
+def recognise(path: Path) -> str:
+    """Why a path is a COCO data set, empty if it is not."""
+    if path.is_file():
+        return "a .json file" if path.suffix.lower() == ".json" else ""
+    found = _files(path)
+    return f"has {', '.join(_inside(path, file) for file in list(found.values())[:3])}" if found else ""
+
+
+@stage("reader", recognise=recognise, task="detect", rank=10)
+def coco(path: Path, *, split: str | None = None, image_folder: Path | None = None) -> Dataset:
+    """The data set of a COCO json file, or of a folder that holds one (a file a split)."""
+    problems: list[Problem] = []
+    file = path
+    if path.is_dir():
+        found = _files(path)
+        if not found:
+            raise DataError(
+                f"{path}: no COCO json found; looked for {', '.join(_USUAL)}, annotations/instances_*.json, "
+                f"other .json files with images and annotations, and the same in folders of splits"
+            )
+        _, file = choose_split(found, split, path, problems)
+    content = _parse(file)
+    index, classes = _categories(content["categories"], str(file), problems)
+    rows = _annotations(content, index, file, problems)
+    entries = _entries(content["images"], rows, file, image_folder, problems)
+    return Dataset(data_name(path), "coco", "detect", classes, entries, tuple(problems))
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The json files of a folder by split; one that belongs to no split is named by its stem."""
+    found: dict[str, Path] = {}
+    for place in (folder, folder / "annotations"):
+        names = [name for name in file_names(place) if name.lower().endswith(".json")]
+        usual = [name for name in names if name in _USUAL or name.startswith("instances_")]
+        usual = usual or [name for name in names if _looks_like_coco(place / name)]
+        for name in usual:
+            found.setdefault(Path(name).stem.removeprefix("instances_"), place / name)
+    for place in subfolders(folder):
+        name = next((name for name in _USUAL if (place / name).is_file()), None)
+        if name is not None and place.name != "annotations":
+            found.setdefault(place.name, place / name)
+    return found
+
+
+def _looks_like_coco(file: Path) -> bool:
+    with file.open("rb") as stream:
+        ends = stream.read(4096)
+        stream.seek(max(0, file.stat().st_size - 4096))
+        ends += stream.read()
+    return b'"images"' in ends or b'"annotations"' in ends or b'"categories"' in ends
+
+
+def _parse(file: Path) -> dict[str, list[Any]]:
+    data = read_label_bytes(file)
+    try:
+        content = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        content = _parse_leniently(data, file)
+    if not isinstance(content, dict):
+        raise DataError(f"{file}: expected a COCO json object, got a JSON {type(content).__name__}")
+    wanted = ("images", "annotations", "categories")
+    missing = [key for key in wanted if not isinstance(content.get(key), list)]
+    if missing:
+        raise DataError(
+            f"{file}: not a COCO data set: expected lists under {', '.join(wanted)}; "
+            f"missing {', '.join(missing)}; got the keys {', '.join(map(str, list(content)[:8])) or 'none'}"
+        )
+    for key in wanted:
+        for number, item in enumerate(content[key]):
+            if not isinstance(item, dict):
+                kind = type(item).__name__
+                raise DataError(f"{file}: {key}[{number}]: expected a JSON object, got {kind}")
+    return content
+
+
+def _parse_leniently(data: bytes, file: Path) -> Any:
+    """The content by Python's own parser: it takes the NaN that Python's own writer writes."""
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as problem:
+        raise DataError(f"{file}:{problem.lineno}: not valid JSON: {problem.msg}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{file}: not valid JSON: not text in UTF-8") from None
+
+
+def _categories(
+    items: list[dict[str, Any]], where: str, problems: list[Problem]
+) -> tuple[dict[Any, int], tuple[str, ...]]:
+    """Class indices by category id, consecutive in the order of the ids, and the class names."""
+    names: dict[int, str] = {}
+    for number, item in enumerate(items):
+        key = item.get("id")
+        if not isinstance(key, int):
+            said = f"expected an integer id, got {key!r}; the category is left out"
+            problems.append(Problem(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", said))
+        elif key in names:
+            said = f"category id {key} is taken by {names[key]!r}; {item.get('name')!r} is left out"
+            problems.append(Problem(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", said))
+        else:
+            name = str(item.get("name", key))
+            if name in names.values():
+                said = f"another category is named {name!r} too; both are kept as classes of their own"
+                problems.append(Problem(kinds.DUPLICATE_CLASS, f"{where}: category {key}", said))
+            names[key] = name
+    ids = sorted(names)
+    return {key: index for index, key in enumerate(ids)}, tuple(names[key] for key in ids)
+
+
+def _annotations(
+    content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: list[Problem]
+) -> dict[Any, list[Row]]:
+    """The usable boxes by image id."""
+    sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
+    rows: dict[Any, list[Row]] = defaultdict(list)
+    seen: set[Any] = set()
+    for number, item in enumerate(content["annotations"]):
+        key, image = item.get("id"), _hashable(item.get("image_id"))
+        where = f"{file}: annotation {key if key is not None else f'[{number}]'}"
+        if key is not None and _hashable(key) in seen:
+            said = f"annotation id {key} occurs more than once; both are kept"
+            problems.append(Problem(kinds.DUPLICATE_ID, where, said))
+        seen.add(_hashable(key))
+        if image not in sizes:
+            said = f"image id {image!r} is not in the list of images; the box is left out"
+            problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, where, said))
+            continue
+        category = index.get(_hashable(item.get("category_id")))
+        if category is None:
+            said = f"category id {item.get('category_id')!r} is not in the list; the box is left out"
+            problems.append(Problem(kinds.UNKNOWN_CLASS, where, said))
+            continue
+        row = _row(item, category, where, problems)
+        if row is not None and check_box(row, sizes[image], where, problems):
+            rows[image].append(row)
+    return rows
+
+
+def _row(item: dict[str, Any], category: int, where: str, problems: list[Problem]) -> Row | None:
+    box, area = item.get("bbox"), item.get("area")
+    try:
+        x, y, width, height = map(float, box or ())
+    except (TypeError, ValueError):
+        said = f"expected a bbox of four numbers (x, y, width, height), got {box!r}; the box is left out"
+        kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
+        problems.append(Problem(kind, where, said[:300]))
+        return None
+    stated = float(area) if isinstance(area, int | float) and area >= 0 else -1.0
+    return Row(x, y, x + width, y + height, category, bool(item.get("iscrowd")), False, stated)
+
+
+def _entries(
+    images: list[dict[str, Any]],
+    rows: dict[Any, list[Row]],
+    file: Path,
+    image_folder: Path | None,
+    problems: list[Problem],
+) -> tuple[FileEntry, ...]:
+    disk = Disk()
+    names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
+    folder = image_folder or best_folder(names, _image_folders(file), disk)
+    ids: set[Any] = set()
+    taken: set[str] = set()
+    entries = []
+    for number, item in enumerate(images):
+        key, name = _hashable(item.get("id")), item.get("file_name")
+        where = f"{file}: image {key if key is not None else f'[{number}]'}"
+        problem = _image_problem(key, name, ids, taken)
+        if problem is None and not disk.has(path := os.path.join(folder, str(name))):
+            problem = Problem(kinds.MISSING_FILE, "", f"no file {path}; the image is left out")
+        ids.add(key)
+        taken.add(str(name))
+        if problem is not None:
+            problems.append(Problem(problem.kind, where, problem.what))
+            continue
+        entries.append(FileEntry(str(name), path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
+    for name in image_names(folder, deep=False) if folder.is_dir() else ():
+        if name not in taken:
+            said = f"not in {file.name}; the image is left out"
+            problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(folder / name), said))
+    return tuple(entries)
+
+
+def _image_problem(key: Any, name: Any, ids: set[Any], taken: set[str]) -> Problem | None:
+    if not isinstance(name, str) or not name:
+        return Problem(kinds.MISSING_FILE, "", f"expected a file_name, got {name!r}; the image is left out")
+    if key in ids:
+        return Problem(kinds.DUPLICATE_ID, "", f"image id {key!r} is taken; {name} is left out")
+    if name in taken:
+        return Problem(kinds.DUPLICATE_FILE, "", f"{name} is listed more than once; this one is left out")
+    return None
+
+
+def _image_folders(file: Path) -> Sequence[Path]:
+    """Where the images of a json file may lie, by the usual layouts."""
+    here, above = file.parent, file.parent.parent
+    split = file.stem.removeprefix("instances_")
+    return (
+        *(place / name for place in (here, above) for name in ("", split, f"images/{split}", "images", "data")),
+    )
+
+
+def _size(item: dict[str, Any]) -> Size | None:
+    width, height = item.get("width"), item.get("height")
+    if isinstance(width, int) and isinstance(height, int) and width > 0 and height > 0:
+        return Size(width, height)
+    return None
+
+
+def _hashable(key: Any) -> Any:
+    return key if isinstance(key, int | str | float | None) else repr(key)
+
+
+def _inside(folder: Path, file: Path) -> str:
+    return file.relative_to(folder).as_posix()

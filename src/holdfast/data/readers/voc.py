@@ -1,0 +1,222 @@
+"""PASCAL VOC: one xml file an image, in Annotations/ or beside the images."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.errors import DataError
+from holdfast.core.registry import stage
+from holdfast.core.types import Size
+from holdfast.data import problems as kinds
+from holdfast.data.boxes import check_box
+from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
+from holdfast.data.files import (
+    SPLITS,
+    Disk,
+    best_folder,
+    choose_split,
+    data_name,
+    file_names,
+    image_names,
+    is_image,
+    read_label_bytes,
+    subfolders,
+)
+
+_XML_FOLDERS = ("Annotations", "annotations", "")
+_IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "")
+
+
+@dataclass(frozen=True)
+class _Object:
+    name: str
+    corners: tuple[float, float, float, float]
+    difficult: bool
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What one xml file says."""
+
+    file: Path
+    image: str  # the image's file name, as stated
+    size: Size | None
+    objects: tuple[_Object, ...]
+
+
+def recognise(path: Path) -> str:
+    """Why a path is a VOC data set, empty if it is not."""
+    if not path.is_dir():
+        return ""
+    places = _xml_folders(path)
+    return f"has .xml files in {', '.join(sorted(p.name for p in places.values()))}" if places else ""
+
+
+def _never(path: Path) -> str:
+    return ""  # only on request: the files do not tell which way they count
+
+
+@stage("reader", recognise=recognise, task="detect", rank=30)
+def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dataset:
+    """The data set of a folder of PASCAL VOC xml files, classes sorted by name.
+
+    Corners are taken as written. `one_based` reads them as the original VOC defines them, pixels counted
+    from 1 with both ends inside: (x1 - 1, y1 - 1, x2, y2).
+    """
+    problems: list[Problem] = []
+    places = _xml_folders(path) if path.is_dir() else {}
+    if not places:
+        raise DataError(f"{path}: no VOC xml files found; looked in Annotations/, annotations/, the folder itself "
+                        "and folders of splits")
+    chosen = split if len(places) > 1 or split in places else None
+    _, folder = choose_split(places, chosen, path, problems)
+    pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
+    classes = tuple(sorted({item.name for page in pages for item in page.objects}))
+    mine = [page for page in pages if page.file.parent == folder]
+    if split is not None and chosen is None:
+        mine = _listed(mine, path, split)
+    entries = _entries(mine, folder, path, classes, one_based, problems)
+    return Dataset(data_name(path), "voc", "detect", classes, entries, tuple(problems))
+
+
+@stage("reader", recognise=_never, task="detect", rank=31)
+def voc_one_based(path: Path, *, split: str | None = None) -> Dataset:
+    """The same with corners counted from 1, both ends inside, as the original VOC defines them."""
+    return voc(path, split=split, one_based=True)
+
+
+def _xml_folders(path: Path) -> dict[str, Path]:
+    """The folders of xml files by split; the name is empty if there are no splits."""
+    for name in _XML_FOLDERS:
+        if _has_xml(path / name):
+            return {"": path / name}
+    found = {}
+    for place in subfolders(path):
+        xml = next((place / name for name in _XML_FOLDERS if _has_xml(place / name)), None)
+        if xml is not None and place.name in SPLITS:
+            found[place.name] = xml
+    return found
+
+
+def _has_xml(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return any(item.name.endswith(".xml") for item in found)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _pages(folder: Path, problems: list[Problem], wanted: bool) -> list[_Page]:
+    pages = []
+    for name in file_names(folder):
+        if name.endswith(".xml"):
+            said: list[Problem] = []
+            try:
+                pages.append(_page(folder / name, said))
+            except DataError as problem:
+                said.append(Problem(kinds.UNREADABLE_LABEL, str(folder / name), f"{problem}; left out"))
+            problems += said if wanted else []
+    return pages
+
+
+def _page(file: Path, problems: list[Problem]) -> _Page:
+    data = read_label_bytes(file, 64 << 20)
+    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        raise DataError("xml with its own entities is not read")
+    try:
+        root = ElementTree.fromstring(data)  # noqa: S314 (entities were refused above)
+    except ElementTree.ParseError as problem:
+        raise DataError(f"not valid xml: {problem}") from None
+    if root.tag != "annotation":
+        raise DataError(f"expected an <annotation>, got <{root.tag}>")
+    objects = []
+    for number, item in enumerate(root.iter("object"), 1):
+        found = _object(item, f"{file}: object {number}", problems)
+        if found is not None:
+            objects.append(found)
+    image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
+    return _Page(file, image, _size(root), tuple(objects))
+
+
+def _object(item: ElementTree.Element, where: str, problems: list[Problem]) -> _Object | None:
+    name = (item.findtext("name") or "").strip()
+    if not name:
+        problems.append(Problem(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is left out"))
+        return None
+    texts = [item.findtext(f"bndbox/{key}") for key in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        x1, y1, x2, y2 = (float(text or "") for text in texts)
+    except ValueError:
+        said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is left out"
+        problems.append(Problem(kinds.NOT_A_NUMBER, where, said))
+        return None
+    return _Object(name, (x1, y1, x2, y2), (item.findtext("difficult") or "0").strip() not in ("0", ""))
+
+
+def _size(root: ElementTree.Element) -> Size | None:
+    try:
+        size = Size(*(int(float(root.findtext(f"size/{key}") or "")) for key in ("width", "height")))
+    except (ValueError, OverflowError):
+        return None
+    return size if size.width > 0 and size.height > 0 else None
+
+
+def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
+    """The pages named by ImageSets/Main/<split>.txt."""
+    places = [path / "ImageSets" / "Main", path / "ImageSets", path]
+    file = next((p / f"{split}.txt" for p in places if (p / f"{split}.txt").is_file()), None)
+    if file is None:
+        raise DataError(f"{path}: no split {split!r}: no {split}.txt in ImageSets/Main")
+    stems = {line.split()[0] for line in file.read_text("utf-8").splitlines() if line.split()}
+    return [page for page in pages if page.file.stem in stems]
+
+
+def _entries(
+    pages: list[_Page],
+    folder: Path,
+    path: Path,
+    classes: tuple[str, ...],
+    one_based: bool,
+    problems: list[Problem],
+) -> tuple[FileEntry, ...]:
+    disk, index = Disk(), {name: number for number, name in enumerate(classes)}
+    root = folder if folder.name not in ("Annotations", "annotations") else folder.parent
+    places = [root / name for name in _IMAGE_FOLDERS]
+    images = best_folder([page.image for page in pages], places, disk)
+    by_stem = {Path(name).stem: name for name in image_names(images, deep=False)} if images.is_dir() else {}
+    taken: set[str] = set()
+    entries = []
+    for page in pages:
+        # The file's own name decides when the one stated does not exist: tools rename files, not contents.
+        name = page.image if disk.has(str(images / page.image)) and is_image(page.image) else ""
+        name = name or by_stem.get(page.file.stem, "")
+        if not name:
+            said = f"no image {page.image or page.file.stem!r} in {images}; left out"
+            problems.append(Problem(kinds.MISSING_FILE, str(page.file), said))
+        elif name in taken:
+            said = f"{name} has another xml file already; this one is left out"
+            problems.append(Problem(kinds.DUPLICATE_FILE, str(page.file), said))
+        else:
+            taken.add(name)
+            rows = _rows(page, index, one_based, problems)
+            entries.append(FileEntry(name, str(images / name), PixelBoxes(pack(rows)), page.size))
+    unlabelled = [name for name in by_stem.values() if name not in taken]
+    for name in unlabelled if len(pages) == len(list(folder.glob("*.xml"))) else ():
+        said = f"no xml file in {folder}; the image is left out"
+        problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(images / name), said))
+    return tuple(entries)
+
+
+def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: list[Problem]) -> list[Row]:
+    rows = []
+    shift = 1.0 if one_based else 0.0
+    for number, item in enumerate(page.objects, 1):
+        x1, y1, x2, y2 = item.corners
+        row = Row(x1 - shift, y1 - shift, x2, y2, index[item.name], difficult=item.difficult)
+        if check_box(row, page.size, f"{page.file}: object {number} ({item.name})", problems):
+            rows.append(row)
+    return rows
