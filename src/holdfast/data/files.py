@@ -15,13 +15,13 @@ from holdfast.data.problems import SEVERAL_SPLITS
 
 # When a data set has several splits and none is asked for: what a finished model is measured on comes first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
-_SAME = {name: ("val", "valid", "validation") for name in ("val", "valid", "validation")}
+_SAME = dict.fromkeys(("val", "valid", "validation"), ("val", "valid", "validation"))
 MAX_LABEL_BYTES = 4 << 30
 
 
 def is_image(name: str) -> bool:
     """Whether a file's name ends as an image's does."""
-    return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
+    return "." + name.rpartition(".")[2].lower() in SUFFIXES and not name.startswith(".")
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -73,7 +73,8 @@ class Disk:
         folder, name = os.path.split(path)
         if folder not in self._folders:
             try:
-                self._folders[folder] = frozenset(os.listdir(folder or "."))
+                with os.scandir(folder or ".") as found:
+                    self._folders[folder] = frozenset(item.name for item in found)
             except OSError:
                 self._folders[folder] = frozenset()
         return name in self._folders[folder]
@@ -82,7 +83,7 @@ class Disk:
 def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: Disk) -> Path:
     """The candidate that holds most of the named files; the first one if none holds any."""
     some = names[:: max(1, len(names) // 20)]
-    hits = [sum(disk.has(os.path.join(folder, name)) for name in some) for folder in candidates]
+    hits = [sum(disk.has(str(folder / name)) for name in some) for folder in candidates]
     return candidates[hits.index(max(hits))]
 
 
@@ -109,8 +110,10 @@ def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
     try:
         return read_label_bytes(path, limit).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise DataError(f"{path}: expected text in UTF-8, got byte {problem.object[problem.start]:#04x} "
-                        f"at {problem.start}") from None
+        raise DataError(
+            f"{path}: expected text in UTF-8, got byte {problem.object[problem.start]:#04x} "
+            f"at {problem.start}"
+        ) from None
 
 
 def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:

@@ -98,9 +98,9 @@ def misnamed(found: Sniffed, name: str) -> tuple[str, ...]:
     return (f"is a {found.format} image named {suffix}; read by its content",)
 
 
-def is_cut_off(format: str, tail: bytes) -> bool:
+def is_cut_off(kind: str, tail: bytes) -> bool:
     """Whether the end of a JPEG or PNG file (some kilobytes of it) lacks the format's end mark."""
-    mark = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}.get(format)
+    mark = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}.get(kind)
     return mark is not None and mark not in tail
 
 
@@ -218,15 +218,11 @@ def _exif_orientation(block: bytes) -> int:
     return 1
 
 
-def _found(
-    format: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False
-) -> Sniffed:
+def _found(kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False) -> Sniffed:
     said: list[str] = []
     if orientation != 1:
         turned = _ROTATIONS[orientation]
-        said.append(
-            f"EXIF says the picture is {turned}; pixels and boxes are taken as stored, unturned"
-        )
+        said.append(f"EXIF says the picture is {turned}; pixels and boxes are taken as stored, unturned")
     if mode == "CMYK":
         said.append("CMYK colours; converted to RGB by the decoder")
     if bits > 8:
@@ -235,4 +231,4 @@ def _found(
         said.append("has transparency; it is dropped")
     if animated:
         said.append("is animated; the first picture is taken")
-    return Sniffed(format, size, mode, bits, orientation, animated, tuple(said))
+    return Sniffed(kind, size, mode, bits, orientation, animated, tuple(said))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,9 +69,9 @@ def _files(folder: Path) -> dict[str, Path]:
         for name in usual:
             found.setdefault(Path(name).stem.removeprefix("instances_"), place / name)
     for place in subfolders(folder):
-        name = next((name for name in _USUAL if (place / name).is_file()), None)
-        if name is not None and place.name != "annotations":
-            found.setdefault(place.name, place / name)
+        inside = [place / name for name in _USUAL if (place / name).is_file()]
+        if inside and place.name != "annotations":
+            found.setdefault(place.name, inside[0])
     return found
 
 
@@ -199,7 +198,7 @@ def _entries(
         key, name = _hashable(item.get("id")), item.get("file_name")
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
         problem = _image_problem(key, name, ids, taken)
-        if problem is None and not disk.has(path := os.path.join(folder, str(name))):
+        if problem is None and not disk.has(path := str(folder / str(name))):
             problem = Problem(kinds.MISSING_FILE, "", f"no file {path}; the image is left out")
         ids.add(key)
         taken.add(str(name))
@@ -229,7 +228,11 @@ def _image_folders(file: Path) -> Sequence[Path]:
     here, above = file.parent, file.parent.parent
     split = file.stem.removeprefix("instances_")
     return (
-        *(place / name for place in (here, above) for name in ("", split, f"images/{split}", "images", "data")),
+        *(
+            place / name
+            for place in (here, above)
+            for name in ("", split, f"images/{split}", "images", "data")
+        ),
     )
 
 

@@ -33,6 +33,7 @@ _IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "")
 
 @dataclass(frozen=True)
 class _Object:
+    number: int
     name: str
     corners: tuple[float, float, float, float]
     difficult: bool
@@ -56,10 +57,6 @@ def recognise(path: Path) -> str:
     return f"has .xml files in {', '.join(sorted(p.name for p in places.values()))}" if places else ""
 
 
-def _never(path: Path) -> str:
-    return ""  # only on request: the files do not tell which way they count
-
-
 @stage("reader", recognise=recognise, task="detect", rank=30)
 def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dataset:
     """The data set of a folder of PASCAL VOC xml files, classes sorted by name.
@@ -70,8 +67,10 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     problems: list[Problem] = []
     places = _xml_folders(path) if path.is_dir() else {}
     if not places:
-        raise DataError(f"{path}: no VOC xml files found; looked in Annotations/, annotations/, the folder itself "
-                        "and folders of splits")
+        raise DataError(
+            f"{path}: no VOC xml files found; looked in Annotations/, annotations/, the folder itself "
+            "and folders of splits"
+        )
     chosen = split if len(places) > 1 or split in places else None
     _, folder = choose_split(places, chosen, path, problems)
     pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
@@ -83,7 +82,7 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     return Dataset(data_name(path), "voc", "detect", classes, entries, tuple(problems))
 
 
-@stage("reader", recognise=_never, task="detect", rank=31)
+@stage("reader", task="detect")  # only on request: the files do not tell which way they count
 def voc_one_based(path: Path, *, split: str | None = None) -> Dataset:
     """The same with corners counted from 1, both ends inside, as the original VOC defines them."""
     return voc(path, split=split, one_based=True)
@@ -134,15 +133,15 @@ def _page(file: Path, problems: list[Problem]) -> _Page:
     if root.tag != "annotation":
         raise DataError(f"expected an <annotation>, got <{root.tag}>")
     objects = []
-    for number, item in enumerate(root.iter("object"), 1):
-        found = _object(item, f"{file}: object {number}", problems)
+    for number, item in enumerate(root.findall("object"), 1):
+        found = _object(item, number, f"{file}: object {number}", problems)
         if found is not None:
             objects.append(found)
     image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
     return _Page(file, image, _size(root), tuple(objects))
 
 
-def _object(item: ElementTree.Element, where: str, problems: list[Problem]) -> _Object | None:
+def _object(item: ElementTree.Element, number: int, where: str, problems: list[Problem]) -> _Object | None:
     name = (item.findtext("name") or "").strip()
     if not name:
         problems.append(Problem(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is left out"))
@@ -154,7 +153,9 @@ def _object(item: ElementTree.Element, where: str, problems: list[Problem]) -> _
         said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is left out"
         problems.append(Problem(kinds.NOT_A_NUMBER, where, said))
         return None
-    return _Object(name, (x1, y1, x2, y2), (item.findtext("difficult") or "0").strip() not in ("0", ""))
+    return _Object(
+        number, name, (x1, y1, x2, y2), (item.findtext("difficult") or "0").strip() not in ("0", "")
+    )
 
 
 def _size(root: ElementTree.Element) -> Size | None:
@@ -204,8 +205,8 @@ def _entries(
             taken.add(name)
             rows = _rows(page, index, one_based, problems)
             entries.append(FileEntry(name, str(images / name), PixelBoxes(pack(rows)), page.size))
-    unlabelled = [name for name in by_stem.values() if name not in taken]
-    for name in unlabelled if len(pages) == len(list(folder.glob("*.xml"))) else ():
+    labelled = {name.removesuffix(".xml") for name in file_names(folder)}  # other splits and bad files too
+    for name in (name for stem, name in by_stem.items() if name not in taken and stem not in labelled):
         said = f"no xml file in {folder}; the image is left out"
         problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(images / name), said))
     return tuple(entries)
@@ -214,9 +215,9 @@ def _entries(
 def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: list[Problem]) -> list[Row]:
     rows = []
     shift = 1.0 if one_based else 0.0
-    for number, item in enumerate(page.objects, 1):
+    for item in page.objects:
         x1, y1, x2, y2 = item.corners
         row = Row(x1 - shift, y1 - shift, x2, y2, index[item.name], difficult=item.difficult)
-        if check_box(row, page.size, f"{page.file}: object {number} ({item.name})", problems):
+        if check_box(row, page.size, f"{page.file}: object {item.number} ({item.name})", problems):
             rows.append(row)
     return rows

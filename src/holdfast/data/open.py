@@ -1,0 +1,141 @@
+"""One door to all data: recognise a path's format, read it, refuse what holds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.model import Task
+from holdfast.core.registry import Part, names, part
+from holdfast.data import problems as kinds
+from holdfast.data.embedded import signs_dataset
+from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
+from holdfast.data.files import file_names, subfolders
+from holdfast.data.problems import grouped
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A format that a path may have, and why."""
+
+    name: str
+    why: str
+    task: Task
+
+
+def open_dataset(
+    name_or_path: str | Path,
+    *,
+    task: Task | None = None,
+    format: str | None = None,  # noqa: A002 (the name of the option)
+    split: str | None = None,
+    images: int | None = None,
+) -> Dataset:
+    """The data set of a path, or the embedded one of the name `signs`, `signs:SEED` or `signs:SEED:COUNT`.
+
+    `task` picks among the formats that fit; `format` names the reader instead. What is wrong with the data is
+    in `problems`; DataError is raised only if nothing usable remains.
+    """
+    if images is not None and images < 1:
+        raise InputError(f"expected a number of images of 1 or more, got {images}")
+    if isinstance(name_or_path, str) and name_or_path.split(":")[0] == "signs" and format is None:
+        return _signs(name_or_path, task, split, images)
+    path = Path(name_or_path)
+    chosen = part("reader", format) if format is not None else None
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; expected a data set (or `signs`, the embedded one)")
+    if path.is_dir() and not any(path.iterdir()):
+        raise DataError(f"{path}: the folder is empty; expected a data set")
+    note: list[Problem] = []
+    if chosen is None:
+        chosen = _choose(path, task, note)
+    dataset: Dataset = chosen.function(path, split=split)
+    dataset = _for_task(replace(dataset, problems=(*note, *dataset.problems)), task, path)
+    if not dataset.entries:
+        raise DataError(_nothing(dataset, path))
+    return dataset.first(images)
+
+
+def recognise(path: Path) -> tuple[Recognised, ...]:
+    """The formats that fit a path, the most specific first."""
+    found = [(reader, str(reader.facts["recognise"](path))) for reader in _readers()]
+    return tuple(Recognised(reader.name, why, reader.facts["task"]) for reader, why in found if why)
+
+
+def _readers() -> list[Part]:
+    parts = [part("reader", name) for name in names("reader")]
+    return sorted(
+        (reader for reader in parts if "recognise" in reader.facts),
+        key=lambda reader: (reader.facts.get("rank", 50), reader.name),
+    )
+
+
+def _choose(path: Path, task: Task | None, notes: list[Problem]) -> Part:
+    fitting = recognise(path)
+    if not fitting:
+        raise DataError(
+            f"{path}: no data set recognised; looked for {', '.join(reader.name for reader in _readers())}; "
+            f"found {_contents(path)}"
+        )
+    usable = [found for found in fitting if task is None or _serves(found.task, task)]
+    if not usable:
+        tasks = ", ".join(f"{found.name} ({found.task})" for found in fitting)
+        raise DataError(f"{path}: expected data for the task {task!r}, found {tasks}")
+    if len(usable) > 1:
+        others = ", ".join(f"{found.name} ({found.why})" for found in usable[1:])
+        first = usable[0]
+        said = f"read as {first.name}, the most specific ({first.why}); also fits {others}; --format decides"
+        notes.append(Problem(kinds.SEVERAL_FORMATS, str(path), said))
+    return part("reader", usable[0].name)
+
+
+def _serves(offered: Task, wanted: Task) -> bool:
+    return offered == wanted or {offered, wanted} == {"detect", "single"}
+
+
+def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
+    """The data set for that task: boxes serve detect and single, where an image has exactly one object."""
+    if task is None or dataset.task == task:
+        return dataset
+    if not _serves(dataset.task, task):
+        raise DataError(
+            f"{path}: expected data for the task {task!r}, but {dataset.format} holds {dataset.task!r}"
+        )
+    if task == "detect":
+        return replace(dataset, task=task)
+    kept, problems = [], list(dataset.problems)
+    for entry in dataset.entries:
+        truth = entry.truth if isinstance(entry, FileEntry) else None
+        count = len(truth) if isinstance(truth, PixelBoxes | UnitBoxes) else 1
+        if count == 1:
+            kept.append(entry)
+        else:
+            said = f"{count} objects; the task needs exactly one; the image is left out"
+            problems.append(Problem(kinds.NOT_ONE_OBJECT, entry.name, said))
+    return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
+
+
+def _nothing(dataset: Dataset, path: Path) -> str:
+    groups = grouped(dataset.problems)
+    if not groups:
+        return f"{path}: read as {dataset.format}, but it lists no images"
+    said = "; ".join(f"{kind} ({len(found)}, first: {found[0]})" for kind, found in list(groups.items())[:3])
+    return f"{path}: read as {dataset.format}, but no usable image remains: {said}"
+
+
+def _contents(path: Path) -> str:
+    if path.is_file():
+        return f"a {path.suffix or 'nameless'} file of {path.stat().st_size} bytes"
+    folders = [f"{place.name}/" for place in subfolders(path)]
+    files = file_names(path)
+    shown = ", ".join([*folders[:6], *files[:6]]) or "nothing but hidden files"
+    rest = len(folders[6:]) + len(files[6:])
+    return f"{shown}{f' and {rest} more' if rest else ''}"
+
+
+def _signs(name: str, task: Task | None, split: str | None, images: int | None) -> Dataset:
+    if split is not None:
+        raise InputError(f"{name}: the embedded data set has no splits; choose a seed: signs:SEED")
+    return signs_dataset(name, task or "detect", images)
