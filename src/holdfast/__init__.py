@@ -1,0 +1,132 @@
+"""holdfast tells whether a perception model still works where it is deployed.
+
+This module is the one public door. Names load on first use, so `import holdfast` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from holdfast._version import __version__
+
+if TYPE_CHECKING:
+    from holdfast.core.dataset import Dataset
+    from holdfast.core.errors import HoldfastError
+    from holdfast.core.frame import Frame
+    from holdfast.core.model import Card, Head, Input, Model
+    from holdfast.core.pipeline import Machine, Noise, Pipeline, open_machine, pipeline_of
+    from holdfast.core.property import Property, Rows
+    from holdfast.core.registry import stage
+    from holdfast.core.seeds import generator
+    from holdfast.core.threat import Box, PatchAnywhere, Threat, linf_ball
+    from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Sample, Scores, Size
+    from holdfast.core.verdict import Budget, Verdict, settle
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.metrics.rules import RULES, Rule
+    from holdfast.report.html import write as write_report
+    from holdfast.run.evaluate import Plan, evaluate
+    from holdfast.run.evaluation import Evaluation, open_run
+    from holdfast.run.score import Settings
+
+_HOMES = {
+    "Box": "core.threat",
+    "Boxes": "core.types",
+    "Budget": "core.verdict",
+    "Card": "core.model",
+    "Dataset": "core.dataset",
+    "Detections": "core.types",
+    "Evaluation": "run.evaluation",
+    "Frame": "core.frame",
+    "Head": "core.model",
+    "HoldfastError": "core.errors",
+    "Input": "core.model",
+    "Label": "core.types",
+    "LabelMap": "core.types",
+    "Machine": "core.pipeline",
+    "MaskFile": "core.types",
+    "Model": "core.model",
+    "Noise": "core.pipeline",
+    "PatchAnywhere": "core.threat",
+    "Pipeline": "core.pipeline",
+    "Plan": "run.evaluate",
+    "Property": "core.property",
+    "RULES": "metrics.rules",
+    "Rows": "core.property",
+    "Rule": "metrics.rules",
+    "Sample": "core.types",
+    "Scores": "core.types",
+    "Settings": "run.score",
+    "Size": "core.types",
+    "Threat": "core.threat",
+    "Verdict": "core.verdict",
+    "evaluate": "run.evaluate",
+    "generator": "core.seeds",
+    "linf_ball": "core.threat",
+    "load_model": "graph.load",
+    "open_dataset": "data.open",
+    "open_machine": "core.pipeline",
+    "open_run": "run.evaluation",
+    "pipeline_of": "core.pipeline",
+    "settle": "core.verdict",
+    "stage": "core.registry",
+    "write_report": "report.html:write",
+}
+
+__all__ = [
+    "RULES",
+    "Box",
+    "Boxes",
+    "Budget",
+    "Card",
+    "Dataset",
+    "Detections",
+    "Evaluation",
+    "Frame",
+    "Head",
+    "HoldfastError",
+    "Input",
+    "Label",
+    "LabelMap",
+    "Machine",
+    "MaskFile",
+    "Model",
+    "Noise",
+    "PatchAnywhere",
+    "Pipeline",
+    "Plan",
+    "Property",
+    "Rows",
+    "Rule",
+    "Sample",
+    "Scores",
+    "Settings",
+    "Size",
+    "Threat",
+    "Verdict",
+    "__version__",
+    "evaluate",
+    "generator",
+    "linf_ball",
+    "load_model",
+    "open_dataset",
+    "open_machine",
+    "open_run",
+    "pipeline_of",
+    "settle",
+    "stage",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    module, _, inside = home.partition(":")
+    return getattr(importlib.import_module(f"holdfast.{module}"), inside or name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

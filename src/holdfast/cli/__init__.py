@@ -1,0 +1,53 @@
+"""The command line: thin commands around public functions. Nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run one command and exit with its code: 0, 1 a gate failed, 2 bad input, 4 some images failed."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command; every error is one line on standard error."""
+    import typer
+
+    from holdfast.cli.app import app
+    from holdfast.core.errors import HoldfastError
+
+    try:
+        code = typer.main.get_command(app)(args=arguments, prog_name="holdfast", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except HoldfastError as problem:
+        return _say(str(problem), problem.exit_code)
+    except typer.Exit as ending:
+        return ending.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return _say("interrupted; finished work is kept, the same command goes on from there", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except MemoryError:
+        return _say("out of memory; try a smaller --jobs", 2)
+    except Exception as problem:
+        return _unexpected(problem)
+
+
+def _unexpected(problem: Exception) -> int:
+    # Errors in the use of the command line; the class behind them differs between versions of typer.
+    usage = getattr(problem, "format_message", None)
+    if usage is not None:
+        return _say(f"{usage()} (see holdfast --help)", 2)
+    if os.environ.get("HOLDFAST_TRACEBACK"):
+        raise problem
+    kind = type(problem).__name__
+    return _say(f"internal error, please report it ({kind}: {problem}); HOLDFAST_TRACEBACK=1 shows where", 70)
+
+
+def _say(line: str, code: int) -> int:
+    sys.stderr.write(f"holdfast: {line}\n")
+    return code

@@ -1,0 +1,226 @@
+"""`holdfast evaluate`: a model on a data set, two COCO files, or the lecture's example."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from holdfast.run.evaluate import Plan
+    from holdfast.run.score import Settings
+
+
+class Classes(enum.StrEnum):
+    """Which classes are evaluated."""
+
+    ALL = "all"
+    COMMON = "common"
+
+
+def evaluate(
+    model: str = typer.Argument(None, help="An ONNX file, or a shipped model such as signs-yolo."),
+    data: str = typer.Argument(None, help="A data set: folder or file, or 'signs' (signs:SEED:COUNT)."),
+    truth: Path = typer.Option(None, help="Instead of a model: COCO truth file."),
+    predictions: Path = typer.Option(None, help="Instead of a model: COCO result file."),
+    rule: str = typer.Option("coco", help="AP rule: coco, voc, voc2007 or lecture."),
+    iou: float = typer.Option(
+        0.5, min=0, max=1, help="IoU threshold of counts and of AP (coco AP: .5 to .95)."
+    ),
+    score: float = typer.Option(0.5, min=0, max=1, help="Score threshold of counts, precision and recall."),
+    json: Path = typer.Option(None, help="Write all numbers to this JSON file."),
+    csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
+    markdown: bool = typer.Option(False, "--markdown", help="Print the tables as Markdown."),
+    explain: bool = typer.Option(False, "--explain", help="Walk through AP step by step."),
+    of_class: str = typer.Option(None, "--class", help="With --explain: the class to walk through."),
+    card: Path = typer.Option(None, help="The model's card, if it does not lie beside it."),
+    data_format: str = typer.Option(None, "--format", help="Read the data as this format."),
+    split: str = typer.Option(None, help="Which split of the data."),
+    images: int = typer.Option(None, min=1, help="Only the first N images."),
+    stage: list[str] = typer.Option([], help="Exchange a stage: resize=opencv-bilinear. May be repeated."),
+    classes: Classes = typer.Option(Classes.ALL, help="'common': only classes both model and data know."),
+    rename: list[str] = typer.Option([], "--map", help="'data class=model class'. May be repeated."),
+    against: Path = typer.Option(
+        None, help="An earlier run on the same images: print the paired difference."
+    ),
+    runs: Path = typer.Option(Path("holdfast-runs"), help="Where runs and finished cells are kept."),
+    jobs: int = typer.Option(0, min=0, help="Processes; 0: one a core."),
+    strict: bool = typer.Option(False, help="End at the first image that fails."),
+) -> int:
+    """Evaluate a model on data, or predictions against truth, by a named rule.
+
+    With no arguments but --explain: the worked example of the detection lecture.
+    Exit code 4 means: done, but some images failed and were left out.
+    """
+    from holdfast.core.errors import InputError
+    from holdfast.metrics.rules import rule_named
+    from holdfast.run.score import Settings
+
+    if csv and markdown:
+        raise InputError("expected --csv or --markdown, not both")
+    shape = Shape(csv, markdown, json)
+    settings = Settings(rule_named(rule), iou, score)
+    if truth or predictions:
+        if not (truth and predictions) or model:
+            raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
+        return _files(truth, predictions, settings, explain, of_class, shape)
+    if not model and explain:
+        return _lecture(shape)
+    if not model or not data:
+        raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
+    choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), runs, jobs, strict)
+    plan = plan_of(model, data, settings, replace(choices, common=classes is Classes.COMMON))
+    return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How the model and the data are opened and run."""
+
+    card: Path | None = None
+    data_format: str | None = None
+    split: str | None = None
+    images: int | None = None
+    stages: tuple[str, ...] = ()
+    renames: tuple[str, ...] = ()
+    runs: Path = Path("holdfast-runs")
+    jobs: int = 0
+    strict: bool = False
+    common: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the result is to be shown."""
+
+    csv: bool = False
+    markdown: bool = False
+    json: Path | None = None
+
+    def show(self, result: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
+        """Nothing; the result is printed, and written as JSON if asked for."""
+        from holdfast.cli.output import write_json
+        from holdfast.report.result import as_json, by_class, headline
+        from holdfast.report.tables import to_csv, to_markdown, to_text
+
+        if self.json:
+            write_json(self.json, {**as_json(result), **(extra or {})})
+        if self.csv:
+            typer.echo(to_csv(by_class(result, every=True)), nl=False)
+            return
+        write = to_markdown if self.markdown else to_text
+        typer.echo(write(headline(result)) + "\n\n" + write(by_class(result, every=self.markdown)))
+
+
+def plan_of(model: str, data: str, settings: Settings, choices: Choices) -> Plan:
+    """The model and the data opened, ready to be run."""
+    from holdfast.core.pipeline import pipeline_of
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.run.evaluate import Plan
+
+    loaded = load_model(model, choices.card)
+    how = {"format": choices.data_format, "split": choices.split, "images": choices.images}
+    stages = _pairs(choices.stages, "--stage", "resize=opencv-bilinear")
+    return Plan(
+        loaded,
+        open_dataset(data, task=loaded.card.task, **how),
+        pipeline_of(loaded.card).replace(**stages),
+        settings,
+        runs=choices.runs,
+        jobs=choices.jobs,
+        strict=choices.strict,
+        common_classes=choices.common,
+        renames=_pairs(choices.renames, "--map", "stop=stop sign"),
+        source={"data": data, **how},
+        command=shlex.join(["holdfast", *sys.argv[1:]]),
+    )
+
+
+def _pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
+    from holdfast.core.errors import InputError
+
+    for text in texts:
+        if "=" not in text:
+            raise InputError(f"{option}: expected NAME=VALUE such as {example!r}, got {text!r}")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def run_plan(
+    plan: Plan,
+    shape: Shape,
+    *,
+    explain: bool = False,
+    of_class: str | None = None,
+    against: Path | None = None,
+) -> int:
+    """The exit code after the plan was run and its result shown."""
+    from holdfast.cli.progress import progress
+    from holdfast.run.evaluate import evaluate as run
+    from holdfast.run.evaluate import run_folder
+    from holdfast.run.evaluation import open_run
+
+    before = open_run(against) if against else None
+    for reason in plan.model.guessed:
+        sys.stderr.write(f"guessed  {reason}\n")
+    for problem in plan.dataset.problems[:10]:
+        sys.stderr.write(f"data     {problem}\n")
+    if len(plan.dataset.problems) > 10:
+        sys.stderr.write(
+            f"data     and {len(plan.dataset.problems) - 10} more problems: holdfast data info\n"
+        )
+    with progress("evaluate", len(plan.dataset)) as step:
+        done = run(plan, step)
+    shape.show(done.result, {"run": str(run_folder(plan)), "failed": len(done.failed)})
+    if explain:
+        from holdfast.run.explain import explain_run
+
+        typer.echo("\n" + explain_run(done, plan.settings, of_class))
+    if before:
+        from holdfast.run.difference import difference
+
+        typer.echo("\n" + difference(before, done))
+    return _ending(done, run_folder(plan))
+
+
+def _ending(done: Any, folder: Path) -> int:
+    for note in done.notes[:10]:
+        sys.stderr.write(f"note     {note}\n")
+    for failure in done.failed[:20]:
+        sys.stderr.write(f"failed   {failure}\n")
+    if done.failed:
+        total = len(done.failed) + len(done.records)
+        sys.stderr.write(f"{len(done.failed)} of {total} images failed and are not in the numbers\n")
+    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
+    return 4 if done.failed else 0
+
+
+def _files(
+    truth: Path, predictions: Path, settings: Settings, explain: bool, of_class: str | None, shape: Shape
+) -> int:
+    from holdfast.run.files import score_files
+
+    shape.show(score_files(truth, predictions, settings))
+    if explain:
+        from holdfast.run.explain import explain_files
+
+        typer.echo("\n" + explain_files(truth, predictions, settings, of_class))
+    return 0
+
+
+def _lecture(shape: Shape) -> int:
+    from holdfast.run.explain import explain_lecture
+
+    text, result = explain_lecture()
+    if shape.json:
+        from holdfast.cli.output import write_json
+
+        write_json(shape.json, result)
+    typer.echo(text)
+    return 0

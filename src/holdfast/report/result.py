@@ -1,0 +1,37 @@
+"""The result of an evaluation as tables and as the JSON a script reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.report.tables import Column, Table, table_of
+
+SHOWN = ("class", "AP", "AP50", "IoU", "iou_equal", "top1", "top5", "truth", "tp", "fp", "fn", "pixels")
+SHOWN_TOO = ("precision", "recall", "f1")
+
+
+def headline(result: Mapping[str, Any]) -> Table:
+    """All numbers of the whole data set, one a row."""
+    rows = [[name, value] for name, value in result["metrics"].items()]
+    at = result.get("at_score")
+    if at:
+        where = f"score {at['score']:g}, IoU {at['iou']:g}"
+        rows += [[f"{name} at {where}", at[name]] for name in ("precision", "recall", "f1", "tp", "fp", "fn")]
+    return Table([Column("metric"), Column("value", 4)], rows, f"{result['images']} images. {result['rule']}")
+
+
+def by_class(result: Mapping[str, Any], every: bool = False) -> Table:
+    """The numbers of each class: the main ones, or every one."""
+    rows = result["per_class"]
+    if not every:
+        keys = [k for k in (*SHOWN, *SHOWN_TOO) if any(k in row for row in rows)]
+        rows = [{k: row.get(k) for k in keys} for row in rows]
+    return table_of(rows, "By class", digits=3)
+
+
+def as_json(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result with the metrics at the top and `per_class` by name, as `--json` writes it."""
+    per_class = {row["class"]: {k: v for k, v in row.items() if k != "class"} for row in result["per_class"]}
+    rest = {k: v for k, v in result.items() if k not in ("metrics", "per_class")}
+    return {**result["metrics"], "per_class": per_class, **rest}

@@ -1,0 +1,31 @@
+"""The encoded images of a run by name, as long as its data set is where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.core.errors import HoldfastError
+from holdfast.data.open import open_dataset
+from holdfast.run.evaluation import Evaluation
+
+
+def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
+    """A function that gives the encoded bytes of an image of the run, or None if it cannot be had."""
+    source = evaluation.about.data["source"]
+    if not source:
+        return lambda name: None
+    try:
+        dataset = open_dataset(
+            source["data"], task=evaluation.about.task, format=source["format"], split=source["split"]
+        )
+    except HoldfastError:
+        return lambda name: None
+    entries = {entry.name: entry for entry in dataset.entries}
+
+    def picture(name: str) -> bytes | None:
+        try:
+            return entries[name].load().data
+        except (KeyError, HoldfastError):
+            return None
+
+    return picture
