@@ -1,0 +1,226 @@
+"""What is inside an ONNX file, and one clear line for a file that cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.errors import ModelError
+from holdfast.core.fingerprint import of_bytes
+from holdfast.core.model import read_onnx
+from holdfast.graph.work import multiply_adds
+
+Dim = int | str
+# Domains onnxruntime itself has kernels for; everything else must be brought by the model as functions.
+KNOWN_DOMAINS = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.preview.training",
+    "com.microsoft",
+    "com.ms.internal.nhwc",
+)
+# What the oldest onnxruntime we allow accepts; newer files are tried on the installed one.
+OPSET_ALWAYS, IR_ALWAYS = 20, 9
+_NOT_ONNX = (
+    (b"<", "it is an HTML or XML page: a download that went wrong? Download the file itself"),
+    (b"version https://git-lfs", "it is a Git LFS pointer: fetch the file with `git lfs pull`"),
+    (b"PK\x03\x04", "it is a zip or PyTorch file: export the network to ONNX first"),
+    (b"\x89HDF", "it is an HDF5 (Keras) file: export the network to ONNX first"),
+    (b"\x80\x02", "it is a Python pickle (old PyTorch) file: export the network to ONNX first"),
+    (b"\x1f\x8b", "it is gzip: name it .onnx.gz or unpack it"),
+)
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output: its name, numpy type and shape; a free dimension is its name, or "?"."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    @property
+    def static(self) -> bool:
+        """Whether every dimension but the first (the batch) is a number."""
+        return all(isinstance(d, int) for d in self.shape[1:])
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype} ({', '.join(str(d) for d in self.shape)})"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What an ONNX file says of itself."""
+
+    path: Path
+    bytes: int
+    sha256: str
+    ir_version: int
+    opset: int
+    domains: tuple[str, ...]
+    producer: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    nodes: Mapping[str, int]  # number of nodes by operator, most frequent first
+    parameters: int
+    multiply_adds: int | None  # None when a shape is not known
+    metadata: Mapping[str, str]
+
+
+def inspect(path: Path) -> ModelInfo:
+    """What is inside an ONNX file, or a ModelError that says in one line why it cannot be used."""
+    return info_of(path, load_proto(path))
+
+
+def info_of(path: Path, proto: Any) -> ModelInfo:
+    """What is inside a parsed ONNX file."""
+    graph = proto.graph
+    weights = {w.name for w in graph.initializer}
+    return ModelInfo(
+        path=path,
+        bytes=path.stat().st_size,
+        sha256=of_bytes(read_onnx(path)),
+        ir_version=proto.ir_version,
+        opset=_opset(proto),
+        domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in ("", "ai.onnx")})),
+        producer=f"{proto.producer_name} {proto.producer_version}".strip() or "unknown",
+        inputs=tuple(_tensor(v) for v in graph.input if v.name not in weights),
+        outputs=tuple(_tensor(v) for v in graph.output),
+        nodes=dict(Counter(n.op_type for n in graph.node).most_common()),
+        parameters=_parameters(graph),
+        multiply_adds=multiply_adds(proto),
+        metadata={p.key: p.value for p in proto.metadata_props},
+    )
+
+
+def rows(info: ModelInfo) -> list[tuple[str, str]]:
+    """The facts as rows of two texts, for a table."""
+    work = (
+        "unknown (free shapes)" if info.multiply_adds is None else f"{info.multiply_adds / 1e6:,.1f} million"
+    )
+    return [
+        ("file", str(info.path)),
+        ("size", f"{info.bytes:,} bytes"),
+        ("sha256", info.sha256),
+        ("opset", f"{info.opset} (IR {info.ir_version}, by {info.producer})"),
+        *[("domain", domain) for domain in info.domains],
+        *[("input", str(t)) for t in info.inputs],
+        *[("output", str(t)) for t in info.outputs],
+        ("parameters", f"{info.parameters:,}"),
+        ("multiply-adds", work),
+        ("nodes", f"{sum(info.nodes.values())}: " + ", ".join(f"{op} {n}" for op, n in info.nodes.items())),
+    ]
+
+
+def load_proto(path: Path) -> Any:
+    """The parsed ONNX file after all checks, or a ModelError of one line."""
+    import onnx
+
+    data = read_onnx(path)
+    if not data:
+        raise ModelError(f"{path}: the file is empty; expected an ONNX model")
+    for start, what in _NOT_ONNX:
+        if data.lstrip()[: len(start)] == start:
+            raise ModelError(f"{path}: not an ONNX model: {what}")
+    try:
+        proto = onnx.load_model_from_string(data)
+    except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
+        raise ModelError(
+            f"{path}: not an ONNX model, or one cut short ({len(data):,} bytes); export or download it again"
+        ) from None
+    if not proto.graph.node or not proto.graph.output or not proto.opset_import:
+        raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
+    _check_domains(path, proto)
+    _check_version(path, proto)
+    _check_external(path, proto)
+    return proto
+
+
+def _check_domains(path: Path, proto: Any) -> None:
+    from onnx import defs
+
+    brought = {(f.domain, f.name) for f in proto.functions}
+    for node in proto.graph.node:
+        if (node.domain, node.op_type) in brought:
+            continue
+        if node.domain not in KNOWN_DOMAINS:
+            raise ModelError(
+                f"{path}: node {node.name or node.output[0]!r} is a custom operator, {node.op_type!r} of "
+                f"domain {node.domain!r}, unknown to onnxruntime; export the model with standard operators"
+            )
+        if node.domain in ("", "ai.onnx") and not defs.has(node.op_type):
+            raise ModelError(
+                f"{path}: node {node.name or node.output[0]!r}: ONNX has no operator {node.op_type!r}; "
+                "export the model with standard operators"
+            )
+
+
+def _opset(proto: Any) -> int:
+    return next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+
+
+def _check_version(path: Path, proto: Any) -> None:
+    """Whether the installed onnxruntime takes this opset and IR: tried on a network of one node."""
+    opset, ir = _opset(proto), int(proto.ir_version)
+    if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
+        return
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", value[:1], value[1:])
+    probe = helper.make_model(graph, opset_imports=[helper.make_opsetid("", max(opset, 1))], ir_version=ir)
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(probe.SerializeToString(), quiet, providers=["CPUExecutionProvider"])
+    except Exception as problem:  # noqa: BLE001 - onnxruntime has no common error class
+        raise ModelError(
+            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {onnxruntime.__version__} can run; "
+            f"export with an older opset, e.g. 17, or upgrade onnxruntime ({condense(problem)})"
+        ) from None
+
+
+def _check_external(path: Path, proto: Any) -> None:
+    for weight in proto.graph.initializer:
+        for entry in weight.external_data:
+            if entry.key == "location" and not (path.parent / entry.value).is_file():
+                raise ModelError(
+                    f"{path}: the weights of {weight.name!r} are in {entry.value!r}, which is missing; "
+                    "put it beside the model"
+                )
+
+
+def condense(problem: BaseException, limit: int = 160) -> str:
+    """An error of onnxruntime as one short line without source paths and codes."""
+    text = " ".join(str(problem).split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
+    text = re.sub(r"/\S+?\.(?:cc|h|cpp):\d+ \S+(?: \[with [^\]]*\])? ?", "", text)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _tensor(value: Any) -> TensorInfo:
+    from onnx import helper
+
+    kind = value.type.tensor_type
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
+    except (KeyError, ValueError, TypeError):
+        dtype = "unknown"
+    shape = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim)
+    return TensorInfo(value.name, dtype, shape)
+
+
+def _parameters(graph: Any) -> int:
+    count = 0
+    for weight in graph.initializer:
+        size = 1
+        for d in weight.dims:
+            size *= d
+        count += size
+    return count

@@ -1,0 +1,97 @@
+"""Class-wise greedy non-maximum suppression, vectorised over blocks of candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.core.types import Bools, Floats, Ints
+
+BLOCK = 192  # candidates compared with one another at a time; small enough to stay in the cache
+
+
+def nms(
+    boxes: Floats,
+    scores: Floats,
+    classes: Ints,
+    iou: float,
+    *,
+    strict: bool = True,
+    offset: float = 0.0,
+    max_detections: int | None = None,
+) -> Ints:
+    """Indices of the boxes kept, best score first; equal scores keep their order.
+
+    A box is dropped when a better one of its class that was kept overlaps it by more than `iou` (`strict`),
+    or by at least `iou` (not `strict`). `offset` is added to every width and height: 1 counts the last pixel.
+    """
+    order = np.argsort(-scores, kind="stable")
+    if max_detections is not None and max_detections <= 1000:
+        return order[_keep(boxes[order], classes[order], iou, strict, offset, max_detections)]
+    # Without a limit nothing ends the search early: class by class, each box meets only its own kind.
+    kept = np.zeros(len(order), bool)
+    for members in _groups(classes[order]):
+        mine = order[members]
+        kept[members[_keep(boxes[mine], classes[mine], iou, strict, offset, len(mine))]] = True
+    return order[kept][:max_detections]
+
+
+def _groups(classes: Ints) -> list[Ints]:
+    """The positions of each class, in their order."""
+    by_class = np.argsort(classes, kind="stable")
+    borders = np.flatnonzero(np.diff(classes[by_class])) + 1
+    return np.split(by_class, borders) if len(by_class) else []
+
+
+def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, offset: float, limit: int) -> Ints:
+    """Positions kept out of boxes that are sorted by falling score: at most `limit`."""
+    kept = np.zeros(0, np.int64)
+    for start in range(0, len(boxes), BLOCK):
+        if len(kept) >= limit:
+            break
+        block = np.arange(start, min(start + BLOCK, len(boxes)))
+        if len(kept):
+            hit = _suppresses(boxes[kept], classes[kept], boxes[block], classes[block], iou, strict, offset)
+            block = block[~hit.any(axis=0)]
+        hit = _suppresses(boxes[block], classes[block], boxes[block], classes[block], iou, strict, offset)
+        kept = np.concatenate([kept, block[_survivors(hit)]])
+    return kept[:limit]
+
+
+def _survivors(hit: Bools) -> Bools:
+    """Which boxes stay when `hit[i, j]` says that i, if it stays, removes each later j."""
+    hit = np.triu(hit, 1)
+    alive = np.ones(len(hit), bool)
+    for i in np.flatnonzero(hit.any(axis=1)):
+        if alive[i]:
+            alive &= ~hit[i]
+    return alive
+
+
+def _suppresses(
+    a: Floats, a_class: Ints, b: Floats, b_class: Ints, iou: float, strict: bool, offset: float
+) -> Bools:
+    """(n, m): whether box a overlaps box b too much and is of its class."""
+    overlap = ious(a, b, offset)
+    too_much = overlap > iou if strict else overlap >= iou
+    return np.asarray(too_much & (a_class[:, None] == b_class[None, :]), bool)
+
+
+def ious(a: Floats, b: Floats, offset: float = 0.0) -> Floats:
+    """Intersection over union (n, m) of boxes a (n, 4) and b (m, 4), xyxy; 0 where both are empty."""
+    width = np.minimum(a[:, None, 2], b[None, :, 2])
+    width -= np.maximum(a[:, None, 0], b[None, :, 0])
+    height = np.minimum(a[:, None, 3], b[None, :, 3])
+    height -= np.maximum(a[:, None, 1], b[None, :, 1])
+    if offset:
+        width += offset
+        height += offset
+    inter = np.maximum(width, 0.0, out=width)
+    inter *= np.maximum(height, 0.0, out=height)
+    union = np.add(_areas(a, offset)[:, None], _areas(b, offset)[None, :], out=height)
+    union -= inter
+    return np.divide(inter, union, out=np.zeros_like(inter), where=union > 0)
+
+
+def _areas(boxes: Floats, offset: float) -> Floats:
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2] + offset, 0.0)
+    return np.asarray(sides[:, 0] * sides[:, 1], np.float64)
