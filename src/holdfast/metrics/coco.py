@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Bools, Floats, Ints
-from holdfast.metrics.pairing import Arranged, Bits, Pairs, arrange, assign, pair_up, select, threshold_bits
+from holdfast.metrics.pairing import (
+    Arranged,
+    Bits,
+    Pairs,
+    arrange,
+    assign,
+    pair_up,
+    select,
+    stable_order,
+    threshold_bits,
+)
 from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
@@ -57,7 +68,7 @@ def coco_numbers(truth: TruthTable, detections: DetectionTable, *, images: int, 
     curves = _Accumulator(truth, detections, arranged, outside, classes)
     for area, (kept, hits) in enumerate(_matches(pairs, truth.crowd, outside)):
         curves.add_area(area, kept, hits)
-    return _summary(curves.precision, curves.recall)
+    return _summary(curves.precision.transpose(1, 3, 2, 0), curves.recall)
 
 
 def _matches(pairs: Pairs, crowd: Bools, outside: NDArray[np.bool_]) -> Iterator[tuple[Pairs, Bits]]:
@@ -83,7 +94,7 @@ def _matches(pairs: Pairs, crowd: Bools, outside: NDArray[np.bool_]) -> Iterator
         )
         bits = np.concatenate([plain_hits, hits])
         keep = np.flatnonzero(bits)
-        keep = keep[np.argsort(both.position[keep], kind="stable")]
+        keep = keep.take(stable_order(both.position.take(keep)))
         yield select(both, keep), bits[keep]
 
 
@@ -108,14 +119,13 @@ class _Accumulator:
         outside: NDArray[np.bool_],
         classes: int,
     ) -> None:
-        shape = (len(IOU_THRESHOLDS), len(RECALLS), classes, len(AREAS))
+        shape = (len(AREAS), len(IOU_THRESHOLDS), classes, len(RECALLS))
         self.precision: Floats = np.full(shape, -1.0)
-        self.recall: Floats = np.full((shape[0], classes, shape[3], len(MAX_DETS)), -1.0)
+        self.recall: Floats = np.full((shape[1], classes, shape[0], len(MAX_DETS)), -1.0)
         self.outside, self.classes, self.rank = outside, classes, arranged.rank
-        self.category = detections.category[arranged.row]
+        self.category = detections.category.take(arranged.row)
         self.truth_category = truth.category
-        boxes = detections.xywh[arranged.row]
-        self.area = boxes[:, 2] * boxes[:, 3]
+        self.area = (detections.xywh[:, 2] * detections.xywh[:, 3]).take(arranged.row)
         self.class_start = np.searchsorted(self.category, np.arange(classes))
 
     def add_area(self, area: int, pairs: Pairs, hits: Bits) -> None:
@@ -149,8 +159,7 @@ class _Accumulator:
         number = np.arange(len(hit)) - start[hit_class] + 1
         precision = number / (size[hit] + np.spacing(1))
         present = np.flatnonzero(positives)
-        for c in present.tolist():
-            self.precision[t, :, c, area] = _sampled(precision[start[c] : start[c + 1]], needed[c])
+        self.precision[area, t, present] = _sampled(precision, start, needed)[present]
         rank = self.rank[position[hit]]
         for m, limit in enumerate(MAX_DETS):
             found = np.bincount(hit_class[rank < limit], minlength=self.classes)
@@ -166,11 +175,18 @@ def _needed_hits(positives: Ints) -> Ints:
     return np.maximum(guess, 1)
 
 
-def _sampled(precision: Floats, needed: Ints) -> Floats:
-    """The largest precision at or right of each recall, 0 where that recall is not reached."""
-    envelope = np.zeros(max(len(precision), int(needed[-1])) + 1)
-    envelope[1 : len(precision) + 1] = np.maximum.accumulate(precision[::-1])[::-1]
-    return envelope[needed]
+def _sampled(precision: Floats, start: Ints, needed: Ints) -> Floats:
+    """The largest precision at or right of each recall, (classes, 101), 0 where that recall is not reached.
+
+    `precision` holds the true positives of all classes, those of class c from start[c] to start[c + 1].
+    """
+    envelope = np.zeros(len(precision) + 1)
+    for low, high in pairwise(start.tolist()):
+        if high > low:
+            backwards = slice(high - 1, low - 1 if low else None, -1)
+            np.maximum.accumulate(precision[backwards], out=envelope[backwards])
+    reached = needed <= np.diff(start)[:, None]
+    return envelope.take(np.where(reached, start[:-1, None] + needed - 1, len(precision)))
 
 
 def _summary(precision: Floats, recall: Floats) -> CocoResult:

@@ -50,38 +50,47 @@ def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Ar
     Equal scores keep the order of images and, inside one image, of rows: what a stable sort by falling
     score gives when the detections are listed image by image, as COCO's reference code does.
     """
-    n = len(detections)
-    row = _by_small_key(detections.image)
-    row = row[np.argsort(-detections.score[row], kind="stable")]
-    row = row[_by_small_key(detections.category[row])]
-    group = detections.category[row] * images + detections.image[row]
-    by_group = _by_group(group)
-    rank = np.empty(n, dtype=np.int64)
-    rank[by_group] = _place_in_group(group[by_group])
-    if max_dets is None or n == 0 or int(rank.max()) < max_dets:
+    row = _order(detections)
+    group = detections.category.take(row) * images + detections.image.take(row)
+    by_group = stable_order(group)
+    rank = np.empty(len(row), dtype=np.int64)
+    rank[by_group] = _place_in_group(group.take(by_group))
+    if max_dets is None or len(row) == 0 or int(rank.max()) < max_dets:
         return Arranged(row, group, rank, by_group)
     keep = rank < max_dets
     moved = np.cumsum(keep) - 1
     return Arranged(row[keep], group[keep], rank[keep], moved[by_group[keep[by_group]]])
 
 
-def _by_small_key(key: Ints) -> Ints:
-    """Positions that sort small non-negative integers, equal ones in their order."""
-    if len(key) == 0 or bool((key[1:] >= key[:-1]).all()):
-        return np.arange(len(key))
-    # 16-bit keys take numpy's radix sort, several times faster than its merge sort.
-    narrow = key.astype(np.uint16) if int(key.max()) < 1 << 16 else key
-    return np.argsort(narrow, kind="stable")
+# numpy's unstable sorts are vectorised and several times faster than its stable ones. Sorting unique integer
+# keys, with the place as the last digit, has the speed of the first and the result of the second.
 
 
-def _by_group(group: Ints) -> Ints:
-    """Positions that sort the groups, equal ones in their order."""
-    n = len(group)
-    if n == 0 or int(group.max()) > (1 << 62) // n:
-        return np.argsort(group, kind="stable")
-    key = group * n + np.arange(n)  # unique, so that the fast unstable sort cannot change the order
-    key.sort()
-    return key % n
+def _order(detections: DetectionTable) -> Ints:
+    """Rows by class, then falling score, then image, then row."""
+    by_image = stable_order(detections.image)
+    score = detections.score.take(by_image)
+    level = np.empty(len(score), dtype=np.int64)
+    falling = np.argsort(-score)
+    level[falling] = np.cumsum(_starts(score.take(falling))) - 1  # equal scores share a level
+    category = detections.category.take(by_image)
+    n = len(score)
+    if n and (int(category.max()) + 1) * n >= 1 << 62:
+        return by_image.take(np.lexsort((level, category)))
+    return by_image.take(stable_order(category * n + level))
+
+
+def stable_order(key: Ints) -> Ints:
+    """Positions that sort non-negative integers, equal ones in their order."""
+    n = len(key)
+    if n == 0 or bool((key[1:] >= key[:-1]).all()):
+        return np.arange(n)
+    bits = n.bit_length()
+    if int(key.max()) >= 1 << (63 - bits):
+        return np.argsort(key, kind="stable")
+    unique = (key << bits) | np.arange(n)
+    unique.sort()
+    return unique & ((1 << bits) - 1)
 
 
 def pair_up(
@@ -98,9 +107,11 @@ def pair_up(
     `region` (n_truth,) marks true boxes whose overlap is measured on the detection alone.
     """
     truth_group = truth.category * images + truth.image
-    order = np.argsort(truth_group, kind="stable")
-    groups, start, count = np.unique(truth_group[order], return_index=True, return_counts=True)
-    group = arranged.group[arranged.by_group]
+    order = stable_order(truth_group)
+    sorted_group = truth_group.take(order)
+    start = np.flatnonzero(_starts(sorted_group))
+    groups, count = sorted_group.take(start), np.diff(np.append(start, len(truth)))
+    group = arranged.group.take(arranged.by_group)
     found = np.searchsorted(groups, group)
     found[found == len(groups)] = 0
     inside = groups[found] == group if len(groups) else np.zeros(len(group), dtype=bool)
@@ -108,19 +119,20 @@ def pair_up(
     repeats = count[found]
     position = np.repeat(position, repeats)
     offset = np.arange(len(position)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    true_row = order[np.repeat(start[found], repeats) + offset]
+    true_row = order.take(np.repeat(start[found], repeats) + offset)
     overlap = pair_iou(
-        detections.xywh[arranged.row[position]],
-        truth.xywh[true_row],
-        None if region is None or not region.any() else region[true_row],
+        detections.xywh.take(arranged.row.take(position), axis=0),
+        truth.xywh.take(true_row, axis=0),
+        None if region is None or not region.any() else region.take(true_row),
         plus_one=plus_one,
     )
-    return Pairs(position, true_row, arranged.group[position], overlap)
+    return Pairs(position, true_row, arranged.group.take(position), overlap)
 
 
 def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
     """The pairs picked by a mask or by positions."""
-    return Pairs(pairs.position[keep], pairs.truth[keep], pairs.group[keep], pairs.iou[keep])
+    at = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
+    return Pairs(pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at))
 
 
 def best_only(pairs: Pairs) -> Pairs:
@@ -152,7 +164,7 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
         return np.zeros(0, dtype=np.uint64)
     order = _preference(pairs, ignored)
     wave = _place_in_group(pairs.group[order])
-    by_wave = _by_small_key(wave)
+    by_wave = stable_order(wave)
     order = order[by_wave]
     detection, box = pairs.position[order], pairs.truth[order]
     bits, keep = passed[order], reusable[order]
@@ -173,7 +185,7 @@ def assign(pairs: Pairs, passed: Bits, ignored: Bools, reusable: Bools) -> Bits:
     return result
 
 
-def _starts(values: Ints) -> Bools:
+def _starts(values: Ints | Floats) -> Bools:
     first = np.ones(len(values), dtype=bool)
     first[1:] = values[1:] != values[:-1]
     return first
