@@ -32,11 +32,15 @@ def paint_sky(canvas: Canvas, mood: Mood, rng: np.random.Generator) -> None:
     height, width = canvas.size
     rows, columns = height // 4, width // 4
     t = np.linspace(0, 1.6, rows, dtype=np.float32).clip(0, 1)[:, None, None]
-    gradient = np.float32(mood.zenith) * (1 - t) + np.float32(mood.horizon) * t
+    gradient = (
+        np.array(mood.zenith, dtype=np.float32) * (1 - t) + np.array(mood.horizon, dtype=np.float32) * t
+    )
     field = cv2.resize(window(clouds(), rng, 300, 320), (columns, rows * 2))[rows // 2 : rows // 2 + rows]
     cover = {"sun": rng.uniform(-0.9, 0.5), "overcast": 0.8}.get(mood.light, rng.uniform(-0.6, 0.6))
     alpha = np.clip((field + np.float32(cover)) * np.float32(0.45), 0, 0.85)[..., None]
-    white = np.float32(mood.horizon) * np.float32(0.35) + np.float32(0.65 * (60 if mood.night else 240))
+    white = np.array(mood.horizon, dtype=np.float32) * np.float32(0.35) + np.float32(
+        0.65 * (60 if mood.night else 240)
+    )
     shade = 1 - np.float32(0.12) * np.clip(field[..., None], -1, 2)
     sky = gradient * (1 - alpha) + white * shade * alpha
     small = np.clip(sky, 0, 255).astype(np.uint8)
@@ -44,7 +48,7 @@ def paint_sky(canvas: Canvas, mood: Mood, rng: np.random.Generator) -> None:
     canvas.mask[:] = SKY
 
 
-def hazy(colour: Rgb | np.ndarray, mood: Mood, depth: float) -> Rgb:
+def hazy(colour: Rgb | Points, mood: Mood, depth: float) -> Rgb:
     """A colour seen through the air at a depth in metres."""
     clear = float(np.exp(-mood.haze * depth))
     mixed = np.asarray(colour, dtype=np.float64) * clear + np.asarray(mood.horizon) * (1 - clear)
@@ -69,7 +73,11 @@ def paint_skyline(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: n
         while x < width:
             wide, high = rng.uniform(18, 60), rng.uniform(18, 95)
             grey = np.array([150, 150, 154]) * rng.uniform(0.6, 1.05)
-            fill(canvas, np.array([(x, base), (x, base - high), (x + wide, base - high), (x + wide, base)]), hazy(grey, mood, 170))
+            fill(
+                canvas,
+                np.array([(x, base), (x, base - high), (x + wide, base - high), (x + wide, base)]),
+                hazy(grey, mood, 170),
+            )
             x += wide * rng.uniform(0.7, 1.5)
 
 
@@ -115,7 +123,9 @@ def _texture(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> None:
     if camera.y >= height - 2:
         return
     top = int(np.clip(np.ceil(camera.y) + 1, 0, height - 2))
-    depth = (camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)).astype(np.float32)
+    depth = (camera.focal * camera.height / (np.arange(top, height) + 0.5 - camera.y).clip(0.7)).astype(
+        np.float32
+    )
     columns = (np.arange(width, dtype=np.float32) - np.float32(camera.x)) * np.float32(_GRAINS / camera.focal)
     shift = rng.uniform(0, 1024, 2).astype(np.float32)
     u = depth[:, None] * columns + shift[0]
@@ -125,7 +135,9 @@ def _texture(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> None:
     # far grains are smaller than a pixel: they even out
     fade = np.clip(6 * 64 / depth, 16, 64).astype(np.int16)[:, None]
     level = (128 + (((seen.astype(np.int16) - 128) * fade) >> 6)).astype(np.uint8)
-    canvas.image[top:] = cv2.multiply(canvas.image[top:], cv2.cvtColor(level, cv2.COLOR_GRAY2RGB), scale=1 / 128)
+    canvas.image[top:] = cv2.multiply(
+        canvas.image[top:], cv2.cvtColor(level, cv2.COLOR_GRAY2RGB), scale=1 / 128
+    )
 
 
 def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> None:
@@ -133,7 +145,11 @@ def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np
     height, width = canvas.size
     verge = {"town": (150, 146, 140), "country": (104, 116, 62), "highway": (110, 118, 70)}[road.setting]
     soil = np.array(verge) * rng.uniform(0.8, 1.12) * (1 + rng.uniform(-0.06, 0.06, 3))
-    fill(canvas, np.array([(-5, camera.y), (width + 5, camera.y), (width + 5, height + 5), (-5, height + 5)]), hazy(soil, mood, 30))
+    fill(
+        canvas,
+        np.array([(-5, camera.y), (width + 5, camera.y), (width + 5, height + 5), (-5, height + 5)]),
+        hazy(soil, mood, 30),
+    )
     near = _near(camera, height)
     if road.setting == "town":
         for edge, sign in ((road.left, -1), (road.right, 1)):

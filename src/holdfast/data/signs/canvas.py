@@ -48,7 +48,7 @@ class Camera:
         return np.stack(np.broadcast_arrays(x, y), axis=-1)
 
 
-def fill(canvas: Canvas, points: Points, colour: Sequence[float], segment: int = BACKGROUND) -> None:
+def fill(canvas: Canvas, points: Points, colour: Sequence[float] | Points, segment: int = BACKGROUND) -> None:
     """Fill a polygon of pixel coordinates (n, 2) on the image (smooth edge) and on the mask (hard edge)."""
     bounded = np.clip(points, -4000.0, 4000.0)
     fixed = np.rint(bounded * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
@@ -79,27 +79,20 @@ def post(canvas: Canvas, x: float, top: float, bottom: float, width: float, shad
         fill(canvas, box(x + half * 0.35, top, x + half, bottom), (dark, dark, dark * 1.04))
 
 
-def blend(canvas: Canvas, x: int, y: int, colour: Pixels, alpha: Weights, segment: int = BACKGROUND) -> npt.NDArray[np.bool_]:
-    """Lay a patch (h, w, 3) with weights (h, w) at a place that may lie partly outside; what it covers (h, w).
-
-    The answer says which pixels of the patch are opaque and inside the picture.
-    """
+def blend(canvas: Canvas, x: int, y: int, colour: Pixels, alpha: Weights, segment: int = BACKGROUND) -> None:
+    """Lay a patch (h, w, 3) with weights (h, w) at a place that may lie partly outside the picture."""
     height, width = canvas.size
     ph, pw = alpha.shape
     x0, y0, x1, y1 = max(0, x), max(0, y), min(width, x + pw), min(height, y + ph)
-    covered = np.zeros((ph, pw), dtype=np.bool_)
     if x0 >= x1 or y0 >= y1:
-        return covered
+        return
     inner = (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
     outer = (slice(y0, y1), slice(x0, x1))
     weight = np.ascontiguousarray(alpha[inner])
     above = np.ascontiguousarray(colour[inner])
     below = np.ascontiguousarray(canvas.image[outer])
     canvas.image[outer] = cv2.blendLinear(above, below, weight, np.float32(1.0) - weight)
-    opaque = weight >= 0.5
-    canvas.mask[outer][opaque] = segment
-    covered[inner] = opaque
-    return covered
+    canvas.mask[outer][weight >= 0.5] = segment
 
 
 def tint(colour: Pixels, gain: Sequence[float]) -> Pixels:
@@ -111,7 +104,13 @@ def tint(colour: Pixels, gain: Sequence[float]) -> Pixels:
 
 
 def paste(
-    canvas: Canvas, sprite: Pixels, x0: float, y0: float, x1: float, y1: float, gain: Sequence[float] = (1.0, 1.0, 1.0)
+    canvas: Canvas,
+    sprite: Pixels,
+    x0: float,
+    y0: float,
+    x1: float,
+    y1: float,
+    gain: Sequence[float] = (1.0, 1.0, 1.0),
 ) -> None:
     """Scale an RGBA sprite into a rectangle of the picture, its colours multiplied by `gain`."""
     left, top = round(x0), round(y0)
@@ -134,8 +133,12 @@ def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[
     th, tw = texture.shape[:2]
     source = np.array([(0, 0), (tw, 0), (tw, th), (0, th)], dtype=np.float32)
     matrix = cv2.getPerspectiveTransform(source, (corners - low).astype(np.float32))
-    warped = cv2.warpPerspective(texture, matrix, (int(size[0]), int(size[1])), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    warped = cv2.warpPerspective(
+        texture, matrix, (int(size[0]), int(size[1])), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
     stencil = np.zeros((int(size[1]), int(size[0])), dtype=np.uint8)
     fixed = np.rint((corners - low) * (1 << _BITS)).astype(np.int32)
     cv2.fillPoly(stencil, [fixed.reshape(-1, 1, 2)], 255, cv2.LINE_AA, _BITS)
-    blend(canvas, int(low[0]), int(low[1]), tint(warped, gain), stencil.astype(np.float32) * np.float32(1 / 255))
+    blend(
+        canvas, int(low[0]), int(low[1]), tint(warped, gain), stencil.astype(np.float32) * np.float32(1 / 255)
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +41,9 @@ def _claim(folder: Path, images: int, seed: int) -> None:
 def _annotations(found: Scene, image_id: int, first: int) -> list[dict[str, Any]]:
     """The COCO annotations of one scene, numbered from `first`."""
     rows = []
-    for number, (label, (x0, y0, x1, y1)) in enumerate(zip(found.classes.tolist(), found.boxes.tolist(), strict=True)):
+    for number, (label, (x0, y0, x1, y1)) in enumerate(
+        zip(found.classes.tolist(), found.boxes.tolist(), strict=True)
+    ):
         rows.append(
             {
                 "id": first + number,
@@ -59,8 +60,9 @@ def _annotations(found: Scene, image_id: int, first: int) -> list[dict[str, Any]
 def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None] | None = None) -> Path:
     """The annotation file of `images` scenes written to `folder` (images/, masks/, annotations.json).
 
-    The annotation file appears last and at once, so a folder that has one is complete. Category ids are the class
-    index plus 1. `progress` is called with the number of images done. A folder with other things in it is refused.
+    The annotation file appears last and at once, so a folder that has one is complete. Category ids are the
+    class index plus 1. `progress` is called with the number of images done. A folder with other things in it
+    is refused.
     """
     if images < 1:
         raise InputError(f"expected at least 1 image, got {images}")
@@ -77,12 +79,12 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
         if progress is not None:
             progress(number + 1)
     categories = [
-        {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]} for index, name in enumerate(CLASSES)
+        {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
+        for index, name in enumerate(CLASSES)
     ]
     info = {"description": "procedural road scenes with traffic signs", "seed": seed, "segments": SEGMENTS}
     content = {"info": info, "images": pictures, "annotations": annotations, "categories": categories}
     target = folder / "annotations.json"
     part = folder / "annotations.json.part"
     part.write_bytes(orjson.dumps(content))
-    os.replace(part, target)
-    return target
+    return part.replace(target)

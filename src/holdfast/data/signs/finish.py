@@ -20,7 +20,9 @@ def _headlights(canvas: Canvas, camera: Camera, rng: np.random.Generator) -> Wei
     height, width = canvas.size
     y, x = np.mgrid[0 : height // 4, 0 : width // 4].astype(np.float32) * np.float32(4)
     centre = camera.y + 0.3 * (height - camera.y)
-    reach = ((x - np.float32(camera.x)) / np.float32(230)) ** 2 + ((y - np.float32(centre)) / np.float32(95)) ** 2
+    reach = ((x - np.float32(camera.x)) / np.float32(230)) ** 2 + (
+        (y - np.float32(centre)) / np.float32(95)
+    ) ** 2
     ambient = np.float32(rng.uniform(0.24, 0.4))
     small = ambient + np.float32(rng.uniform(0.35, 0.6)) * np.exp(-reach)
     light: Weights = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
@@ -97,7 +99,9 @@ def _sensor(image: Pixels, mood: Mood, rng: np.random.Generator) -> Pixels:
     return out
 
 
-def photograph(canvas: Canvas, camera: Camera, mood: Mood, glows: list[Glow], rng: np.random.Generator) -> Pixels:
+def photograph(
+    canvas: Canvas, camera: Camera, mood: Mood, glows: list[Glow], rng: np.random.Generator
+) -> Pixels:
     """The finished picture (h, w, 3)."""
     image = canvas.image
     light = None

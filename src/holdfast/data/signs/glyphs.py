@@ -7,7 +7,17 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.data.signs.strokes import Pixels, PointLike, Points, arc, arrow, disc, polygon, rectangle, stroke
+from holdfast.data.signs.strokes import (
+    Pixels,
+    PointLike,
+    Points,
+    arc,
+    arrow,
+    disc,
+    polygon,
+    rectangle,
+    stroke,
+)
 
 Ink = Sequence[int]
 Glyph = Callable[[Pixels, Ink], None]
@@ -28,13 +38,17 @@ def go_straight(image: Pixels, ink: Ink) -> None:
 
 def turn_left(image: Pixels, ink: Ink) -> None:
     """An arrow from below that bends to the left."""
-    bend = np.concatenate([[(0.32, 0.58), (0.32, 0.2)], arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), [(-0.68, -0.16)]])
+    bend = np.concatenate(
+        [[(0.32, 0.58), (0.32, 0.2)], arc(0.08, 0.08, 0.24, 0.24, 0, -90, 12), [(-0.68, -0.16)]]
+    )
     _draw_arrow(image, bend, ink, 0.26, 0.48)
 
 
 def turn_right(image: Pixels, ink: Ink) -> None:
     """An arrow from below that bends to the right."""
-    bend = np.concatenate([[(-0.32, 0.58), (-0.32, 0.2)], arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12), [(0.68, -0.16)]])
+    bend = np.concatenate(
+        [[(-0.32, 0.58), (-0.32, 0.2)], arc(-0.08, 0.08, 0.24, 0.24, 180, 270, 12), [(0.68, -0.16)]]
+    )
     _draw_arrow(image, bend, ink, 0.26, 0.48)
 
 
@@ -99,11 +113,24 @@ def truck(image: Pixels, ink: Ink) -> None:
 
 
 def _car(image: Pixels, ink: Ink, x: float) -> None:
-    body = [(-0.24, 0.2), (-0.24, -0.02), (-0.15, -0.08), (-0.1, -0.3), (0.1, -0.3), (0.15, -0.08), (0.24, -0.02), (0.24, 0.2)]
+    body = [
+        (-0.24, 0.2),
+        (-0.24, -0.02),
+        (-0.15, -0.08),
+        (-0.1, -0.3),
+        (0.1, -0.3),
+        (0.15, -0.08),
+        (0.24, -0.02),
+        (0.24, 0.2),
+    ]
     polygon(image, [(x + px, py) for px, py in body], ink)
     for side in (-0.17, 0.17):
         polygon(image, rectangle(x + side - 0.06, 0.18, x + side + 0.06, 0.32), ink)
-    polygon(image, [(x - 0.1, -0.09), (x - 0.07, -0.23), (x + 0.07, -0.23), (x + 0.1, -0.09)], (255, 255, 255, 255))
+    polygon(
+        image,
+        [(x - 0.1, -0.09), (x - 0.07, -0.23), (x + 0.07, -0.23), (x + 0.1, -0.09)],
+        (255, 255, 255, 255),
+    )
 
 
 def two_cars(image: Pixels, ink: Ink) -> None:
@@ -143,23 +170,39 @@ def number(text: str) -> Glyph:
 def stop_word(image: Pixels, ink: Ink) -> None:
     """The word STOP."""
     pen, h = 0.12, 0.24
-    stroke(image, np.concatenate([arc(-0.57, -h / 2, 0.13, h / 2, -20, -270, 20), arc(-0.57, h / 2, 0.13, h / 2, -90, 160, 20)]), pen, ink)
+    stroke(
+        image,
+        np.concatenate(
+            [arc(-0.57, -h / 2, 0.13, h / 2, -20, -270, 20), arc(-0.57, h / 2, 0.13, h / 2, -90, 160, 20)]
+        ),
+        pen,
+        ink,
+    )
     stroke(image, [(-0.36, -h), (-0.04, -h)], pen, ink)
     stroke(image, [(-0.2, -h), (-0.2, h)], pen, ink)
     stroke(image, arc(0.2, 0, 0.14, h, 0, 360), pen, ink, closed=True)
     stroke(image, [(0.5, h), (0.5, -h), (0.6, -h)], pen, ink)
-    stroke(image, np.concatenate([[(0.5, -h)], arc(0.6, -h / 2, 0.12, h / 2, -90, 90, 20), [(0.5, 0.0)]]), pen, ink)
+    stroke(
+        image,
+        np.concatenate([[(0.5, -h)], arc(0.6, -h / 2, 0.12, h / 2, -90, 90, 20), [(0.5, 0.0)]]),
+        pen,
+        ink,
+    )
 
 
 def curve_left(image: Pixels, ink: Ink) -> None:
     """A road that bends to the left, with an arrowhead."""
-    path = np.concatenate([[(0.18, 0.66), (0.18, 0.4)], arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), [(-0.24, -0.14)]])
+    path = np.concatenate(
+        [[(0.18, 0.66), (0.18, 0.4)], arc(-0.22, 0.36, 0.4, 0.4, 0, -52, 16), [(-0.24, -0.14)]]
+    )
     _draw_arrow(image, path, ink, 0.16, 0.34)
 
 
 def curve_right(image: Pixels, ink: Ink) -> None:
     """A road that bends to the right, with an arrowhead."""
-    path = np.concatenate([[(-0.18, 0.66), (-0.18, 0.4)], arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16), [(0.24, -0.14)]])
+    path = np.concatenate(
+        [[(-0.18, 0.66), (-0.18, 0.4)], arc(0.22, 0.36, 0.4, 0.4, 180, 232, 16), [(0.24, -0.14)]]
+    )
     _draw_arrow(image, path, ink, 0.16, 0.34)
 
 

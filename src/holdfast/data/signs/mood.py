@@ -41,7 +41,9 @@ def choose(rng: np.random.Generator) -> Mood:
     """A mood in which extremes are rare: mostly day, one scene in eight at night."""
     light = ("sun", "overcast", "dusk", "night")[int(rng.choice(4, p=(0.46, 0.28, 0.13, 0.13)))]
     warm = rng.uniform(-0.05, 0.05)
-    exposure = {"sun": rng.uniform(0.88, 1.22), "overcast": rng.uniform(0.8, 1.05)}.get(light, rng.uniform(0.62, 0.85))
+    exposure = {"sun": rng.uniform(0.88, 1.22), "overcast": rng.uniform(0.8, 1.05)}.get(
+        light, rng.uniform(0.62, 0.85)
+    )
     if light == "dusk":
         warm += 0.06
     base = {"night": (0.92, 0.96, 1.06)}.get(light, (1.0, 1.0, 1.0))

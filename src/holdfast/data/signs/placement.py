@@ -119,7 +119,13 @@ def choose(camera: Camera, road: Road, rng: np.random.Generator) -> list[Place]:
         if places and rng.random() < 0.25:
             upper = places[-1]
             lower = _below(upper, label, rng)
-            inside = lower.size >= SMALLEST and lower.y + lower.size / 2 < HEIGHT - 4 and upper.extent[0] > 0 and upper.extent[2] < WIDTH and upper.mast == upper.x
+            inside = (
+                lower.size >= SMALLEST
+                and lower.y + lower.size / 2 < HEIGHT - 4
+                and upper.extent[0] > 0
+                and upper.extent[2] < WIDTH
+                and upper.mast == upper.x
+            )
             if inside and _clear(lower, places, shared=upper):
                 places.append(lower)
             continue

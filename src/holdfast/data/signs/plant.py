@@ -43,13 +43,14 @@ class Patch:
 
 
 def corners(size: float, yaw: float, roll: float) -> Points:
-    """The corners (4, 2) of a square about the origin, turned by yaw and roll in degrees, seen from 7 sides away."""
+    """The corners (4, 2) of a square about the origin, turned by yaw and roll (degrees), 7 sides away."""
     square = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
     a, b = np.deg2rad(yaw), np.deg2rad(roll)
     depth = 1 + square[:, 0] * np.sin(a) / 7
     flat = np.stack([square[:, 0] * np.cos(a), square[:, 1]], 1) / depth[:, None]
     turn = np.array([(np.cos(b), np.sin(b)), (-np.sin(b), np.cos(b))])
-    return flat @ turn * size
+    turned: Points = flat @ turn * size
+    return turned
 
 
 def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) -> Patch:
@@ -58,12 +59,17 @@ def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) 
     side = source.shape[0]
     half = int(np.ceil(np.abs(quad).max())) + 2
     x, y = int(np.floor(place_x)) - half, int(np.floor(place_y)) - half
-    target = quad + (place_x - x, place_y - y) - 0.5
+    target = quad + np.array([place_x - x, place_y - y]) - 0.5
     start = np.array([(0, 0), (side, 0), (side, side), (0, side)], dtype=np.float32) - np.float32(0.5)
     matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
     rim = [int(v) for v in source[0, 0, :3]]
     warped: Pixels = cv2.warpPerspective(
-        source, matrix, (2 * half, 2 * half), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=(*rim, 0)
+        source,
+        matrix,
+        (2 * half, 2 * half),
+        flags=cv2.INTER_LINEAR,
+        borderMode=cv2.BORDER_CONSTANT,
+        borderValue=(*rim, 0),
     )
     alpha: Weights = warped[..., 3].astype(np.float32) * np.float32(1 / 255)
     return Patch(np.ascontiguousarray(warped[..., :3]), alpha, x, y)
@@ -84,8 +90,9 @@ def weather(colour: Pixels, mood: Mood, depth: float, rng: np.random.Generator) 
         shade *= _shadow(height, width, rng)
     out *= shade[..., None]
     clear = np.float32(np.exp(-mood.haze * depth))
-    out = out * clear + np.float32(mood.horizon) * (1 - clear)
-    return np.clip(out, 0, 255).astype(np.uint8)
+    out = out * clear + np.array(mood.horizon, dtype=np.float32) * (1 - clear)
+    seen: Pixels = np.clip(out, 0, 255).astype(np.uint8)
+    return seen
 
 
 def _shadow(height: int, width: int, rng: np.random.Generator) -> Weights:
@@ -140,7 +147,11 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
         size = w * rng.uniform(0.9, 1.5)
         cut = w * rng.uniform(0.15, 0.4)
         top = y0 + h * rng.uniform(-0.3, 0.5) - size * 0.3
-        return (x0 - size + cut, top, x0 + cut, top + size) if rng.random() < 0.5 else (x1 - cut, top, x1 - cut + size, top + size)
+        return (
+            (x0 - size + cut, top, x0 + cut, top + size)
+            if rng.random() < 0.5
+            else (x1 - cut, top, x1 - cut + size, top + size)
+        )
     if kind == 1:
         half = w * rng.uniform(0.03, 0.09)
         x = x0 + w * rng.uniform(0.1, 0.9)
@@ -153,7 +164,7 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
 
 
 def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.random.Generator) -> None:
-    """Cover a part (at most 40 %) of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
+    """Cover at most 40 % of a sign by leaves, a pole or a vehicle, unless that would touch another sign."""
     kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
     spot = _hide_rectangle(extent, foot, kind, rng)
     if any(overlap(spot, other) for other in others):
@@ -165,12 +176,24 @@ def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.ra
         trunk = (middle - half, spot[3] - 0.4 * wide, middle + half, foot + 0.1 * wide)
         if trunk[3] > trunk[1] and not any(overlap(trunk, other) for other in others):
             fill(canvas, box(*trunk), (72, 58, 46))
-        paste(canvas, sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide), *spot, gain=(gain, gain, gain))
+        paste(
+            canvas,
+            sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide),
+            *spot,
+            gain=(gain, gain, gain),
+        )
     elif kind == 1:
-        post(canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150)))
+        post(
+            canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150))
+        )
     else:
         gain = rng.uniform(0.4, 1.0)
-        paste(canvas, sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide), *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
+        paste(
+            canvas,
+            sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide),
+            *spot,
+            gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)),
+        )
 
 
 def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:

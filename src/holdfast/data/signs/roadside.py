@@ -10,7 +10,14 @@ from holdfast.data.signs.canvas import Camera, Canvas, box, disc, fill, paste, p
 from holdfast.data.signs.finish import Glow
 from holdfast.data.signs.mood import Mood
 
-_PAINTS = ((1.0, 1.0, 1.0), (0.3, 0.3, 0.33), (0.62, 0.64, 0.66), (0.75, 0.2, 0.2), (0.25, 0.36, 0.62), (0.5, 0.45, 0.36))
+_PAINTS = (
+    (1.0, 1.0, 1.0),
+    (0.3, 0.3, 0.33),
+    (0.62, 0.64, 0.66),
+    (0.75, 0.2, 0.2),
+    (0.25, 0.36, 0.62),
+    (0.5, 0.45, 0.36),
+)
 
 
 _PANELS = ((30, 84, 170), (190, 40, 40), (36, 120, 76), (226, 190, 60), (236, 236, 234), (24, 96, 150))
@@ -30,11 +37,17 @@ def _tree(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     sprite = sprites.fitting("tree", int(rng.integers(sprites.TREES)), tall)
     if rng.random() < 0.5:
         sprite = sprite[:, ::-1]
-    gain = np.array(_through(mood, z, rng.uniform(0.75, 1.15))) * (rng.uniform(0.85, 1.25), 1.0, rng.uniform(0.8, 1.1))
+    gain = np.array(_through(mood, z, rng.uniform(0.75, 1.15))) * (
+        rng.uniform(0.85, 1.25),
+        1.0,
+        rng.uniform(0.8, 1.1),
+    )
     paste(canvas, sprite, foot[0] - wide / 2, foot[1] - tall, foot[0] + wide / 2, foot[1], gain.tolist())
 
 
-def _houses(canvas: Canvas, camera: Camera, road: Road, mood: Mood, side: int, rng: np.random.Generator) -> None:
+def _houses(
+    canvas: Canvas, camera: Camera, road: Road, mood: Mood, side: int, rng: np.random.Generator
+) -> None:
     """A street front: walls along the road that recede towards the vanishing point."""
     setback = rng.uniform(3.5, 8.0)
     edge = road.right + setback if side > 0 else road.left - setback
@@ -45,7 +58,11 @@ def _houses(canvas: Canvas, camera: Camera, road: Road, mood: Mood, side: int, r
         tall = rng.uniform(6, 18)
         texture = sprites.front(int(rng.integers(sprites.FRONTS)))
         low, high = camera.ground(edge, [near, z]), camera.ground(edge, [near, z], tall)
-        corners = np.array([high[0], high[1], low[1], low[0]]) if side < 0 else np.array([high[1], high[0], low[0], low[1]])
+        corners = (
+            np.array([high[0], high[1], low[1], low[0]])
+            if side < 0
+            else np.array([high[1], high[0], low[0], low[1]])
+        )
         gain = _through(mood, (near + z) / 2, rng.uniform(0.55, 1.05))
         back = camera.ground(edge + side * 14, near, [tall, 0.0])
         end = np.array([high[0], back[0], back[1], low[0]])
@@ -74,10 +91,20 @@ def _bush(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     wide = tall * rng.uniform(0.9, 1.8)
     gain = np.array(_through(mood, z, rng.uniform(0.7, 1.1))) * (rng.uniform(0.9, 1.3), 1.0, 0.9)
     sprite = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), tall)
-    paste(canvas, sprite, foot[0] - wide / 2, foot[1] - tall * 0.9, foot[0] + wide / 2, foot[1] + tall * 0.1, gain.tolist())
+    paste(
+        canvas,
+        sprite,
+        foot[0] - wide / 2,
+        foot[1] - tall * 0.9,
+        foot[0] + wide / 2,
+        foot[1] + tall * 0.1,
+        gain.tolist(),
+    )
 
 
-def _signals(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator) -> list[Glow]:
+def _signals(
+    canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator
+) -> list[Glow]:
     """Traffic lights on a post: lamps of the signs' colours that are no signs."""
     foot = camera.ground(x, z)
     scale = camera.focal / z
@@ -91,7 +118,9 @@ def _signals(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng
         y = top + tall * (0.2 + 0.3 * number)
         shown = colour if number == lit else tuple(c * 0.28 for c in colour)
         fill(canvas, disc(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
-    return [(foot[0], top + tall * (0.2 + 0.3 * lit), 0.11 * scale, tuple(c * 0.6 for c in colours[lit]))]
+    red, green, blue = colours[lit]
+    halo = (red * 0.6, green * 0.6, blue * 0.6)
+    return [(float(foot[0]), float(top + tall * (0.2 + 0.3 * lit)), 0.11 * scale, halo)]
 
 
 def _lamp(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, lean: float) -> list[Glow]:
@@ -126,7 +155,9 @@ def _vehicle(
     return [(foot[0] + side * half * 0.78, y, 0.12 * scale, (150.0, 20.0, 16.0)) for side in (-1, 1)]
 
 
-def _distractor(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator) -> None:
+def _distractor(
+    canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator
+) -> None:
     """Something with the colours or the shape of a sign that is none: hoarding, lamp, the back of a sign."""
     scale = camera.focal / z
     foot = camera.ground(x, z)
@@ -146,7 +177,9 @@ def _distractor(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, 
     fill(canvas, disc(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
 
 
-def paint_roadside(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator) -> list[Glow]:
+def paint_roadside(
+    canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np.random.Generator
+) -> list[Glow]:
     """Houses, trees, rails, lamps, vehicles and distractors; the lamps that shine at night."""
     for side in (-1, 1):
         if road.setting == "town" and rng.random() < 0.75:
@@ -193,6 +226,8 @@ def _things(road: Road, rng: np.random.Generator) -> list[tuple[float, str, floa
         for edge in (road.left - 0.9, road.right + 0.9):
             things.extend((float(z), "lamp", edge) for z in np.arange(gap * 0.8, 80, gap))
     lane = (road.right - road.left) / road.lanes
-    for _ in range(int(rng.integers(0, 4))):
-        things.append((float(rng.uniform(9, 60)), "vehicle", road.left + lane * (int(rng.integers(road.lanes)) + 0.5)))
+    things.extend(
+        (float(rng.uniform(9, 60)), "vehicle", road.left + lane * (int(rng.integers(road.lanes)) + 0.5))
+        for _ in range(int(rng.integers(0, 4)))
+    )
     return things

@@ -30,8 +30,8 @@ _HIDDEN: Final = 0.17
 class Scene:
     """A picture and what is in it.
 
-    image: uint8 (480, 640, 3) RGB. boxes: float64 (n, 4) xyxy pixels; the full extent of each sign, also where
-    something hides a part of it, clipped to the picture. classes: int64 (n,) into `CLASSES`.
+    image: uint8 (480, 640, 3) RGB. boxes: float64 (n, 4) xyxy pixels; the full extent of each sign, also
+    where something hides a part of it, clipped to the picture. classes: int64 (n,) into `CLASSES`.
     mask: uint8 (480, 640) into `SEGMENTS`; only what is visible.
     """
 

@@ -54,7 +54,12 @@ def _leaves(variant: int) -> Pixels:
     rng = np.random.default_rng([20_215, variant])
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
     image[..., :3] = (50, 78, 36)
-    stroke(image, [(rng.uniform(-0.3, 0.3), 0.95), (0, 0), (rng.uniform(-0.4, 0.4), -0.6)], 0.03, (70, 56, 42, 255))
+    stroke(
+        image,
+        [(rng.uniform(-0.3, 0.3), 0.95), (0, 0), (rng.uniform(-0.4, 0.4), -0.6)],
+        0.03,
+        (70, 56, 42, 255),
+    )
     for _ in range(230):
         radius, angle = np.sqrt(rng.uniform(0, 1)) * 0.84, rng.uniform(0, 2 * np.pi)
         x, y = radius * np.cos(angle), radius * np.sin(angle)
@@ -63,7 +68,11 @@ def _leaves(variant: int) -> Pixels:
         across = np.array([-along[1], along[0]]) * 0.42
         tip = np.array([x, y])
         green = np.array([84, 122, 52]) * (0.75 - 0.3 * y + rng.uniform(-0.3, 0.3))
-        polygon(image, np.stack([tip - along, tip + across, tip + along, tip - across]), (*green.clip(0, 255).tolist(), 255))
+        polygon(
+            image,
+            np.stack([tip - along, tip + across, tip + along, tip - across]),
+            (*green.clip(0, 255).tolist(), 255),
+        )
     image.flags.writeable = False
     return image
 
@@ -72,7 +81,9 @@ def _leaves(variant: int) -> Pixels:
 def front(variant: int) -> Pixels:
     """A house front (256, 256, 3): rows of windows over a ground floor of shops."""
     rng = np.random.default_rng([20_214, variant])
-    wall = np.array([(188, 176, 160), (160, 150, 146), (196, 188, 180), (150, 110, 92)][variant % 4], dtype=np.float64)
+    wall = np.array(
+        [(188, 176, 160), (160, 150, 146), (196, 188, 180), (150, 110, 92)][variant % 4], dtype=np.float64
+    )
     image = np.empty((_SIDE, _SIDE, 3), dtype=np.uint8)
     image[:] = wall
     columns, rows = int(rng.integers(4, 9)), int(rng.integers(4, 8))
@@ -82,7 +93,11 @@ def front(variant: int) -> Pixels:
             x0 = -1 + 2 * (column + 0.2) / columns
             y0 = -0.97 + 1.6 * (row + 0.2) / rows
             x1, y1 = x0 + 1.2 / columns, y0 + 1.0 / rows
-            polygon(image, rectangle(x0 - 0.012, y0 - 0.012, x1 + 0.012, y1 + 0.016), (wall * 1.12).clip(0, 255).tolist())
+            polygon(
+                image,
+                rectangle(x0 - 0.012, y0 - 0.012, x1 + 0.012, y1 + 0.016),
+                (wall * 1.12).clip(0, 255).tolist(),
+            )
             polygon(image, rectangle(x0, y0, x1, y1), (pane * rng.uniform(0.55, 1.45)).tolist())
         if variant % 2:
             y = -0.97 + 1.6 * (row + 0.95) / rows
@@ -93,7 +108,11 @@ def front(variant: int) -> Pixels:
         panel = rng.uniform(50, 200, 3)
         polygon(image, rectangle(x0 + 0.03, 0.66, x1 - 0.03, 0.78), panel.tolist())
         polygon(image, rectangle(x0 + 0.05, 0.8, x1 - 0.05, 1.0), (62, 66, 72))
-    stain = 1 + np.float32(0.05) * window(clouds(), rng, _SIDE, _SIDE) + np.float32(0.02) * window(grain(), rng, _SIDE, _SIDE)
+    stain = (
+        1
+        + np.float32(0.05) * window(clouds(), rng, _SIDE, _SIDE)
+        + np.float32(0.02) * window(grain(), rng, _SIDE, _SIDE)
+    )
     image[:] = np.clip(image * stain[..., None], 0, 255)
     image.flags.writeable = False
     return image
@@ -104,9 +123,15 @@ def _car_back(image: Pixels, roof: float, glass: float) -> None:
     for x in (-0.66, 0.66):
         polygon(image, rectangle(x - 0.16, 0.6, x + 0.16, 0.98), (24, 24, 26, 255))
     polygon(image, [(-0.86, 0.82), (-0.9, 0.1), (-0.8, -0.06), (0.8, -0.06), (0.9, 0.1), (0.86, 0.82)], body)
-    polygon(image, [(-0.84, 0.0), (-0.6, roof), (-0.5, roof - 0.06), (0.5, roof - 0.06), (0.6, roof), (0.84, 0.0)], body)
+    polygon(
+        image,
+        [(-0.84, 0.0), (-0.6, roof), (-0.5, roof - 0.06), (0.5, roof - 0.06), (0.6, roof), (0.84, 0.0)],
+        body,
+    )
     polygon(image, [(-0.68, -0.04), (-0.52, glass), (0.52, glass), (0.68, -0.04)], (52, 60, 70, 255))
-    polygon(image, [(-0.6, -0.1), (-0.5, glass + 0.04), (-0.1, glass + 0.04), (-0.25, -0.1)], (84, 96, 110, 255))
+    polygon(
+        image, [(-0.6, -0.1), (-0.5, glass + 0.04), (-0.1, glass + 0.04), (-0.25, -0.1)], (84, 96, 110, 255)
+    )
     polygon(image, rectangle(-0.86, 0.66, 0.86, 0.84), (96, 97, 100, 255))
     polygon(image, rectangle(-0.24, 0.36, 0.24, 0.5), (40, 78, 150, 255))
     for x in (-0.76, 0.76):

@@ -28,7 +28,9 @@ def polygon(image: Pixels, points: PointLike, colour: Sequence[int]) -> None:
     cv2.fillPoly(image, [fixed(points, image.shape[0])], tuple(colour), cv2.LINE_AA, _BITS)
 
 
-def stroke(image: Pixels, points: PointLike, width: float, colour: Sequence[int], *, closed: bool = False) -> None:
+def stroke(
+    image: Pixels, points: PointLike, width: float, colour: Sequence[int], *, closed: bool = False
+) -> None:
     """Draw a polyline of a width given in unit lengths, with round ends."""
     size = image.shape[0]
     pixels = max(1, round(width * size / 2))

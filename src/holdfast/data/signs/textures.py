@@ -43,13 +43,16 @@ def rough() -> npt.NDArray[np.uint8]:
 
 @lru_cache(maxsize=16)
 def sensor(level: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Noise of deviation `level` (576, 736, 3) as what to add and what to subtract, half of it common to all channels.
+    """Noise of deviation `level` (576, 736, 3) as what to add and what to subtract.
 
-    Two saturating operations on bytes are ten times as fast as one on floats.
+    Most of it is common to the channels. Two saturating operations on bytes are ten times as fast as one on
+    floats.
     """
     rng = np.random.default_rng([20_216, level])
     common = rng.standard_normal((576, 736, 1), dtype=np.float32) * np.float32(0.8)
-    noise = np.rint((common + rng.standard_normal((576, 736, 3), dtype=np.float32) * np.float32(0.6)) * np.float32(level))
+    noise = np.rint(
+        (common + rng.standard_normal((576, 736, 3), dtype=np.float32) * np.float32(0.6)) * np.float32(level)
+    )
     plus, minus = np.clip(noise, 0, 255).astype(np.uint8), np.clip(-noise, 0, 255).astype(np.uint8)
     plus.flags.writeable = minus.flags.writeable = False
     return plus, minus
