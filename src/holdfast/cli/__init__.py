@@ -33,13 +33,16 @@ def run(arguments: list[str]) -> int:
         return 0
     except MemoryError:
         return _say("out of memory; try a smaller --jobs", 2)
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
 
 
 def _unexpected(problem: Exception) -> int:
     # Errors in the use of the command line; the class behind them differs between versions of typer.
     usage = getattr(problem, "format_message", None)
+    if type(problem).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{problem}\n")
+        return 2
     if usage is not None:
         return _say(f"{usage()} (see holdfast --help)", 2)
     if os.environ.get("HOLDFAST_TRACEBACK"):

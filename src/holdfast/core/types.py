@@ -25,7 +25,7 @@ class Size(NamedTuple):
 
 
 def _column(owner: str, name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    array = np.ascontiguousarray(value, dtype=dtype)
+    array = np.array(value, dtype=dtype, order="C")  # a copy: the caller keeps the right to write
     if array.size == 0:
         array = array.reshape(shape)
     if array.shape != shape:

@@ -1,0 +1,64 @@
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core import fingerprint
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(plain, plain)
+def test_equal_values_have_equal_names_and_others_do_not(a, b):
+    assert fingerprint.of(a) == fingerprint.of(a)
+    if fingerprint.canonical(a) != fingerprint.canonical(b):
+        assert fingerprint.of(a) != fingerprint.of(b)
+
+
+def test_mapping_order_does_not_matter_but_list_order_does():
+    assert fingerprint.of({"a": 1, "b": 2}) == fingerprint.of({"b": 2, "a": 1})
+    assert fingerprint.of([1, 2]) != fingerprint.of([2, 1])
+
+
+def test_arrays_count_by_content_shape_and_type():
+    a = np.arange(6, dtype=np.float32)
+    assert fingerprint.of(a) == fingerprint.of(a.copy())
+    assert fingerprint.of(a) != fingerprint.of(a.reshape(2, 3))
+    assert fingerprint.of(a) != fingerprint.of(a.astype(np.float64))
+
+
+def test_functions_and_partials_are_told_apart():
+    def f(x):
+        return x + 1
+
+    def g(x):
+        return x + 2
+
+    assert fingerprint.of_function(f) != fingerprint.of_function(g)
+    one, two = functools.partial(f, 1), functools.partial(f, 2)
+    assert fingerprint.of_function(one) != fingerprint.of_function(two)
+
+
+def test_dataclasses_paths_and_bytes():
+    @dataclass(frozen=True)
+    class Point:
+        x: int
+        where: Path
+
+    assert fingerprint.of(Point(1, Path("a"))) == fingerprint.of(Point(1, Path("a")))
+    assert fingerprint.of(b"x") != fingerprint.of("x")
+    with pytest.raises(TypeError, match="cannot fingerprint"):
+        fingerprint.of(object())
+
+
+def test_files(tmp_path):
+    (tmp_path / "f").write_bytes(b"hold" * 1000)
+    assert fingerprint.of_file(tmp_path / "f") == fingerprint.of_bytes(b"hold" * 1000)

@@ -1,0 +1,57 @@
+import pytest
+
+from holdfast.core import registry
+from holdfast.core.errors import InputError, UnknownName
+
+
+@pytest.fixture
+def scratch(monkeypatch):
+    monkeypatch.setattr(registry, "_PARTS", dict(registry._PARTS))
+
+
+def test_the_decorator_returns_the_function_unchanged(scratch):
+    def vendor_x(image, size):
+        """Vendor X's resize.
+
+        More words.
+        """
+        return image
+
+    assert registry.stage("resize", speed="fast")(vendor_x) is vendor_x
+    part = registry.part("resize", "vendor-x")
+    assert part.function is vendor_x
+    assert part.summary == "Vendor X's resize."
+    assert part.facts == {"speed": "fast"}
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(UnknownName, match=r"unknown resize 'pillow-bilinaer'. Did you mean 'pillow-bilinear'\?"):
+        registry.lookup("resize", "pillow-bilinaer")
+
+
+def test_nothing_near_lists_what_there_is():
+    with pytest.raises(UnknownName, match="Known: opencv, pillow"):
+        registry.lookup("decode", "zzzzzz")
+
+
+def test_a_function_is_its_own_choice():
+    assert registry.lookup("resize", len) is len
+
+
+def test_two_functions_cannot_share_a_name(scratch):
+    def first():
+        pass
+
+    def second():
+        pass
+
+    registry.stage("decode", "mine")(first)
+    with pytest.raises(InputError, match="already defined"):
+        registry.stage("decode", "mine")(second)
+
+
+def test_every_kind_has_parts_with_a_summary():
+    for kind in registry.kinds():
+        for name in registry.names(kind):
+            assert registry.part(kind, name).summary, f"{kind} {name} has no docstring"
+    assert {"decode", "resize", "infer", "post", "head"} <= set(registry.kinds())

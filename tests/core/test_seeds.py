@@ -1,0 +1,8 @@
+from holdfast.core.seeds import generator
+
+
+def test_a_generator_depends_on_seed_and_names_only():
+    first = generator(1, "noise", 3).random(4)
+    assert (first == generator(1, "noise", 3).random(4)).all()
+    assert (first != generator(2, "noise", 3).random(4)).any()
+    assert (first != generator(1, "noise", 4).random(4)).any()

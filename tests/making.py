@@ -1,0 +1,124 @@
+"""Small things tests are made of: ONNX files, images, data sets."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+CLASS_CARD = """\
+task = "classify"
+classes = ["dark", "bright"]
+
+[input]
+size = [16, 16]
+scale = 0.00392156862745098
+
+[head]
+name = "classifier"
+"""
+
+DETECT_CARD = """\
+task = "detect"
+classes = ["blob"]
+
+[input]
+size = [64, 64]
+scale = 0.00392156862745098
+
+[head]
+name = "yolov3"
+anchors = [[[16, 16]]]
+strides = [8]
+
+[thresholds]
+score = 0.1
+nms_iou = 0.5
+"""
+
+
+def save_graph(path: Path, nodes: list, inputs: list, outputs: list, weights: dict, opset: int = 17) -> Path:
+    """An ONNX file of these nodes; `weights` name -> array."""
+    stored = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, str(path))
+    return path
+
+
+def classifier(folder: Path, name: str = "tiny", card: str = CLASS_CARD, scale: float = 1.0) -> Path:
+    """An ONNX file that says bright (class 1) when the mean pixel is over one half, with its card."""
+    weights = {"w": np.array([[-scale] * 3, [scale] * 3], np.float32).T, "b": np.array([1.5, -1.5], np.float32)}
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "w", "b"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 16, 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
+    path = save_graph(folder / f"{name}.onnx", nodes, [x], [y], weights)
+    path.with_suffix(".toml").write_text(card)
+    return path
+
+
+def detector(folder: Path, name: str = "blobs", card: str = DETECT_CARD) -> Path:
+    """An ONNX file that finds 8×8 cells brighter than the rest: one 16×16 anchor a cell, raw YOLOv3 map."""
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["p"], kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Conv", ["p", "w", "b"], ["y"]),
+    ]
+    # tx, ty, tw, th = 0: a box of the anchor's size in the middle of the cell; objectness grows with brightness
+    w = np.zeros((6, 3, 1, 1), np.float32)
+    w[4] = 8.0
+    weights = {"w": w, "b": np.array([0, 0, 0, 0, -14.0, 9.0], np.float32)}
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 64, 64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6, 8, 8])
+    path = save_graph(folder / f"{name}.onnx", nodes, [x], [y], weights)
+    path.with_suffix(".toml").write_text(card)
+    return path
+
+
+def jpeg(pixels: np.ndarray, **options: object) -> bytes:
+    """The pixels as a JPEG file."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", **options)
+    return stream.getvalue()
+
+
+def image_folder(folder: Path, images: int, seed: int = 0, size: int = 24) -> Path:
+    """An image folder of two classes, dark and bright, `images` in all; some are hard to tell."""
+    rng = np.random.default_rng(seed)
+    for i in range(images):
+        label = i % 2
+        level = rng.integers(20, 150) if label == 0 else rng.integers(105, 235)
+        pixels = np.clip(rng.normal(level, 10, (size, size, 3)), 0, 255).astype(np.uint8)
+        where = folder / ("bright" if label else "dark") / f"{i:04}.jpg"
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_bytes(jpeg(pixels, quality=95))
+    return folder
+
+
+def blob_coco(folder: Path, images: int, seed: int = 0) -> Path:
+    """A COCO data set of 64×64 images with one bright 16×16 square each, centred on a cell."""
+    import json
+
+    rng = np.random.default_rng(seed)
+    (folder / "images").mkdir(parents=True)
+    records, annotations = [], []
+    for i in range(images):
+        pixels = rng.integers(20, 60, (64, 64, 3)).astype(np.uint8)
+        column, row = rng.integers(1, 7, 2) * 8 + 4
+        pixels[row - 8 : row + 8, column - 8 : column + 8] = 250
+        (folder / "images" / f"{i:03}.jpg").write_bytes(jpeg(pixels, quality=95))
+        records.append({"id": i, "file_name": f"{i:03}.jpg", "width": 64, "height": 64})
+        box = [int(column) - 8, int(row) - 8, 16, 16]
+        annotations.append({"id": i, "image_id": i, "category_id": 0, "bbox": box, "area": 256, "iscrowd": 0})
+    content = {"images": records, "annotations": annotations, "categories": [{"id": 0, "name": "blob"}]}
+    (folder / "annotations.json").write_text(json.dumps(content))
+    return folder
