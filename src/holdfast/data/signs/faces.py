@@ -48,7 +48,7 @@ def _rounded(corners: Points, radius: float) -> Points:
 
 def _triangle(scale: float, radius: float) -> Points:
     """A rounded triangle about the centre of the face's inner circle; the face fills the square's width."""
-    corners = np.array([(0.0, -1.06), (1.09, 0.87), (-1.09, 0.87)])
+    corners = np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)])
     centre = np.array([0.0, 0.22])
     return _rounded(centre + (corners - centre) * scale, radius)
 

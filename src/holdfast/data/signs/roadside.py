@@ -65,8 +65,11 @@ def _houses(
         )
         gain = _through(mood, (near + z) / 2, rng.uniform(0.55, 1.05))
         back = camera.ground(edge + side * 14, near, [tall, 0.0])
-        end = np.array([high[0], back[0], back[1], low[0]])
-        fill(canvas, end, hazy(np.array([150, 144, 138]) * rng.uniform(0.5, 0.9), mood, near))
+        end = np.array(
+            [high[0], back[0], back[1], low[0]] if side > 0 else [back[0], high[0], low[0], back[1]]
+        )
+        shade = _through(mood, near, rng.uniform(0.5, 0.9))
+        paste_quad(canvas, texture, end, shade)
         paste_quad(canvas, texture, corners, gain)
         z = near - rng.choice([0.0, 0.0, 2.5])
 
@@ -138,10 +141,19 @@ def _lamp(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, lean: 
 
 
 def _vehicle(
-    canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: np.random.Generator
+    canvas: Canvas,
+    camera: Camera,
+    mood: Mood,
+    x: float,
+    z: float,
+    rng: np.random.Generator,
+    *,
+    oncoming: bool,
 ) -> list[Glow]:
     variant = int(rng.choice(5, p=(0.36, 0.26, 0.14, 0.14, 0.1)))
     kind = sprites.VEHICLES[variant]
+    if oncoming:
+        variant += len(sprites.VEHICLES)
     wide, tall = {"saloon": (1.8, 1.45), "estate": (1.85, 1.6), "van": (1.9, 1.9)}.get(kind, (2.5, 3.0))
     scale = camera.focal / z
     foot = camera.ground(x, z)
@@ -152,7 +164,8 @@ def _vehicle(
     sprite = sprites.fitting("vehicle", variant, max(wide, tall) * scale)
     paste(canvas, sprite, foot[0] - half, foot[1] - tall * scale, foot[0] + half, foot[1], gain.tolist())
     y = foot[1] - 0.55 * scale
-    return [(foot[0] + side * half * 0.78, y, 0.12 * scale, (150.0, 20.0, 16.0)) for side in (-1, 1)]
+    colour = (230.0, 226.0, 200.0) if oncoming else (150.0, 20.0, 16.0)
+    return [(foot[0] + side * half * 0.78, y, 0.12 * scale, colour) for side in (-1, 1)]
 
 
 def _distractor(
@@ -197,7 +210,8 @@ def paint_roadside(
         elif kind == "lamp":
             glows += _lamp(canvas, camera, mood, x, z, -1.0 if x > 0 else 1.0)
         elif kind == "vehicle":
-            glows += _vehicle(canvas, camera, mood, x, z, rng)
+            oncoming = road.setting != "highway" and x < (road.left + road.right) / 2
+            glows += _vehicle(canvas, camera, mood, x, z, rng, oncoming=oncoming)
         elif kind == "signals":
             glows += _signals(canvas, camera, mood, x, z, rng)
         else:

@@ -1,4 +1,4 @@
-"""Things of the roadside drawn once as sprites: trees, house fronts, the backs of vehicles."""
+"""Things of the roadside drawn once as sprites: trees, leaves, house fronts, vehicles."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _leaves(variant: int) -> Pixels:
         (70, 56, 42, 255),
     )
     for _ in range(230):
-        radius, angle = np.sqrt(rng.uniform(0, 1)) * 0.84, rng.uniform(0, 2 * np.pi)
+        angle = rng.uniform(0, 2 * np.pi)
+        lobes = 0.72 + 0.16 * np.sin(2 * angle + variant) + 0.12 * np.sin(5 * angle + 2 * variant)
+        radius = np.sqrt(rng.uniform(0, 1)) * 0.84 * lobes
         x, y = radius * np.cos(angle), radius * np.sin(angle)
         turn, length = rng.uniform(0, 2 * np.pi), rng.uniform(0.08, 0.15)
         along = np.array([np.cos(turn), np.sin(turn)]) * length
@@ -118,7 +120,7 @@ def front(variant: int) -> Pixels:
     return image
 
 
-def _car_back(image: Pixels, roof: float, glass: float) -> None:
+def _car(image: Pixels, roof: float, glass: float, *, front: bool) -> None:
     body, dark = (205, 205, 208, 255), (34, 36, 40, 255)
     for x in (-0.66, 0.66):
         polygon(image, rectangle(x - 0.16, 0.6, x + 0.16, 0.98), (24, 24, 26, 255))
@@ -133,42 +135,54 @@ def _car_back(image: Pixels, roof: float, glass: float) -> None:
         image, [(-0.6, -0.1), (-0.5, glass + 0.04), (-0.1, glass + 0.04), (-0.25, -0.1)], (84, 96, 110, 255)
     )
     polygon(image, rectangle(-0.86, 0.66, 0.86, 0.84), (96, 97, 100, 255))
-    polygon(image, rectangle(-0.24, 0.36, 0.24, 0.5), (40, 78, 150, 255))
-    for x in (-0.76, 0.76):
-        polygon(image, rectangle(x - 0.12, 0.12, x + 0.12, 0.32), (168, 24, 26, 255))
+    lamps = (238, 238, 226, 255) if front else (168, 24, 26, 255)
+    for x in (-0.74, 0.74):
+        polygon(image, rectangle(x - 0.14, 0.14, x + 0.14, 0.32), lamps)
+    if front:
+        polygon(image, rectangle(-0.52, 0.2, 0.52, 0.42), dark)
+        polygon(image, rectangle(-0.24, 0.68, 0.24, 0.8), (40, 78, 150, 255))
+    else:
+        polygon(image, rectangle(-0.24, 0.36, 0.24, 0.5), (40, 78, 150, 255))
     polygon(image, rectangle(-0.6, 0.84, 0.6, 0.9), dark)
 
 
-def _box_back(image: Pixels, *, glass: bool) -> None:
+def _box(image: Pixels, *, front: bool, glass: bool) -> None:
     body = (208, 208, 206, 255)
     for x in (-0.58, 0.58):
         polygon(image, rectangle(x - 0.2, 0.74, x + 0.2, 0.99), (24, 24, 26, 255))
     polygon(image, rectangle(-0.8, -0.96, 0.8, 0.74), body)
     polygon(image, rectangle(-0.84, 0.7, 0.84, 0.84), (60, 60, 62, 255))
-    if glass:
+    if front:
+        polygon(image, rectangle(-0.7, -0.6, 0.7, 0.06), (46, 54, 64, 255))
+        polygon(image, rectangle(-0.5, 0.3, 0.5, 0.48), (52, 52, 54, 255))
+    elif glass:
         polygon(image, rectangle(-0.68, -0.8, 0.68, -0.1), (46, 54, 64, 255))
         polygon(image, rectangle(-0.7, 0.1, 0.7, 0.16), (150, 150, 150, 255))
     else:
         polygon(image, rectangle(-0.015, -0.94, 0.015, 0.7), (130, 130, 130, 255))
         for x in (-0.4, 0.4):
             polygon(image, rectangle(x - 0.012, -0.9, x + 0.012, 0.66), (160, 160, 160, 255))
-    for x in (-0.7, 0.7):
-        polygon(image, rectangle(x - 0.1, 0.5, x + 0.1, 0.64), (168, 24, 26, 255))
+    for x in (-0.68, 0.68):
+        polygon(
+            image,
+            rectangle(x - 0.1, 0.5, x + 0.1, 0.64),
+            (238, 238, 226, 255) if front else (168, 24, 26, 255),
+        )
 
 
 def _vehicle(variant: int) -> Pixels:
-    """The back of a vehicle (256, 256, 4) in light grey, to be coloured by a gain."""
+    """The back (from 5 on: the front) of a vehicle (256, 256, 4) in light grey, to be coloured by a gain."""
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
     image[..., :3] = (60, 60, 62)
-    kind = VEHICLES[variant]
+    kind, front = VEHICLES[variant % len(VEHICLES)], variant >= len(VEHICLES)
     if kind == "saloon":
-        _car_back(image, -0.5, -0.42)
+        _car(image, -0.5, -0.42, front=front)
     elif kind == "estate":
-        _car_back(image, -0.74, -0.64)
+        _car(image, -0.74, -0.64, front=front)
     elif kind == "van":
-        _car_back(image, -0.9, -0.78)
+        _car(image, -0.9, -0.78, front=front)
     else:
-        _box_back(image, glass=kind == "bus")
+        _box(image, front=front, glass=kind == "bus")
     fall = np.linspace(1.08, 0.8, _SIDE, dtype=np.float32)[:, None, None]
     image[..., :3] = np.clip(image[..., :3] * fall, 0, 255)
     image.flags.writeable = False
