@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from holdfast.core.dataset import Problem
 from holdfast.core.types import Size
@@ -22,30 +23,30 @@ def check_box(row: Row, size: Size | None, where: str, problems: list[Problem]) 
     """
     x1, y1, x2, y2 = row[:4]
     if not math.isfinite(x1 + y1 + x2 + y2):
-        said = f"expected finite corners, got {_corners(row)}; the box is left out"
+        said = f"expected finite corners, got {_corners(row[:4])}; the box is left out"
         problems.append(Problem(NOT_A_NUMBER, where, said))
         return False
     if x2 <= x1 or y2 <= y1:
         kind = "inverted" if x2 < x1 or y2 < y1 else "empty"
-        said = f"{kind} box {_corners(row)}: expected x1 < x2 and y1 < y2; the box is left out"
+        said = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is left out"
         problems.append(Problem(EMPTY_BOX, where, said))
         return False
     if size is not None:
-        check_inside(row, size, where, problems)
+        check_inside(row[:4], size, where, problems)
     return True
 
 
-def check_inside(row: Row, size: Size, where: str, problems: list[Problem]) -> None:
+def check_inside(corners: Sequence[float], size: Size, where: str, problems: list[Problem]) -> None:
     """Adds a problem if a box reaches beyond the border of an image of that size."""
-    x1, y1, x2, y2 = row[:4]
+    x1, y1, x2, y2 = corners
     slack = BORDER_SHARE if size == (1, 1) else BORDER_PIXELS
     if x1 < -slack or y1 < -slack or x2 > size.width + slack or y2 > size.height + slack:
         extent = "0 to 1" if size == (1, 1) else f"{size.width}×{size.height}"
         wholly = x1 >= size.width or y1 >= size.height or x2 <= 0 or y2 <= 0
         part = "wholly" if wholly else "partly"
-        said = f"box {_corners(row)} lies {part} outside the image ({extent}); kept as stated"
+        said = f"box {_corners(corners)} lies {part} outside the image ({extent}); kept as stated"
         problems.append(Problem(BOX_OUTSIDE, where, said))
 
 
-def _corners(row: Row) -> str:
-    return "(" + ", ".join(f"{value:.6g}" for value in row[:4]) + ")"
+def _corners(corners: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:.6g}" for value in corners) + ")"

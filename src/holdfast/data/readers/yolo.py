@@ -26,7 +26,7 @@ from holdfast.data.files import (
     read_yaml,
     subfolders,
 )
-from holdfast.data.names import classes_beside, numbered
+from holdfast.data.names import MAX_CLASSES, classes_beside, numbered
 
 _UNIT = Size(1, 1)
 _KEYS = ("val", "test", "train")
@@ -200,8 +200,9 @@ def _rows(file: Path, names: dict[int, str], problems: list[Problem]) -> list[Ro
         row = _row(line, where, problems)
         if row is None:
             continue
-        if names and row.category not in names:
-            said = f"class {row.category} has no name (of {len(names)}); the box is left out"
+        if row.category not in (names or range(MAX_CLASSES)):
+            known = f"the yaml names {len(names)}" if names else f"expected less than {MAX_CLASSES}"
+            said = f"unknown class {row.category} ({known}); the box is left out"
             problems.append(Problem(kinds.UNKNOWN_CLASS, where, said))
         elif check_box(row, _UNIT, where, problems):
             rows.append(row)

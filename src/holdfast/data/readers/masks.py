@@ -1,0 +1,180 @@
+"""Images and masks: a folder of images and one of single-channel pictures whose values are class ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.errors import DataError
+from holdfast.core.registry import stage
+from holdfast.data import problems as kinds
+from holdfast.data.entries import FileEntry, StoredMask
+from holdfast.data.files import (
+    SPLITS,
+    choose_split,
+    data_name,
+    file_names,
+    image_names,
+    read_yaml,
+    subfolders,
+)
+from holdfast.data.names import classes_beside, numbered
+
+IGNORE = 255  # the usual value of pixels that do not count
+_IGNORED_NAMES = ("unlabeled", "unlabelled", "void", "ignore", "ignored")
+_IMAGE_FOLDERS = ("images", "JPEGImages", "image", "img")
+_MASK_FOLDERS = ("masks", "mask", "SegmentationClass", "annotations", "labels")
+
+
+@dataclass(frozen=True)
+class _Pair:
+    images: Path
+    masks: Path
+
+
+def recognise(path: Path) -> str:
+    """Why a path is a data set of images and masks, empty if it is not."""
+    if path.is_file():
+        found = path.suffix.lower() in (".yaml", ".yml") and _is_config(path)
+        return "a .yaml file with images and masks" if found else ""
+    config = _config(path)
+    if config is not None:
+        return f"has {config.name} with images and masks"
+    pairs = _plain(path)
+    first = next(iter(pairs.values()), None)
+    return f"has {first.masks.relative_to(path)}/ with masks of {first.images.name}/" if first else ""
+
+
+@stage("reader", recognise=recognise, task="segment", rank=50)
+def masks(path: Path, *, split: str | None = None) -> Dataset:
+    """The data set of a folder of images and one of masks, or of a yaml file that names both.
+
+    Mask values are class ids and index `classes`; ids without a name are called `unused-ID`.
+    """
+    problems: list[Problem] = []
+    config = _config(path) if path.is_dir() else path
+    names: dict[int, str] = {}
+    stated: Any = None
+    if config is not None:
+        content = read_yaml(config)
+        listed = content.get("classes", content.get("names"))
+        names = numbered(listed, content.get("nc"), config) if listed is not None else {}
+        stated = content.get("ignore_index")
+        pairs = _configured(content, config)
+    else:
+        pairs = _plain(path)
+        names = classes_beside(path)
+    if not pairs:
+        raise DataError(
+            f"{path}: no images with masks found; looked for a .yaml file with `images` and `masks`, "
+            f"and for {'/, '.join(_IMAGE_FOLDERS)}/ beside {'/, '.join(_MASK_FOLDERS)}/ with .png files"
+        )
+    _, pair = choose_split(pairs, split, config or path, problems)
+    ignore = _ignore_index(stated, names, config or path, problems)
+    entries = _entries(pair, problems)
+    classes = tuple(names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
+    return Dataset(data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
+
+
+def _config(folder: Path) -> Path | None:
+    files = [name for name in file_names(folder) if name.lower().endswith((".yaml", ".yml"))]
+    return next((folder / name for name in files if _is_config(folder / name)), None)
+
+
+def _is_config(file: Path) -> bool:
+    try:
+        return bool(_stated(read_yaml(file)))
+    except DataError:
+        return False
+
+
+def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a yaml states by split: mappings with `images` and `masks`; the name is empty without splits."""
+    both = {"": content, **{key: value for key, value in content.items() if isinstance(value, dict)}}
+    return {key: value for key, value in both.items() if value.get("images") and value.get("masks")}
+
+
+def _configured(content: dict[str, Any], config: Path) -> dict[str, _Pair]:
+    stated = _stated(content)
+    base = config.parent / str(content.get("path") or "")
+    base = base if base.is_dir() else config.parent
+    pairs = {}
+    for split, value in stated.items():
+        folders = [_resolve(str(value[key]), base) for key in ("images", "masks")]
+        if folders[0] is not None and folders[1] is not None:
+            pairs[split] = _Pair(folders[0], folders[1])
+    if stated and not pairs:
+        raise DataError(
+            f"{config}: none of the folders it names exists: "
+            f"{', '.join(str(value['images']) for value in stated.values())} in {base}"
+        )
+    return pairs
+
+
+def _resolve(item: str, base: Path) -> Path | None:
+    # Some files state the images relative to the folder of the masks.
+    tries = [base / item, base / "masks" / item, base / item.lstrip("./")]
+    return next((place.resolve() for place in tries if place.is_dir()), None)
+
+
+def _plain(folder: Path) -> dict[str, _Pair]:
+    """Folders of images and masks where no yaml tells: images/ and masks/, with splits inside or outside."""
+    if not folder.is_dir():
+        return {}
+    roots = {"": folder} | {place.name: place for place in subfolders(folder) if place.name in SPLITS}
+    found: dict[str, _Pair] = {}
+    for name, root in roots.items():
+        for images in (root / part for part in _IMAGE_FOLDERS if (root / part).is_dir()):
+            for masked in (root / part for part in _MASK_FOLDERS if (root / part).is_dir()):
+                inside = {"": images} | {place.name: place for place in subfolders(images)}
+                for split, place in inside.items():
+                    pair = _Pair(place, masked / split)
+                    if _matches(pair):
+                        found.setdefault(split or name, pair)
+    return found
+
+
+def _matches(pair: _Pair) -> bool:
+    stems = {_stem(name) for name in image_names(pair.images, deep=False)}
+    return any(name.lower().endswith(".png") and _stem(name) in stems for name in file_names(pair.masks))
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0].removesuffix("_mask")
+
+
+def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: list[Problem]) -> int | None:
+    """The mask value that does not count: the one stated, a class named as void, or 255 if no class."""
+    if stated is not None:
+        if isinstance(stated, bool) or not isinstance(stated, int):
+            raise DataError(f"{where}: expected an integer ignore_index, got {stated!r}")
+        return stated
+    for key, name in names.items():
+        if name.lower() in _IGNORED_NAMES:
+            said = f"pixels of class {key} ({name}) do not count; state another ignore_index in the yaml"
+            problems.append(Problem(kinds.CHOICE, str(where), said))
+            return key
+    return None if IGNORE in names else IGNORE
+
+
+def _entries(pair: _Pair, problems: list[Problem]) -> tuple[FileEntry, ...]:
+    by_stem = {_stem(name): name for name in image_names(pair.masks) if not name.lower().endswith(".jpg")}
+    entries, used = [], set()
+    for name in image_names(pair.images):
+        mask = by_stem.get(_stem(name))
+        if mask is None:
+            said = f"no mask in {pair.masks}; the image is left out"
+            problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(pair.images / name), said))
+        elif mask in used:
+            said = f"the mask {mask} belongs to another image of the same name; left out"
+            problems.append(Problem(kinds.DUPLICATE_FILE, str(pair.images / name), said))
+        else:
+            used.add(mask)
+            truth = StoredMask(str(pair.masks / mask))
+            entries.append(FileEntry(name, str(pair.images / name), truth))
+    for mask in (mask for mask in by_stem.values() if mask not in used):
+        said = "no image of this name; the mask is left out"
+        problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, str(pair.masks / mask), said))
+    return tuple(entries)
