@@ -52,7 +52,10 @@ def save_graph(path: Path, nodes: list, inputs: list, outputs: list, weights: di
 
 def classifier(folder: Path, name: str = "tiny", card: str = CLASS_CARD, scale: float = 1.0) -> Path:
     """An ONNX file that says bright (class 1) when the mean pixel is over one half, with its card."""
-    weights = {"w": np.array([[-scale] * 3, [scale] * 3], np.float32).T, "b": np.array([1.5, -1.5], np.float32)}
+    weights = {
+        "w": np.array([[-scale] * 3, [scale] * 3], np.float32).T,
+        "b": np.array([1.5, -1.5], np.float32),
+    }
     nodes = [
         helper.make_node("GlobalAveragePool", ["x"], ["p"]),
         helper.make_node("Flatten", ["p"], ["f"]),

@@ -1,7 +1,9 @@
+import pickle
+
 import pytest
 
 from holdfast.core import registry
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.errors import InputError, MissingExtra, UnknownName
 
 
 @pytest.fixture
@@ -25,7 +27,9 @@ def test_the_decorator_returns_the_function_unchanged(scratch):
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(UnknownName, match=r"unknown resize 'pillow-bilinaer'. Did you mean 'pillow-bilinear'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown resize 'pillow-bilinaer'. Did you mean 'pillow-bilinear'\?"
+    ):
         registry.lookup("resize", "pillow-bilinaer")
 
 
@@ -55,3 +59,11 @@ def test_every_kind_has_parts_with_a_summary():
         for name in registry.names(kind):
             assert registry.part(kind, name).summary, f"{kind} {name} has no docstring"
     assert {"decode", "resize", "infer", "post", "head"} <= set(registry.kinds())
+
+
+def test_errors_cross_process_borders():
+    for error in (UnknownName("resize", "x", ["y"]), MissingExtra("training", "torch", "torch")):
+        back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+        assert type(back) is type(error)
+        assert str(back) == str(error)
+        assert back.exit_code == 2

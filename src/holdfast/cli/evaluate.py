@@ -126,7 +126,7 @@ def plan_of(model: str, data: str, settings: Settings, choices: Choices) -> Plan
     from holdfast.run.evaluate import Plan
 
     loaded = load_model(model, choices.card)
-    how = {"format": choices.data_format, "split": choices.split, "images": choices.images}
+    how: dict[str, Any] = {"format": choices.data_format, "split": choices.split, "images": choices.images}
     stages = _pairs(choices.stages, "--stage", "resize=opencv-bilinear")
     return Plan(
         loaded,

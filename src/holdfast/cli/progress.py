@@ -50,8 +50,10 @@ def _lines(what: str, total: int) -> Callable[[int, int], None]:
             return
         last = now
         rate = worked / max(now - began, 1e-9)
-        left = f", {(total - done_so_far) / rate:.0f} s left" if rate > 0 and done_so_far < total else ""
-        sys.stderr.write(f"{what}: {done_so_far}/{total} images, {rate:.1f} images/s{left}\n")
+        speed = f", {rate:.1f} images/s" if worked else ""
+        left = f", {(total - done_so_far) / rate:.0f} s left" if worked and done_so_far < total else ""
+        found = f" ({done_so_far - worked} were finished already)" if done_so_far > worked else ""
+        sys.stderr.write(f"{what}: {done_so_far}/{total} images{speed}{left}{found}\n")
         sys.stderr.flush()
 
     return step

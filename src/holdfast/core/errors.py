@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class HoldfastError(Exception):
     """A problem the user can act on; the command line prints it as one line and exits with `exit_code`."""
 
     exit_code = 2
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process borders by class and message, whatever their constructor takes."""
+        return _rebuilt, (type(self), str(self))
+
+
+def _rebuilt(kind: type[HoldfastError], message: str) -> HoldfastError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    return error
 
 
 class InputError(HoldfastError):

@@ -112,6 +112,12 @@ class Machine:
         return {**seen, "post": self.post(raw, frame, self.model.card)}
 
 
+def check_names(pipeline: Pipeline) -> None:
+    """Nothing if every named stage exists; UnknownName with the nearest one otherwise."""
+    for field in fields(pipeline):
+        lookup(field.name, getattr(pipeline, field.name))
+
+
 def open_machine(pipeline: Pipeline, model: Model, threads: int = 0) -> Machine:
     """The pipeline with every name resolved and the model loaded; threads 0 means all cores."""
     chosen = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.metrics.rules import RULES
 from holdfast.run.classes import Alignment, align, realign
 from holdfast.run.evaluation import CELLS, About, Evaluation, read_cells, save
@@ -55,6 +55,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     began = time.perf_counter()
     alignment = _check(plan)
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
+    check_names(pipeline)
     store = Store(plan.runs / CELLS)
     classes = len(plan.dataset.classes)
     job = Job(plan.model, pipeline, classes, plan.dataset.ignore_index, store, strict=plan.strict)

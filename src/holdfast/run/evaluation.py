@@ -62,7 +62,7 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
         "alignment": evaluation.alignment.to_plain() if evaluation.alignment else None,
     }
     path = folder / MANIFEST
-    write_atomic(path, orjson.dumps(plain, option=orjson.OPT_INDENT_2))
+    write_atomic(path, orjson.dumps(plain, default=list, option=orjson.OPT_INDENT_2))  # list: a Size
     return path
 
 

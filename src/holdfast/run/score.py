@@ -11,10 +11,13 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Task
-from holdfast.core.types import Boxes, Detections, Floats
+from holdfast.core.types import Boxes, Detections, Floats, Ints
+from holdfast.metrics.classification import classification_result
 from holdfast.metrics.coco import KEYS, coco_numbers
 from holdfast.metrics.detection import DetectionResult, evaluate
 from holdfast.metrics.rules import Rule
+from holdfast.metrics.segmentation import segmentation_result
+from holdfast.metrics.single import single_result, single_values
 from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
 from holdfast.run.records import Counted, Found, Ranked, Record
 
@@ -140,73 +143,65 @@ def _totals(found: DetectionResult) -> dict[str, Any]:
 
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.single import single_scores
-
-    values, equal, labels = single_values(records)
-    overall = single_scores(values, equal)
+    values, labels = single_outputs(records)
     per_class = []
     for i, name in enumerate(classes):
-        mine = labels == i
-        part = single_scores(values[mine], equal[mine])
-        per_class.append(
-            {"class": name, "truth": int(mine.sum()), **{k: _number(v) for k, v in part.items()}}
-        )
+        part = single_result(values[labels == i])
+        row = {"iou_equal": _number(part.mean), "above_half": _number(part.above_half)}
+        per_class.append({"class": name, "truth": len(part.values), **row})
+    whole = single_result(values)
     return {
         "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
-        "metrics": {k: _number(v) for k, v in overall.items()},
+        "metrics": {"iou_equal": _number(whole.mean), "above_half": _number(whole.above_half)},
         "per_class": per_class,
     }
 
 
-def single_values(records: Sequence[Found]) -> tuple[Any, Any, Any]:
-    """Per image the IoU of the one box with the one true box, whether the class is right, the true class."""
-    from holdfast.metrics.boxes import iou
-
-    overlap, equal, labels = [], [], []
+def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
+    """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
     for record in records:
         if len(record.truth) != 1:
             raise InputError(
                 f"{record.name}: a single-object model needs one true box, got {len(record.truth)}"
             )
-        labels.append(int(record.truth.classes[0]))
-        hit = len(record.detections) > 0
-        overlap.append(float(iou(record.detections.boxes[:1], record.truth.xyxy)[0, 0]) if hit else 0.0)
-        equal.append(hit and int(record.detections.classes[0]) == labels[-1])
-    return np.array(overlap), np.array(equal, bool), np.array(labels, np.int64)
+    boxes = [r.detections.boxes[0] if len(r.detections) else np.zeros(4) for r in records]
+    classes = [r.detections.classes[0] if len(r.detections) else -1 for r in records]
+    labels = np.array([r.truth.classes[0] for r in records], np.int64)
+    return single_values(boxes, classes, [r.truth.xyxy[0] for r in records], labels), labels
+
+
+def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
+    """Per image the place of the true class among the best (their number if not there), and the class."""
+    labels = np.array([r.label for r in records], np.int64)
+    kept = [r.top.tolist() for r in records]
+    found = [row.index(label) if label in row else len(row) for row, label in zip(kept, labels, strict=True)]
+    return np.array(found, np.int64), labels
 
 
 def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    labels = np.array([r.label for r in records], np.int64)
-    first = np.array([r.top[0] for r in records], np.int64) == labels
-    fifth = np.array([r.label in r.top[:5] for r in records], bool)
-    per_class = []
-    for i, name in enumerate(classes):
-        mine = labels == i
-        if mine.any():
-            row = {
-                "truth": int(mine.sum()),
-                "top1": float(first[mine].mean()),
-                "top5": float(fifth[mine].mean()),
-            }
-            per_class.append({"class": name, **row})
-    metrics = {"top1": float(first.mean())} | ({"top5": float(fifth.mean())} if len(classes) > 5 else {})
+    place, labels = places(records)
+    ks = (1, 5) if len(classes) > 5 else (1,)
+    whole = classification_result(place, labels, len(classes), ks)
+    per_class = [
+        {"class": name, "truth": int(whole.images[i]), "top1": _number(whole.per_class[i])}
+        for i, name in enumerate(classes)
+        if whole.images[i]
+    ]
+    metrics = {f"top{k}": _number(value) for k, value in whole.top.items()}
     rule = "top-k: the true class is among the k highest scores; equal scores in the order of classes"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 
 def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.segmentation import class_iou, mean_iou
-
     total = np.sum([r.confusion for r in records], axis=0)
-    values = class_iou(total)
+    whole = segmentation_result(total)
     pixels = total.sum(axis=1)
     per_class = [
-        {"class": name, "IoU": _number(values[i]), "pixels": int(pixels[i])} for i, name in enumerate(classes)
+        {"class": name, "IoU": _number(whole.iou[i]), "pixels": int(pixels[i])}
+        for i, name in enumerate(classes)
     ]
-    metrics = {"mIoU": _number(mean_iou(total)), "accuracy": _number(np.trace(total) / max(1, total.sum()))}
-    rule = (
-        "mIoU: TP / (TP + FP + FN) per class over all pixels, mean over classes that occur in truth or answer"
-    )
+    metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
+    rule = f"mIoU: TP / (TP + FP + FN) over all pixels, mean over classes; left out if absent {whole.absent}"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 

@@ -20,7 +20,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
 from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Prediction, Sample, Scores, Size
 from holdfast.data.images import notes
-from holdfast.metrics.segmentation import confusion
+from holdfast.metrics.segmentation import pixel_confusion
 from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
 from holdfast.run.store import Store
 from holdfast.run.versions import versions
@@ -108,7 +108,7 @@ def _finish(
         prediction = machine.predict(prepared)
         return _record(job, sample, prepared.frame.original, prediction), remarks
     except ImageError as problem:
-        return Failed(entry.name, str(problem)), ()
+        return Failed(entry.name, str(problem).removeprefix(f"{entry.name}: ")), ()
 
 
 def _record(job: Job, sample: Sample, size: Size, prediction: Prediction) -> Record:
@@ -124,7 +124,7 @@ def _record(job: Job, sample: Sample, size: Size, prediction: Prediction) -> Rec
             raise ImageError(
                 f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
             )
-        counts = confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
+        counts = pixel_confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
         return Counted(sample.name, size, counts)
     got, has = type(prediction).__name__, type(truth).__name__
     raise InputError(f"a {job.model.card.task} model gives {got}, the data has {has}")
