@@ -74,7 +74,7 @@ def detector(folder: Path, name: str = "blobs", card: str = DETECT_CARD) -> Path
         helper.make_node("AveragePool", ["x"], ["p"], kernel_shape=[8, 8], strides=[8, 8]),
         helper.make_node("Conv", ["p", "w", "b"], ["y"]),
     ]
-    # tx, ty, tw, th = 0: a box of the anchor's size in the middle of the cell; objectness grows with brightness
+    # tx, ty, tw, th = 0: a box of the anchor's size in the cell's middle; objectness grows with brightness
     w = np.zeros((6, 3, 1, 1), np.float32)
     w[4] = 8.0
     weights = {"w": w, "b": np.array([0, 0, 0, 0, -14.0, 9.0], np.float32)}

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import holdfast
 
 
@@ -28,12 +30,8 @@ def test_what_type_checkers_see_is_what_opens():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    try:
+    with pytest.raises(AttributeError, match="no_such_name"):
         _ = holdfast.no_such_name
-    except AttributeError as problem:
-        assert "no_such_name" in str(problem)
-    else:
-        raise AssertionError("expected an AttributeError")
 
 
 def test_start_up_loads_nothing_heavy():
