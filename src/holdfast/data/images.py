@@ -189,8 +189,9 @@ def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
     except (SyntaxError, OSError, ValueError, TypeError, EOFError) as problem:
         raise ImageError(f"{name}: a damaged {kind} image: {problem}") from None
     bits = 16 if "16" in image.mode else 32 if image.mode in ("I", "F") else 8
-    orientation = 1
-    if kind == "TIFF":
+    orientation, size = 1, Size(*image.size)
+    if kind == "TIFF":  # Pillow tells the size after rotation
+        size = Size(*(int(image.tag_v2.get(tag, side)) for tag, side in zip((256, 257), size, strict=True)))
         bits = max(image.tag_v2.get(258, (bits,)))
         orientation = int(image.tag_v2.get(_ORIENTATION, 1))
     elif kind == "PPM" and image.mode == "I":
@@ -198,7 +199,7 @@ def _by_pillow(data: bytes, kind: str, name: str) -> Sniffed:
     elif "exif" in image.info:
         orientation = _exif_orientation(image.info["exif"].removeprefix(b"Exif\0\0"))
     animated = bool(getattr(image, "is_animated", False))
-    return _found(kind, Size(*image.size), image.mode, bits, orientation, animated)
+    return _found(kind, size, image.mode, bits, orientation, animated)
 
 
 def _exif_orientation(block: bytes) -> int:
