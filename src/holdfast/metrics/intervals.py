@@ -4,7 +4,7 @@ Bootstrap: draw as many images as there are, with replacement, and score again; 
 scores is the interval. A *paired* interval draws the same images for both runs, so that what is hard for
 both cancels out. Nothing is matched again: a replicate gives each image a weight, the number of times it
 was drawn, and precision and recall are weighted sums over the matches at hand. That is exactly what
-scoring the drawn copies would give.
+scoring the drawn copies would give, save that equal scores inside one image and class stay side by side.
 """
 
 from __future__ import annotations

@@ -1,0 +1,138 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from holdfast.core.errors import InputError
+from holdfast.metrics.curves import all_point_ap, curve, eleven_point_ap, trapezoid_area
+from holdfast.metrics.explain import explain
+from holdfast.metrics.explain_text import explanation_text, step_rows, table
+from holdfast.metrics.lecture import LECTURE_EXAMPLE as LECTURE
+from holdfast.metrics.rules import RULES
+from holdfast.metrics.tables import detection_table, truth_table
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    return explain(
+        LECTURE.truth, LECTURE.detections, RULES["lecture"], images=1, class_names=("car",), iou=LECTURE.iou
+    )
+
+
+def test_the_lecture_counts(lecture):
+    high, low = lecture.at(0.9), lecture.at(0.7)
+    assert (high.tp, high.fp, high.fn) == (2, 0, 2)
+    assert (high.precision, high.recall) == (1.0, 0.5)
+    assert (low.tp, low.fp, low.fn) == (3, 2, 1)
+    assert (low.precision, low.recall) == (0.6, 0.75)
+
+
+def test_the_lecture_procedure(lecture):
+    assert [s.score for s in lecture.steps] == sorted((s.score for s in lecture.steps), reverse=True)
+    assert [s.outcome for s in lecture.steps] == ["TP", "TP", "TP", "FP", "FP"]
+    truck = lecture.steps[3]
+    assert (truck.iou, truck.truth) == (0.0, -1)
+    assert "meets no true box" in truck.why
+    assert 0 < lecture.steps[4].iou < 0.7
+    assert "is not > 0.7" in lecture.steps[4].why
+    assert [p.tenth for p in lecture.points] == list(range(11))
+    assert [p.hits_needed for p in lecture.points] == [0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4]
+
+
+def test_the_lecture_ap_is_the_area_and_eleven_points_give_a_little_less(lecture):
+    assert lecture.by_interpolation["all-point"] == 0.75
+    assert lecture.ap == pytest.approx(8 / 11)
+    assert lecture.by_interpolation["11-point"] == lecture.ap
+
+
+def test_no_order_of_hits_gives_three_quarters_by_eleven_points():
+    """What docs/evaluate.md says about the 0.75: which orders and ways of averaging come near."""
+    eleven, area, lines = {}, {}, {}
+    for tail in set(itertools.permutations([1, 0, 0])):
+        c = curve(np.linspace(1, 0.5, 5), [1, 1, *tail], 4, end_points=True)
+        eleven[tail], area[tail], lines[tail] = eleven_point_ap(c), all_point_ap(c), trapezoid_area(c)
+    assert sorted(eleven.values()) == pytest.approx([7.2 / 11, 7.5 / 11, 8 / 11])
+    assert area[1, 0, 0] == 0.75
+    assert max(area[0, 1, 0], area[0, 0, 1]) < 0.69
+    assert lines[0, 1, 0] == pytest.approx(0.7521, abs=1e-4)
+    straight = np.interp(np.arange(11) / 10, [0, 0.5, 0.75, 1], [1, 1, 0.6, 0])  # the two stated points
+    assert straight.mean() == pytest.approx(0.7491, abs=1e-4)
+
+
+def test_the_threshold_table_has_a_row_every_hundredth(lecture):
+    assert [r.score for r in lecture.thresholds] == [k / 100 for k in range(100, -1, -1)]
+    by_score = {r.score: r for r in lecture.thresholds}
+    assert by_score[0.94].tp == 1  # 0.94 is not > 0.94
+    assert by_score[0.93].tp == 2
+    loose = dataclasses.replace(RULES["lecture"], score_strict=False)
+    e = explain(LECTURE.truth, LECTURE.detections, loose, images=1, class_names=("car",), iou=0.7)
+    assert {r.score: r.tp for r in e.thresholds}[0.94] == 2
+    assert np.isnan(by_score[1.0].precision)
+
+
+def test_every_reason_is_told():
+    truth = truth_table(
+        [0, 0, 0],
+        [0, 0, 0],
+        xyxy=[[0, 0, 10, 10], [0, 2, 10, 12], [50, 0, 90, 40]],
+        crowd=[False, False, True],
+    )
+    found = detection_table(
+        [0] * 5,
+        [0] * 5,
+        [0.9, 0.8, 0.7, 0.6, 0.5],
+        xyxy=[[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 10], [60, 0, 70, 10], [8, 8, 18, 18]],
+    )
+    steps = explain(truth, found, RULES["coco"], images=1, class_names=("x",), iou=0.5).steps
+    assert [s.outcome for s in steps] == ["TP", "TP", "FP", "ignored", "FP"]
+    for step, words in zip(
+        steps,
+        (
+            "box was free",
+            "took the next",
+            "taken by a detection of higher score",
+            "does not count",
+            "is not ≥ 0.5",
+        ),
+        strict=True,
+    ):
+        assert words in step.why
+
+
+def test_text(lecture):
+    text = explanation_text(
+        lecture,
+        scores=LECTURE.scores,
+        truth_names=LECTURE.truth_names,
+        detection_names=LECTURE.detection_names,
+        image_names=("scene",),
+    )
+    for words in (
+        str(RULES["lecture"]),
+        "At score > 0.9: TP 2, FP 0, FN 2; precision 2/2 = 1, recall 2/4 = 0.5",
+        "At score > 0.7: TP 3, FP 2, FN 1; precision 3/5 = 0.6, recall 3/4 = 0.75",
+        "on the truck's front in scene",
+        "0.93 … 0.88",
+        "AP 0.7273 by 11-point",
+    ):
+        assert words in text
+    assert "… and 3 more" in explanation_text(lecture, limit=2)
+
+
+def test_a_class_without_truth_has_no_ap():
+    found = detection_table([0], [1], [0.5], xyxy=[[0, 0, 1, 1]])
+    e = explain(
+        LECTURE.truth, found, RULES["voc"], images=1, class_names=("car", "bus"), iou=0.5, class_index=1
+    )
+    assert np.isnan(e.ap)
+    assert "AP: n/a" in explanation_text(e)
+    with pytest.raises(InputError, match="class index: expected 0 to 0, got 1"):
+        explain(LECTURE.truth, found, RULES["voc"], images=1, class_names=("car",), iou=0.5, class_index=1)
+
+
+def test_steps_as_rows_and_tables(lecture):
+    rows = step_rows(lecture.steps)
+    assert rows[0]["score"] == 0.98
+    assert list(rows[0])[:3] == ["place", "detection", "image"]
+    assert table(["a", "bc"], [["12", "3"]]) == "   a   bc\n   12  3"

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.errors import InputError
+from holdfast.metrics import intervals
+from holdfast.metrics.detection import evaluate
+from holdfast.metrics.intervals import flips, map_difference, map_interval, mean_difference, mean_interval
+from holdfast.metrics.matching import match
+from holdfast.metrics.rules import RULES
+from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def scene(seed, images=6, classes=3, noise=1.0):
+    """Truth, and detections that mostly lie on it."""
+    g = rng(seed)
+    n = 5 * images
+    image, category = np.sort(g.integers(0, images, n)), g.integers(0, classes, n)
+    boxes = np.c_[g.integers(0, 40, (n, 2)), g.integers(8, 16, (n, 2))].astype(float)
+    found = np.repeat(np.arange(n), 2)
+    moved = boxes[found] + np.c_[g.normal(0, noise, (2 * n, 2)), np.zeros((2 * n, 2))]
+    truth = truth_table(image, category, xywh=boxes, difficult=g.random(n) < 0.1)
+    score = np.zeros(2 * n)
+    for i in range(images):  # equal scores in different images, but never in one
+        rows = np.flatnonzero(image[found] == i)
+        score[rows] = g.permutation(len(rows)) / 100
+    return truth, detection_table(image[found], category[found], score, xywh=moved)
+
+
+def copies(table, drawn):
+    """The table of a data set that holds the drawn images, each copy an image of its own."""
+    rows = [np.flatnonzero(table.image == image) for image in drawn]
+    take = np.concatenate(rows)
+    image = np.repeat(np.arange(len(drawn)), [len(r) for r in rows])
+    columns = {
+        name: getattr(table, name)[take] for name in type(table).__dataclass_fields__ if name != "image"
+    }
+    return type(table)(image=image, **columns)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(list(RULES)))
+def test_weights_give_what_scoring_the_drawn_copies_gives(seed, name):
+    rule, images, classes = RULES[name], 6, 3
+    truth, found = scene(seed % 7)
+    drawn = np.sort(rng(seed).integers(images, size=images))
+    weights = np.bincount(drawn, minlength=images)[None, :]
+    m = match(truth, found, rule, 0.5, images=images, classes=classes)
+    fast = intervals._mean_ap([m], rule, weights, images)[0]
+    again: tuple[TruthTable, DetectionTable] = copies(truth, drawn), copies(found, drawn)
+    slow = evaluate(*again, rule, images=images, classes=classes, iou=0.5).mean_ap
+    assert fast == pytest.approx(slow, abs=1e-12)
+
+
+def test_the_estimate_is_the_score_itself():
+    truth, found = scene(1)
+    for rule in RULES.values():
+        result = evaluate(truth, found, rule, images=6, classes=3)
+        interval = map_interval([result.matches], rule, 6, rng(), replicates=20)
+        assert interval.estimate == pytest.approx(result.mean_ap, abs=1e-12)
+        assert interval.low <= interval.high
+
+
+def test_a_run_against_itself_differs_by_nothing():
+    truth, found = scene(2)
+    m = [match(truth, found, RULES["coco"], iou, images=6, classes=3) for iou in (0.5, 0.75)]
+    d = map_difference(m, m, RULES["coco"], 6, rng(), replicates=50)
+    assert (d.estimate, d.low, d.high) == (0.0, 0.0, 0.0)
+    assert not d.excludes_zero
+
+
+def test_a_clear_loss_is_told_from_none():
+    truth, good = scene(3, images=40, noise=0.5)
+    bad = scene(3, images=40, noise=4.0)[1]
+    before, after = ([match(truth, table, RULES["voc"], 0.5, images=40, classes=3)] for table in (good, bad))
+    d = map_difference(before, after, RULES["voc"], 40, rng(), replicates=200)
+    assert d.estimate < 0
+    assert d.high < 0
+    assert d.excludes_zero
+    wide = map_interval(before, RULES["voc"], 40, rng(), replicates=200)
+    assert d.low <= d.estimate <= d.high
+    assert wide.low <= wide.estimate <= wide.high
+
+
+def test_blocks_do_not_change_the_numbers(monkeypatch):
+    truth, found = scene(4)
+    m = [match(truth, found, RULES["voc"], 0.5, images=6, classes=3)]
+    whole = map_interval(m, RULES["voc"], 6, rng(5), replicates=30)
+    monkeypatch.setattr(intervals, "CHUNK_CELLS", 200)
+    assert map_interval(m, RULES["voc"], 6, rng(5), replicates=30) == whole
+
+
+def test_mean_interval_has_the_width_of_theory():
+    values = rng(0).normal(3.0, 2.0, 4000)
+    interval = mean_interval(values, rng(1), replicates=2000)
+    assert interval.estimate == pytest.approx(values.mean())
+    assert (interval.high - interval.low) / 2 == pytest.approx(1.96 * values.std() / np.sqrt(4000), rel=0.1)
+    assert interval.low < interval.estimate < interval.high
+    narrow = mean_interval(values, rng(1), replicates=2000, level=0.5)
+    assert narrow.high - narrow.low < interval.high - interval.low
+
+
+def test_pairing_removes_what_both_share():
+    shared = rng(0).random(500)
+    after = shared - 0.01
+    d = mean_difference(shared, after, rng(1), replicates=300)
+    assert d.estimate == pytest.approx(-0.01)
+    assert d.high - d.low < 1e-12
+    assert d.excludes_zero
+    assert str(d).startswith("-0.0100 [")
+
+
+def test_one_seed_gives_one_answer():
+    values = rng(0).random(50)
+    assert mean_interval(values, rng(3)) == mean_interval(values, rng(3))
+    assert mean_interval(values, rng(3)) != mean_interval(values, rng(4))
+
+
+def test_flips():
+    f = flips([True, True, False, False, True], [True, False, True, False, False])
+    assert (f.lost, f.gained, f.images) == (2, 1, 5)
+
+
+def test_what_cannot_be_resampled_is_refused():
+    with pytest.raises(InputError, match="at least one image"):
+        mean_interval([], rng())
+    with pytest.raises(InputError, match="one value per image of both runs"):
+        mean_difference([1.0], [1.0, 2.0], rng())
+    with pytest.raises(InputError, match="one value per image"):
+        flips([True], [True, False])
+    with pytest.raises(InputError, match="level"):
+        mean_interval([1.0], rng(), level=1.0)
+    with pytest.raises(InputError, match="replicates"):
+        mean_interval([1.0], rng(), replicates=0)
