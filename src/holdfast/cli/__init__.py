@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Run one command and exit with its code: 0, 1 a gate failed, 2 bad input, 4 some images failed."""
@@ -21,13 +23,14 @@ def run(arguments: list[str]) -> int:
     try:
         code = typer.main.get_command(app)(args=arguments, prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
-        return int(code or 0)
+        # Newer typer turns Ctrl-C into exit code 130 by itself, older ones into Abort.
+        return int(code or 0) if code != INTERRUPTED else _interrupted()
     except HoldfastError as problem:
         return _say(str(problem), problem.exit_code)
     except typer.Exit as ending:
-        return ending.exit_code
+        return ending.exit_code if ending.exit_code != INTERRUPTED else _interrupted()
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted; finished work is kept, the same command goes on from there", 130)
+        return _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -35,6 +38,10 @@ def run(arguments: list[str]) -> int:
         return _say("out of memory; try a smaller --jobs", 2)
     except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
+
+
+def _interrupted() -> int:
+    return _say("interrupted; finished work is kept, the same command goes on from there", INTERRUPTED)
 
 
 def _unexpected(problem: Exception) -> int:

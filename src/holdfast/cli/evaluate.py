@@ -185,7 +185,7 @@ def run_plan(
     if before:
         from holdfast.run.difference import difference
 
-        typer.echo("\n" + difference(before, done))
+        typer.echo(f"\n{difference(before, done)}")
     return _ending(done, run_folder(plan))
 
 

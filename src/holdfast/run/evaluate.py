@@ -46,7 +46,10 @@ class Plan:
 
 def run_folder(plan: Plan) -> Path:
     """Where the run of this plan is written."""
-    name = f"{plan.model.name}-on-{plan.dataset.name}"
+    trained = pipeline_of(plan.model.card).describe()
+    chosen = plan.pipeline.describe() if plan.pipeline else trained
+    changed = [f"-{stage}-{name}" for stage, name in chosen.items() if name != trained[stage]]
+    name = f"{plan.model.name}-on-{plan.dataset.name}{''.join(changed)}"
     return plan.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 

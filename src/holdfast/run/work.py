@@ -68,7 +68,8 @@ def work(job: Job, machine: Machine | None, shard: Sequence[Entry]) -> tuple[str
     if _finished(job, key):
         return key, machine, False
     machine = machine or open_machine(job.pipeline, job.model, job.threads)
-    records, remarks = [], []
+    records: list[dict[str, Any]] = []
+    remarks: list[str] = []
     for record, remark in _process(job, machine, shard):
         if job.strict and isinstance(record, Failed):
             raise ImageError(str(record))

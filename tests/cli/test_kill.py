@@ -1,0 +1,98 @@
+"""Runs that are really killed, and go on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import making
+
+IMAGES = 600
+
+
+def start(folder, *more):
+    command = [sys.executable, "-m", "holdfast", "evaluate", "tiny.onnx", "data", *more]
+    with (folder / "said.txt").open("w") as said:
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said)
+
+
+def said(folder):
+    return (folder / "said.txt").read_text()
+
+
+def cells(folder):
+    return set(folder.glob("holdfast-runs/cells/*/*.json"))
+
+
+def kill_midway(process, folder, how):
+    deadline = time.monotonic() + 60
+    while not cells(folder) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(how)
+    process.wait(timeout=30)
+    seen = -1  # workers notice within half a second and may still finish the cell they are at
+    while seen != len(cells(folder)):
+        seen = len(cells(folder))
+        time.sleep(1.5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("how", "jobs"), [(signal.SIGKILL, "1"), (signal.SIGKILL, "2"), (signal.SIGINT, "1")]
+)
+def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path, how, jobs):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", IMAGES, size=160)
+    process = start(tmp_path, "--jobs", jobs)
+    kill_midway(process, tmp_path, how)
+    finished = cells(tmp_path)
+    assert finished, "the run ended before its first cell was seen"
+    assert len(finished) < IMAGES / 25, "the run was over before it could be killed"
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "the same command goes on from there" in said(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in finished}
+    again = start(tmp_path, "--jobs", jobs, "--json", "again.json")
+    assert again.wait(timeout=120) == 0
+    assert f"({25 * len(finished)} were finished already)" in said(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in finished} == before, "a finished cell was redone"
+    undisturbed = start(tmp_path, "--jobs", "1", "--json", "undisturbed.json", "--runs", "elsewhere")
+    assert undisturbed.wait(timeout=120) == 0
+    one, other = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("again", "undisturbed"))
+    assert one.pop("run") != other.pop("run")
+    assert one == other
+    same = {p.name: p.read_bytes() for p in tmp_path.glob("elsewhere/cells/*/*.json")}
+    assert {p.name: p.read_bytes() for p in cells(tmp_path)} == same
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", IMAGES, size=160)
+    process = start(tmp_path, "--jobs", "2")
+    children = []
+    while not cells(tmp_path) and process.poll() is None:
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
+        )
+        children = [int(pid) for pid in listed.stdout.split()] or children
+        time.sleep(0.01)
+    process.kill()
+    process.wait(timeout=30)
+    assert children
+    deadline = time.monotonic() + 20
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, children))
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stream:  # noqa: PTH123
+            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
