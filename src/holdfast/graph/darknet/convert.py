@@ -20,7 +20,7 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     """The card of a darknet detector whose ONNX form it writes to `out`.
 
     `names` is a darknet .names file, one class a line; without it 80 classes are taken for COCO's and any
-    other number gets `class 0`, `class 1`, ... `size` overrides the width and height of the .cfg.
+    other number is numbered from 0. `size` overrides the width and height of the .cfg.
     """
     from holdfast.graph.darknet.export import build
 

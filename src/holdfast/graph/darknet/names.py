@@ -5,18 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.core.errors import CardError
-
-_COCO = (
-    "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, "
-    "fire hydrant, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, "
-    "bear, zebra, giraffe, backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, "
-    "sports ball, kite, baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, "
-    "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
-    "hot dog, pizza, donut, cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop, "
-    "mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, book, clock, "
-    "vase, scissors, teddy bear, hair drier, toothbrush"
-)
-COCO = tuple(_COCO.split(", "))
+from holdfast.graph.classes import BUILT_IN, numbered
 
 
 def read_names(path: Path, wanted: int) -> tuple[str, ...]:
@@ -34,5 +23,5 @@ def read_names(path: Path, wanted: int) -> tuple[str, ...]:
 
 
 def default_names(count: int) -> tuple[str, ...]:
-    """COCO's names for 80 classes, else numbered ones."""
-    return COCO if count == len(COCO) else tuple(f"class {index}" for index in range(count))
+    """COCO's names for 80 classes, else numbers."""
+    return BUILT_IN["coco80"] if count == len(BUILT_IN["coco80"]) else numbered(count)
