@@ -22,7 +22,15 @@ from holdfast.data.entries import (
 
 numbers = st.floats(-1e6, 1e6)
 rows = st.builds(
-    Row, numbers, numbers, numbers, numbers, st.integers(0, 10_000), st.booleans(), st.booleans(), st.floats(0, 1e9)
+    Row,
+    numbers,
+    numbers,
+    numbers,
+    numbers,
+    st.integers(0, 10_000),
+    st.booleans(),
+    st.booleans(),
+    st.floats(0, 1e9),
 )
 
 
@@ -100,7 +108,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path, picture):
             with pytest.raises(ImageError, match=said) as caught:
                 call()
             assert name in str(caught.value)
-    with pytest.raises(ImageError, match="large.jpg: 0 MB; image files up to 0 MB"):
+    with pytest.raises(ImageError, match=r"large\.jpg: 0 MB; image files up to 0 MB"):
         read_image_file(tmp_path / "large.jpg", limit=100)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -33,6 +34,7 @@ _SUFFIXES = {
     "WEBP": (".webp",),
 }
 SUFFIXES = frozenset(suffix for group in _SUFFIXES.values() for suffix in group)
+_END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 _PNG_MODES = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}
 _ORIENTATION = 0x0112
 _ROTATIONS = {
@@ -98,10 +100,18 @@ def misnamed(found: Sniffed, name: str) -> tuple[str, ...]:
     return (f"is a {found.format} image named {suffix}; read by its content",)
 
 
-def is_cut_off(kind: str, tail: bytes) -> bool:
-    """Whether the end of a JPEG or PNG file (some kilobytes of it) lacks the format's end mark."""
-    mark = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}.get(kind)
-    return mark is not None and mark not in tail
+def has_end_mark(kind: str, tail: bytes) -> bool:
+    """Whether the last bytes of a file hold the end mark of its format; True for formats without one."""
+    mark = _END_MARKS.get(kind)
+    return mark is None or mark in tail
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Whether a JPEG or PNG file has no end mark behind its header: what follows the mark does not matter."""
+    kind, start = _kind(data), 0
+    if kind == "JPEG":  # a thumbnail in the header has an end mark of its own
+        start = max((at for _, at, _ in _segments(data)), default=0)
+    return not has_end_mark(kind, data[start:])
 
 
 def _checked(found: Sniffed, name: str) -> Sniffed:
@@ -135,26 +145,35 @@ def _kind(data: bytes) -> str:
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
 
 
-def _jpeg(data: bytes) -> Sniffed:
-    frame: tuple[int, int, int, int] | None = None
-    orientation, at = 1, 2
+def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """The segments of a JPEG header: marker, start and length of the content; the last is the scan's."""
+    at = 2
     while True:
         while data[at] != 0xFF or data[at + 1] == 0xFF:  # stray and fill bytes between segments are legal
             at += 1
         marker = data[at + 1]
-        if marker in (0xDA, 0xD9):  # start of scan: the header is over
-            break
         at += 2
+        if marker == 0xD9:
+            return
         if marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without content
             continue
         (length,) = struct.unpack_from(">H", data, at)
         if at + length > len(data):
             raise _Short
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            frame = struct.unpack_from(">BHHB", data, at + 2)
-        elif marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0":
-            orientation = _exif_orientation(data[at + 8 : at + length])
+        yield marker, at + 2, max(length, 2) - 2
+        if marker == 0xDA:
+            return
         at += max(length, 2)
+
+
+def _jpeg(data: bytes) -> Sniffed:
+    frame: tuple[int, int, int, int] | None = None
+    orientation = 1
+    for marker, start, length in _segments(data):
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            frame = struct.unpack_from(">BHHB", data, start)
+        elif marker == 0xE1 and data[start : start + 6] == b"Exif\0\0":
+            orientation = _exif_orientation(data[start + 6 : start + length])
     if frame is None:
         raise _Short
     bits, height, width, channels = frame

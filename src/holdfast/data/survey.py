@@ -23,7 +23,7 @@ from holdfast.data.entries import (
     UnitBoxes,
     read_image_file,
 )
-from holdfast.data.images import Sniffed, is_cut_off, misnamed, sniff, sniff_head
+from holdfast.data.images import Sniffed, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
 
 _HEAD_BYTES, _TAIL_BYTES = 32 << 10, 4 << 10
 
@@ -99,14 +99,14 @@ def _sniff_file(path: str, name: str) -> tuple[Sniffed, bool]:
             if found is not None:
                 size = os.fstat(stream.fileno()).st_size
                 stream.seek(max(0, size - _TAIL_BYTES))
-                return found, is_cut_off(found.format, stream.read(_TAIL_BYTES))
+                if has_end_mark(found.format, stream.read(_TAIL_BYTES)):
+                    return found, False
     except FileNotFoundError:
         raise ImageError(f"{name}: no such image file") from None
     except OSError as problem:
         raise ImageError(f"{name}: cannot be read: {problem.strerror or problem}") from problem
     data = read_image_file(path)
-    found = sniff(data, name)
-    return found, is_cut_off(found.format, data[-_TAIL_BYTES:])
+    return sniff(data, name), is_cut_off(data)
 
 
 def _look_at_mask(

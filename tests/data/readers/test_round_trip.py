@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +97,9 @@ def write_voc(root: Path, given_scenes: list[Scene], put: Put) -> None:
         put(root / "JPEGImages" / scene.name, scene)
         objects = "".join(
             f"<object><name>{CLASSES[t.category]}</name><difficult>{int(t.flag)}</difficult><bndbox>"
-            + "".join(f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), t.xyxy, strict=True))
+            + "".join(
+                f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), t.xyxy, strict=True)
+            )
             + "</bndbox></object>"
             for t in scene.things
         )
@@ -117,7 +118,9 @@ def write_yolo(root: Path, given_scenes: list[Scene], put: Put) -> None:
             for t in scene.things
         ]
         (root / "labels" / "val" / f"{Path(scene.name).stem}.txt").write_text("\n".join(lines), "utf-8")
-    (root / "data.yaml").write_text(yaml.safe_dump({"path": ".", "val": "images/val", "names": list(CLASSES)}))
+    (root / "data.yaml").write_text(
+        yaml.safe_dump({"path": ".", "val": "images/val", "names": list(CLASSES)})
+    )
 
 
 def write_cctsdb(root: Path, given_scenes: list[Scene], put: Put) -> None:
@@ -215,7 +218,7 @@ def test_boxes(name, given_scenes, tmp_path_factory, picture):
     found = open_dataset(root)
     assert (found.format, found.task, found.problems) == (name, "detect", ())
     assert recognise(root)[0].name == name
-    samples = {os.path.basename(entry.name): entry.load() for entry in found.entries}
+    samples = {Path(entry.name).name: entry.load() for entry in found.entries}
     assert set(samples) == {scene.name for scene in given_scenes}
     for scene in given_scenes:
         truth = samples[scene.name].truth
@@ -250,7 +253,7 @@ def test_labels(name, given_scenes, tmp_path_factory, picture):
     wanted = {scene.name: CLASSES[scene.things[0].category] for scene in given_scenes}
     samples = [entry.load() for entry in found.entries]
     assert all(isinstance(sample.truth, Label) for sample in samples)
-    assert {os.path.basename(s.name): found.classes[s.truth.index] for s in samples} == wanted
+    assert {Path(s.name).name: found.classes[s.truth.index] for s in samples} == wanted
 
 
 @same

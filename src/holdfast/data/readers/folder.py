@@ -15,6 +15,7 @@ from holdfast.data.files import SPLITS, choose_split, data_name, has_images, ima
 _PARTS = frozenset(
     {
         "images",
+        "data",
         "labels",
         "masks",
         "annotations",

@@ -180,11 +180,12 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: list[Proble
         else:
             said = f"no {file}; taken as an image without objects"
             problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(image), said))
-    for folder in folders.values():
-        for name in file_names(folder):
-            if name.endswith(".txt") and name != "classes.txt" and str(folder / name) not in used:
+    for folder, labels in folders.items():
+        stems = {name.rpartition(".")[0] for name in image_names(folder, deep=False)}  # of other lists too
+        for name in file_names(labels):
+            if name.endswith(".txt") and name != "classes.txt" and name[:-4] not in stems:
                 said = "no image of this name; the labels are left out"
-                problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, str(folder / name), said))
+                problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, str(labels / name), said))
     return rows
 
 
