@@ -49,9 +49,9 @@ def test_weights_give_what_scoring_the_drawn_copies_gives(seed, name):
     rule, images, classes = RULES[name], 6, 3
     truth, found = scene(seed % 7)
     drawn = np.sort(rng(seed).integers(images, size=images))
-    weights = np.bincount(drawn, minlength=images)[None, :]
+    weights = np.bincount(drawn, minlength=images)[:, None].astype(np.int32)
     m = match(truth, found, rule, 0.5, images=images, classes=classes)
-    fast = intervals._mean_ap([m], rule, weights, images)[0]
+    fast = intervals._mean_ap([m], rule, weights)[0]
     again: tuple[TruthTable, DetectionTable] = copies(truth, drawn), copies(found, drawn)
     slow = evaluate(*again, rule, images=images, classes=classes, iou=0.5).mean_ap
     assert fast == pytest.approx(slow, abs=1e-12)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.curves import RECALLS, needed_hits
 from holdfast.metrics.pairing import (
     Arranged,
     Bits,
@@ -29,7 +30,6 @@ from holdfast.metrics.pairing import (
 from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
-RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 AREAS: dict[str, tuple[float, float]] = {
     "all": (0.0, 1e5**2), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e5**2)
 }  # fmt: skip
@@ -134,7 +134,7 @@ class _Accumulator:
         inside = (self.area >= low) & (self.area <= high)
         ignored = self.outside[area, pairs.truth]
         positives = np.bincount(self.truth_category[~self.outside[area]], minlength=self.classes)
-        needed = _needed_hits(positives)
+        needed = needed_hits(positives, at_least=1)
         # An unmatched detection counts if its own area is inside; a matched one if its true box counts.
         counted = np.concatenate([[0], np.cumsum(inside)])
         before = counted[pairs.position + 1] - counted[self.class_start[self.category[pairs.position]]]
@@ -164,15 +164,6 @@ class _Accumulator:
         for m, limit in enumerate(MAX_DETS):
             found = np.bincount(hit_class[rank < limit], minlength=self.classes)
             self.recall[t, present, area, m] = found[present] / positives[present]
-
-
-def _needed_hits(positives: Ints) -> Ints:
-    """The least number of hits (≥ 1) whose recall, as a float, reaches each recall, (classes, 101)."""
-    total = np.maximum(positives, 1)[:, None]
-    guess = np.floor(RECALLS[None, :] * total).astype(np.int64) - 1
-    for _ in range(3):  # rounding moves the answer by at most one, so start one below and walk up
-        guess += guess / total < RECALLS[None, :]
-    return np.maximum(guess, 1)
 
 
 def _sampled(precision: Floats, start: Ints, needed: Ints) -> Floats:

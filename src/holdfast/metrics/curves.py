@@ -15,6 +15,8 @@ from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Ints
 from holdfast.metrics.rules import Rule
 
+RECALLS: Floats = np.linspace(0.0, 1.0, 101)
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -80,7 +82,7 @@ def hundred_one_points(c: Curve) -> Floats:
     # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
     precision = c.tp / (c.tp + c.fp + np.spacing(1))
     envelope = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    values = envelope[np.searchsorted(recall, np.linspace(0.0, 1.0, 101), side="left")]
+    values = envelope[np.searchsorted(recall, RECALLS, side="left")]
     if c.end_points:
         values[0] = 1.0
     return values
@@ -125,3 +127,12 @@ def _largest_to_the_right(c: Curve, steps: int) -> Floats:
     if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
         values[0] = 1.0
     return values
+
+
+def needed_hits(positives: Ints, *, at_least: int) -> Ints:
+    """The least number of hits whose recall, as a float, reaches each of the 101 recalls, (classes, 101)."""
+    total = np.maximum(positives, 1)[:, None]
+    needed = np.floor(RECALLS[None, :] * total).astype(np.int64) - 1
+    for _ in range(3):  # rounding moves the answer by at most one, so start one below and walk up
+        needed += needed / total < RECALLS[None, :]
+    return np.maximum(needed, at_least)

@@ -18,10 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.curves import needed_hits
 from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
 from holdfast.metrics.rules import Rule
 
-CHUNK_CELLS = 4_000_000  # replicates × detections held at a time: 32 MB
+Weights = NDArray[np.int32]
+CHUNK_CELLS = 8_000_000  # replicates × detections held at a time: 32 MB
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def mean_interval(
     column = np.asarray(values, dtype=np.float64)
     if len(column) == 0:
         raise InputError("expected at least one image for an interval, got none")
-    means = np.concatenate([w @ column for w in _weights(len(column), rng, replicates, len(column))])
+    means = np.concatenate([column @ w for w in _weights(len(column), rng, replicates, len(column))])
     return _interval(float(column.mean()), means / len(column), level)
 
 
@@ -85,8 +87,8 @@ def map_interval(
 ) -> Interval:  # fmt: skip
     """The mAP, averaged over the given matches (one per IoU threshold), with its bootstrap interval."""
     size = max(len(m) for m in matches)
-    values = [_mean_ap(matches, rule, w, images) for w in _weights(images, rng, replicates, size)]
-    estimate = _mean_ap(matches, rule, np.ones((1, images), dtype=np.int64), images)
+    values = [_mean_ap(matches, rule, w) for w in _weights(images, rng, replicates, size)]
+    estimate = _mean_ap(matches, rule, _once(images))
     return _interval(float(estimate[0]), np.concatenate(values), level)
 
 
@@ -97,11 +99,9 @@ def map_difference(
     """The mAP of `after` − that of `before` on the same images, with its paired bootstrap interval."""
     size = max(len(m) for m in (*before, *after))
     values = [
-        _mean_ap(after, rule, w, images) - _mean_ap(before, rule, w, images)
-        for w in _weights(images, rng, replicates, size)
+        _mean_ap(after, rule, w) - _mean_ap(before, rule, w) for w in _weights(images, rng, replicates, size)
     ]
-    once = np.ones((1, images), dtype=np.int64)
-    estimate = _mean_ap(after, rule, once, images) - _mean_ap(before, rule, once, images)
+    estimate = _mean_ap(after, rule, _once(images)) - _mean_ap(before, rule, _once(images))
     return _interval(float(estimate[0]), np.concatenate(values), level)
 
 
@@ -110,10 +110,15 @@ def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> Non
         raise InputError(f"expected one value per image of both runs, got {first.shape} and {second.shape}")
 
 
-def _weights(images: int, rng: Generator, replicates: int, size: int) -> Iterator[Ints]:
-    """Blocks (r, images) of how often each image was drawn, `replicates` rows in all.
+def _once(images: int) -> Weights:
+    """The weights that leave the data set as it is."""
+    return np.ones((images, 1), dtype=np.int32)
 
-    Drawn a row at a time, so that the numbers do not depend on the size of the blocks.
+
+def _weights(images: int, rng: Generator, replicates: int, size: int) -> Iterator[Weights]:
+    """Blocks (images, r) of how often each image was drawn, `replicates` columns in all.
+
+    Drawn one replicate at a time, so that the numbers do not depend on the size of the blocks.
     """
     if images < 1:
         raise InputError("expected at least one image for an interval, got none")
@@ -121,70 +126,81 @@ def _weights(images: int, rng: Generator, replicates: int, size: int) -> Iterato
         raise InputError(f"replicates: expected 1 or more, got {replicates}")
     block = max(1, CHUNK_CELLS // max(size, images, 1))
     for start in range(0, replicates, block):
-        rows = range(start, min(start + block, replicates))
-        yield np.stack([np.bincount(rng.integers(images, size=images), minlength=images) for _ in rows])
+        draws = (rng.integers(images, size=images) for _ in range(start, min(start + block, replicates)))
+        columns = [np.bincount(draw, minlength=images).astype(np.int32) for draw in draws]
+        yield np.ascontiguousarray(np.stack(columns, axis=1))
 
 
 def _interval(estimate: float, values: Floats, level: float) -> Interval:
+    """The interval from the scores of the replicates, moved so that their mean is the estimate.
+
+    A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
+    the AP of the data set; only their spread says how much the choice of images matters.
+    """
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a number between 0 and 1, got {level}")
-    low, high = np.nanquantile(values, [(1 - level) / 2, (1 + level) / 2]) if np.isfinite(values).any() else (
-        float("nan"), float("nan")
-    )  # fmt: skip
-    return Interval(estimate, float(low), float(high), level, len(values))
+    present = values[~np.isnan(values)]
+    if len(present) == 0:
+        return Interval(estimate, float("nan"), float("nan"), level, len(values))
+    low, high = np.quantile(present - present.mean(), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, estimate + float(low), estimate + float(high), level, len(values))
 
 
-def _mean_ap(matches: Sequence[Matches], rule: Rule, weights: Ints, images: int) -> Floats:
+def _mean_ap(matches: Sequence[Matches], rule: Rule, weights: Weights) -> Floats:
     """The mAP of each replicate, (r,), averaged over the matches; classes without truth are left out."""
-    return np.asarray(np.mean([_one_mean_ap(m, rule, weights, images) for m in matches], axis=0))
+    return np.asarray(np.mean([_one_mean_ap(m, rule, weights) for m in matches], axis=0))
 
 
-def _one_mean_ap(matches: Matches, rule: Rule, weights: Ints, images: int) -> Floats:
-    classes = len(matches.positives)
-    counted = matches.truth_category[matches.counted] * images + matches.truth_image[matches.counted]
-    per_image = np.bincount(counted, minlength=classes * images).reshape(classes, images)
-    # In floats, which are exact for counts, because only those have a fast product; (r, classes).
-    positives = np.rint(weights.astype(np.float64) @ per_image.T.astype(np.float64)).astype(np.int64)
-    start = np.searchsorted(matches.category, np.arange(classes + 1))
-    total, present = np.zeros(len(weights)), np.zeros(len(weights), dtype=np.int64)
+def _one_mean_ap(matches: Matches, rule: Rule, weights: Weights) -> Floats:
+    replicates = weights.shape[1]
+    start = np.searchsorted(matches.category, np.arange(len(matches.positives) + 1))
+    total, present = np.zeros(replicates), np.zeros(replicates, dtype=np.int64)
     for c in np.flatnonzero(matches.positives).tolist():
+        own = matches.truth_image[matches.counted & (matches.truth_category == c)]
+        positives = weights.take(own, axis=0).sum(axis=0, dtype=np.int64)
         part = slice(start[c], start[c + 1])
         shown = matches.outcome[part] != IGNORED
         hit = matches.outcome[part][shown] == TRUE_POSITIVE
-        weight = weights[:, matches.image[part][shown]]
-        ap = weighted_ap(weight, hit, positives[:, c], rule)
-        valid = positives[:, c] > 0
-        total[valid] += ap[valid]
+        weight = weights.take(matches.image[part][shown], axis=0)
+        valid = positives > 0
+        total[valid] += weighted_ap(weight, hit, positives, rule)[valid]
         present += valid
-    mean: Floats = np.full(len(weights), np.nan)
+    mean: Floats = np.full(replicates, np.nan)
     np.divide(total, present, out=mean, where=present > 0)
     return mean
 
 
-def weighted_ap(weight: Ints, hit: Bools, positives: Ints, rule: Rule) -> Floats:
-    """AP of each row of weights, (r,), by the rule's interpolation.
+def weighted_ap(weight: Weights, hit: Bools, positives: Ints, rule: Rule) -> Floats:
+    """AP of each replicate, (r,), by the rule's interpolation.
 
-    `weight` (r, n) counts each detection of one class, best first, `hit` (n,) says which are true positives
+    `weight` (n, r) counts each detection of one class, best first, `hit` (n,) says which are true positives
     and `positives` (r,) is the weighted number of true boxes.
     """
-    seen = np.cumsum(weight, axis=1)[:, hit]
-    tp = np.cumsum(weight[:, hit], axis=1)
+    own = weight[hit]
+    seen = np.cumsum(weight, axis=0, dtype=np.int32)[hit]
+    tp = np.cumsum(own, axis=0, dtype=np.int32)
     tiny = np.spacing(1) if rule.interpolation == "101-point" else 0.0
-    drawn = weight[:, hit] > 0  # a detection of weight 0 is not there and must not lend its precision
-    precision = np.divide(tp, seen + tiny, out=np.zeros(tp.shape), where=drawn)
-    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+    # A detection of weight 0 is not there and must not lend its precision.
+    precision = np.divide(tp, seen + tiny, out=np.zeros(tp.shape), where=own > 0)
+    envelope = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
     if rule.interpolation == "all-point":
-        return np.asarray((envelope * weight[:, hit]).sum(axis=1) / np.maximum(positives, 1))
-    steps = 10 if rule.interpolation == "11-point" else 100
-    envelope = np.concatenate([envelope, np.zeros((len(tp), 1))], axis=1)
-    values = np.stack([_read(tp[r], envelope[r], int(positives[r]), steps) for r in range(len(tp))])
-    if rule.end_points:
-        values[:, 0] = 1.0
-    return np.asarray(values.mean(axis=1), dtype=np.float64)
+        return np.asarray((envelope * own).sum(axis=0) / np.maximum(positives, 1))
+    recalls = _needed(positives, 10 if rule.interpolation == "11-point" else 100)
+    hits_by_replicate, envelopes = tp.T.copy(), np.vstack([envelope, np.zeros((1, tp.shape[1]))]).T.copy()
+    mean: Floats = np.empty(tp.shape[1])
+    for r, (counts, best) in enumerate(zip(hits_by_replicate, envelopes, strict=True)):
+        values = best.take(counts.searchsorted(recalls[r]))
+        if rule.end_points:
+            values[0] = 1.0
+        mean[r] = values.mean()
+    return mean
 
 
-def _read(tp: Ints, envelope: Floats, positives: int, steps: int) -> Floats:
-    """Precision at the recalls 0, 1/steps … 1: integers for 11 points, floats as in COCO for 101."""
+def _needed(positives: Ints, steps: int) -> NDArray[np.int32]:
+    """The least number of hits with recall ≥ k/steps, (r, steps + 1): in integers for 11 points.
+
+    For 101 points the recall is compared as a float, as COCO's reference code does.
+    """
     if steps == 10:
-        return envelope[np.searchsorted(tp * 10, np.arange(11) * positives, side="left")]
-    return envelope[np.searchsorted(tp / max(positives, 1), np.linspace(0.0, 1.0, 101), side="left")]
+        return (-(-np.arange(11) * positives[:, None] // 10)).astype(np.int32)
+    return needed_hits(positives, at_least=0).astype(np.int32)
