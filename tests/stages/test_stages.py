@@ -1,0 +1,176 @@
+"""The reference stages against their libraries, and every registered one for its contract."""
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import making
+from holdfast.core.errors import CardError, ImageError, ModelError
+from holdfast.core.frame import frame_of
+from holdfast.core.model import Card, Head, Input, Model
+from holdfast.core.registry import lookup, names
+from holdfast.core.types import Detections, LabelMap, Size
+from holdfast.stages.infer import onnxruntime
+from holdfast.stages.normalise import card as normalise
+from holdfast.stages.post import finish
+
+
+def picture(height=40, width=60, seed=0):
+    rng = np.random.default_rng(seed)
+    rough = rng.integers(0, 256, (height // 4 + 1, width // 4 + 1, 3)).astype(np.uint8)
+    return np.asarray(Image.fromarray(rough).resize((width, height), Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize("name", names("decode"))
+def test_every_decoder_gives_rgb_in_the_right_order(name):
+    red = np.zeros((16, 16, 3), np.uint8)
+    red[..., 0] = 200
+    decoded = lookup("decode", name)(making.jpeg(red, quality=95))
+    assert decoded.shape == (16, 16, 3)
+    assert decoded.dtype == np.uint8
+    assert decoded[..., 0].mean() > 190
+    assert decoded[..., 1:].mean() < 20
+
+
+@pytest.mark.parametrize("name", names("decode"))
+@pytest.mark.parametrize("data", [b"", b"no image", making.jpeg(picture(200, 200))[:2000]])
+def test_every_decoder_says_image_error(name, data):
+    with pytest.raises(ImageError):
+        lookup("decode", name)(data)
+
+
+def test_pillow_and_opencv_decode_a_baseline_jpeg_alike():
+    data = making.jpeg(picture(), quality=90)
+    np.testing.assert_array_equal(lookup("decode", "pillow")(data), lookup("decode", "opencv")(data))
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("L", "PNG"), ("P", "PNG"), ("RGBA", "PNG"), ("CMYK", "JPEG"), ("1", "PNG")]
+)
+def test_pillow_decodes_every_mode_to_rgb(mode, kind):
+    stream = io.BytesIO()
+    Image.fromarray(picture()).convert(mode).save(stream, kind)
+    assert lookup("decode", "pillow")(stream.getvalue()).shape == (40, 60, 3)
+
+
+def test_16_bit_grey_is_scaled_not_clipped():
+    stream = io.BytesIO()
+    Image.fromarray((np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)).save(stream, "PNG")
+    np.testing.assert_array_equal(
+        lookup("decode", "pillow")(stream.getvalue())[..., 0], np.arange(256).reshape(16, 16)
+    )
+
+
+@pytest.mark.parametrize("name", names("resize"))
+@given(st.integers(1, 50), st.integers(1, 50))
+@settings(max_examples=15, deadline=None)
+def test_every_resize_gives_the_asked_size_and_leaves_its_input(name, width, height):
+    image = picture()
+    before = image.copy()
+    small = lookup("resize", name)(image, Size(width, height))
+    assert small.shape == (height, width, 3)
+    assert small.dtype == np.uint8
+    np.testing.assert_array_equal(image, before)
+
+
+@pytest.mark.parametrize("name", names("resize"))
+def test_every_resize_keeps_a_flat_image_flat(name):
+    flat = np.full((30, 50, 3), (10, 128, 250), np.uint8)
+    small = lookup("resize", name)(flat, Size(21, 17)).astype(int)
+    assert np.abs(small - np.array([10, 128, 250])).max() <= 1
+
+
+def test_resizes_equal_their_libraries():
+    image, size = picture(), Size(31, 23)
+    pillow = np.asarray(Image.fromarray(image).resize((31, 23), Image.Resampling.LANCZOS))
+    np.testing.assert_array_equal(lookup("resize", "pillow-lanczos")(image, size), pillow)
+    area = cv2.resize(image, (31, 23), interpolation=cv2.INTER_AREA)
+    np.testing.assert_array_equal(lookup("resize", "opencv-area")(image, size), area)
+
+
+def test_normalise_is_the_cards_equation():
+    image = picture(4, 5)
+    wanted = Input(Size(5, 4), scale=1 / 255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.5), colour="bgr")
+    tensor = normalise(image, wanted)
+    assert tensor.shape == (3, 4, 5)
+    assert tensor.dtype == np.float32
+    want = (image[..., ::-1] / 255 - [0.5, 0.4, 0.3]) / [0.2, 0.25, 0.5]
+    np.testing.assert_allclose(tensor.transpose(1, 2, 0), want, atol=1e-6)
+    assert normalise(image, Input(Size(5, 4), layout="nhwc", dtype="uint8")).dtype == np.uint8
+
+
+def model_of(path, card):
+    return Model(path.stem, path, card, "")
+
+
+def test_onnx_runtime_runs_and_names_its_outputs(tmp_path):
+    path = making.classifier(tmp_path)
+    card = Card("classify", Input(Size(16, 16)), Head("classifier"), ("dark", "bright"))
+    run = onnxruntime(model_of(path, card), 1)
+    outputs = run(np.ones((1, 3, 16, 16), np.float32))
+    np.testing.assert_allclose(outputs["y"], [[-1.5, 1.5]], atol=1e-6)
+    with pytest.raises(ImageError, match="cannot run"):
+        run(np.ones((1, 3, 8, 8), np.float32))
+
+
+def test_a_card_that_contradicts_the_model_is_told(tmp_path):
+    path = making.classifier(tmp_path)
+    card = Card("classify", Input(Size(32, 16)), Head("classifier"), ("dark", "bright"))
+    with pytest.raises(CardError, match="Correct size or layout"):
+        onnxruntime(model_of(path, card), 1)
+    path.write_bytes(b"no onnx")
+    with pytest.raises(ModelError, match=r"tiny.onnx: ONNX Runtime cannot load it"):
+        onnxruntime(model_of(path, card), 1)
+
+
+def yolo_card(**more):
+    options = {"anchors": [[[16, 16]]], "strides": [8]}
+    return Card("detect", Input(Size(64, 64)), Head("yolov3", options), ("blob",), **more)
+
+
+def raw_map(cells):
+    y = np.full((1, 6, 8, 8), -20.0, np.float32)
+    y[:, :4] = 0
+    y[:, 5] = 20
+    for row, column, logit in cells:
+        y[0, 4, row, column] = logit
+    return {"y": y}
+
+
+def test_post_maps_boxes_back_and_suppresses():
+    frame = frame_of(Size(128, 64), Input(Size(64, 64)))
+    found = finish(raw_map([(3, 3, 5), (3, 4, 4), (6, 6, 3)]), frame, yolo_card(score=0.5, nms_iou=0.3))
+    assert isinstance(found, Detections)
+    # the neighbour at (3, 4) overlaps the first by a third and goes; x is stretched by 2
+    np.testing.assert_allclose(found.boxes, [[40, 20, 72, 36], [88, 44, 120, 60]], atol=1e-4)
+
+
+def test_what_systems_do_differently_are_parameters():
+    frame = frame_of(Size(64, 64), Input(Size(64, 64)))
+    raw = raw_map([(3, 3, 5), (3, 4, 4)])  # IoU of the two boxes is exactly 1/3
+    card = yolo_card(score=0.5, nms_iou=1 / 3)
+    assert len(finish(raw, frame, card, nms_strict=True)) == 2
+    assert len(finish(raw, frame, card, nms_strict=False)) == 1
+    assert len(finish(raw, frame, card, offset=1.0)) == 1  # (9·17)/(2·17·17 − 9·17) > 1/3
+    raw["y"][0, 0, 3, 3] = 1.0
+    rounded = finish(raw, frame, card, rounding="floor").boxes
+    assert (rounded == np.floor(rounded)).all()
+
+
+def test_label_maps_come_back_in_the_images_size():
+    scores = np.zeros((1, 2, 8, 8), np.float32)
+    scores[0, 0, :, :4] = scores[0, 1, :, 4:] = 1.0
+    card = Card("segment", Input(Size(16, 16)), Head("segmentation"), ("left", "right"))
+    found = finish({"y": scores}, frame_of(Size(40, 20), card.input), card)
+    assert isinstance(found, LabelMap)
+    assert found.classes.shape == (20, 40)
+    assert (found.classes[:, :19] == 0).all()
+    assert (found.classes[:, 21:] == 1).all()
+    crop = Input(Size(16, 16), policy="crop", short_side=20)
+    with pytest.raises(CardError, match="does not see the whole image"):
+        finish({"y": scores}, frame_of(Size(40, 20), crop), card)
