@@ -1,0 +1,48 @@
+"""Trained networks as ONNX files."""
+
+import copy
+import warnings
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+OPSET = 17
+
+
+def folded(net: nn.Module) -> nn.Module:
+    """A copy in evaluation mode with every batch normalisation folded into the convolution before it."""
+    net = copy.deepcopy(net).eval().to(memory_format=torch.contiguous_format)
+    for module in net.modules():
+        if isinstance(module, nn.Sequential) and len(module) > 1 and isinstance(module[1], nn.BatchNorm2d):
+            module[0] = fuse_conv_bn_eval(module[0], module[1])
+            module[1] = nn.Identity()
+    return net
+
+
+def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path: Path) -> None:
+    """Write the network as ONNX with an input `image` (n, 3, height, width) of any batch size n."""
+    import onnx
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with warnings.catch_warnings():
+        # The tracing exporter is announced as old; the new one needs a package this one does not.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(
+            folded(net),
+            (torch.zeros(1, 3, *size),),
+            str(part),
+            input_names=["image"],
+            output_names=list(outputs),
+            dynamic_axes={name: {0: "n"} for name in ("image", *outputs)},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load(str(part))
+    for node in model.graph.node:
+        node.doc_string = ""
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, str(part))
+    part.replace(path)

@@ -1,0 +1,13 @@
+"""How each shipped model is fed; training pools, held-out figures and cards all come through these."""
+
+from typing import Final
+
+from holdfast.core.model import Input
+from holdfast.core.types import Size
+
+INPUTS: Final[dict[str, Input]] = {
+    "signs-yolo": Input(Size(416, 416), scale=1 / 255),
+    "signs-single": Input(Size(64, 64), scale=1 / 255),
+    "signs-class": Input(Size(64, 64), scale=1 / 255, policy="crop", short_side=72),
+    "signs-seg": Input(Size(256, 192), scale=1 / 255),
+}

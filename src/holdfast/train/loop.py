@@ -1,0 +1,144 @@
+"""One training loop for all four networks: stages, warm-up and cosine, weight averaging, checkpoints."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Batch: TypeAlias = tuple[Tensor, ...]  # the images first
+Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
+Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
+Say: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`steps` batches of `batch` images of `size` pixels, the learning rate falling from `high` to `low`."""
+
+    name: str
+    steps: int
+    batch: int
+    size: int
+    high: float
+    low: float
+    warmup: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network to be trained: what it draws, what it minimises, in which stages, from which seed."""
+
+    name: str
+    net: nn.Module
+    draw: Draw
+    loss: Loss
+    stages: tuple[Stage, ...]
+    seed: int
+    weight_decay: float = 0.02
+    averaging: float = 0.997  # decay of the moving average of the weights
+
+
+def rate(stage: Stage, step: int) -> float:
+    """The learning rate of a step: linear warm-up, then half a cosine from `high` to `low`."""
+    if step < stage.warmup:
+        return stage.high * (step + 1) / stage.warmup
+    part = (step - stage.warmup) / max(stage.steps - stage.warmup, 1)
+    return stage.low + (stage.high - stage.low) * (1 + math.cos(math.pi * part)) / 2
+
+
+def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Module:
+    """The averaged network after all stages; a killed run goes on from `checkpoint`, on the same batches."""
+    net = job.net.to(memory_format=torch.channels_last).train()
+    average = copy.deepcopy(net).eval()
+    optimiser = _optimiser(net, job.weight_decay)
+    done = _resume(checkpoint, net, average, optimiser)
+    start, first = time.monotonic(), done
+    losses: list[float] = []
+    with ThreadPoolExecutor(1) as ahead:
+        plan = [(i, s) for i, stage in enumerate(job.stages) for s in range(stage.steps)]
+        coming = _ask(ahead, job, plan, done)
+        for at in range(done, len(plan)):
+            index, step = plan[at]
+            batch = coming.result()
+            coming = _ask(ahead, job, plan, at + 1)
+            losses.append(_step(job, net, optimiser, batch, rate(job.stages[index], step)))
+            _average(average, net, job.averaging, at)
+            if (at + 1) % 50 == 0 or at + 1 == len(plan):
+                pace = (time.monotonic() - start) / (at + 1 - first)
+                left = pace * (len(plan) - at - 1) / 60
+                say(
+                    f"{job.name} {job.stages[index].name} {at + 1}/{len(plan)} "
+                    f"loss {np.mean(losses[-50:]):.4f} {pace * 1000:.0f} ms/step {left:.1f} min left"
+                )
+            if (at + 1) % save_every == 0 or at + 1 == len(plan):
+                _save(checkpoint, net, average, optimiser, at + 1)
+    return average
+
+
+def _optimiser(net: nn.Module, weight_decay: float) -> torch.optim.Optimizer:
+    """AdamW that spares biases and normalisation from weight decay."""
+    matrices = [p for p in net.parameters() if p.ndim > 1]
+    vectors = [p for p in net.parameters() if p.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=1e-3, fused=True)
+
+
+def _ask(ahead: ThreadPoolExecutor, job: Job, plan: list[tuple[int, int]], at: int) -> Any:
+    """The future of batch `at`; its generator hangs on seed, stage and step alone: a resumed run repeats."""
+    if at >= len(plan):
+        return None
+    index, step = plan[at]
+    generator = np.random.default_rng((job.seed, index, step))
+    return ahead.submit(job.draw, job.stages[index], generator)
+
+
+def _step(job: Job, net: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, lr: float) -> float:
+    """The loss of one optimiser step."""
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+    images = batch[0].to(memory_format=torch.channels_last)
+    loss = job.loss(net, (images, *batch[1:]))
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 10.0)
+    optimiser.step()
+    return float(loss.detach())
+
+
+def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> None:
+    """Move the averaged weights towards the network's; early on faster, so that the start is forgotten."""
+    keep = min(decay, (1 + step) / (10 + step))
+    with torch.no_grad():
+        for mean, value in zip(average.state_dict().values(), net.state_dict().values(), strict=True):
+            if mean.dtype.is_floating_point:
+                mean.lerp_(value, 1 - keep)
+            else:
+                mean.copy_(value)
+
+
+def _save(path: Path, net: nn.Module, average: nn.Module, optimiser: Any, done: int) -> None:
+    """Write the checkpoint beside the old one and rename, so that a kill leaves a whole file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    states = {"net": net, "average": average, "optimiser": optimiser}
+    torch.save({**{name: item.state_dict() for name, item in states.items()}, "done": done}, part)
+    part.replace(path)
+
+
+def _resume(path: Path, net: nn.Module, average: nn.Module, optimiser: Any) -> int:
+    """How many steps a checkpoint has behind it, having loaded it; 0 without one."""
+    if not path.exists():
+        return 0
+    state = torch.load(path, weights_only=True)
+    net.load_state_dict(state["net"])
+    average.load_state_dict(state["average"])
+    optimiser.load_state_dict(state["optimiser"])
+    return int(state["done"])
