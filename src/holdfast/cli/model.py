@@ -17,7 +17,7 @@ def info(
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
     from holdfast.cli.output import write_json
-    from holdfast.graph.inspect import as_dict, describe, text
+    from holdfast.graph.facts import as_dict, describe, text
 
     facts = describe(path, card)
     typer.echo(text(facts))
@@ -32,7 +32,7 @@ def card(
     force: bool = typer.Option(False, help="Overwrite a card that is there."),
 ) -> None:
     """Inspect the graph, guess how to feed and read it, say why, and write the card."""
-    from holdfast.graph.card import write_guess
+    from holdfast.graph.guess import write_guess
 
     target, reasons = write_guess(path, out, force=force)
     for reason in reasons:
@@ -61,7 +61,7 @@ def convert(
     size: int = typer.Option(None, min=32, help="Another input size than the .cfg's."),
 ) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
-    from holdfast.graph.card import write_card
+    from holdfast.graph.card_text import write_card
     from holdfast.graph.darknet import convert as convert_darknet
 
     made = convert_darknet(cfg, weights, out, names=names, size=size)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from holdfast.core.errors import CardError, ModelError, UnknownName
+from holdfast.core.errors import ModelError, UnknownName
 from holdfast.core.model import Model
 from holdfast.graph.card import card_path, read_card
 from holdfast.graph.check import check_card
+from holdfast.graph.guess import guess
 from holdfast.graph.inspect import inspect
 
 
@@ -24,17 +25,16 @@ def _shipped_folder() -> Path:
 
 def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
     """A shipped model by name, or the user's ONNX file with its card: given, found beside it, or guessed."""
-    path = _find(name_or_path)
+    path = find_model(name_or_path)
     info = inspect(path)
     found = card or card_path(path)
-    if found is None:
-        raise CardError(f"{path}: no card beside it ({path.stem}.toml or model.toml)")
-    known = read_card(found)
+    known, guessed = (read_card(found), ()) if found else guess(path)
     check_card(known, info)
-    return Model(path.name.removesuffix(".gz").removesuffix(".onnx"), path, known, info.sha256)
+    return Model(path.name.removesuffix(".gz").removesuffix(".onnx"), path, known, info.sha256, guessed)
 
 
-def _find(name_or_path: str | Path) -> Path:
+def find_model(name_or_path: str | Path) -> Path:
+    """The file of a shipped model or of the user's, or an error that names the nearest one."""
     path = Path(name_or_path)
     if path.is_file():
         return path

@@ -24,15 +24,27 @@ def nms(
     A box is dropped when a better one of its class that was kept overlaps it by more than `iou` (`strict`),
     or by at least `iou` (not `strict`). `offset` is added to every width and height: 1 counts the last pixel.
     """
-    order = np.argsort(-scores, kind="stable")
     if max_detections is not None and max_detections <= 1000:
-        return order[_keep(boxes[order], classes[order], iou, strict, offset, max_detections)]
+        order = _best(scores, 20 * max_detections)
+        kept = order[_keep(boxes[order], classes[order], iou, strict, offset, max_detections)]
+        if len(kept) == max_detections or len(order) == len(scores):
+            return kept
+    order = np.argsort(-scores, kind="stable")
     # Without a limit nothing ends the search early: class by class, each box meets only its own kind.
-    kept = np.zeros(len(order), bool)
+    stays = np.zeros(len(order), bool)
     for members in _groups(classes[order]):
         mine = order[members]
-        kept[members[_keep(boxes[mine], classes[mine], iou, strict, offset, len(mine))]] = True
-    return order[kept][:max_detections]
+        stays[members[_keep(boxes[mine], classes[mine], iou, strict, offset, len(mine))]] = True
+    return order[stays][:max_detections]
+
+
+def _best(scores: Floats, count: int) -> Ints:
+    """The indices of at least the `count` best scores, sorted; all that equal the last one are among them."""
+    if len(scores) <= count:
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    chosen = np.flatnonzero(scores >= least)
+    return chosen[np.argsort(-scores[chosen], kind="stable")]
 
 
 def _groups(classes: Ints) -> list[Ints]:

@@ -1,0 +1,120 @@
+"""A card guessed from the graph alone, with a reason for every field it states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.errors import CardError
+from holdfast.core.model import Card, Head, Input
+from holdfast.graph.card_text import write_card
+from holdfast.graph.classes import BUILT_IN, numbered
+from holdfast.graph.rules import RULES, Proposal
+from holdfast.graph.seen import Seen, look
+
+NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
+IMAGENET: dict[str, Any] = {
+    "scale": 1 / 255,
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+}
+
+
+def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
+    """The card that fits the graph best, and one line for each guess: "field: value, because ..."."""
+    seen = look(path)
+    for rule in RULES:
+        proposal = rule(seen)
+        if proposal is not None:
+            return _card(seen, proposal)
+    raise CardError(
+        f"{path}: no known head fits the outputs {seen.shapes()}; write a card {path.stem}.toml beside it by "
+        "hand (docs/models.md) and name its head, or register a head of your own"
+    )
+
+
+def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> tuple[Path, tuple[str, ...]]:
+    """Write the guessed card beside the model (or to `out`): where it is, and the reasons."""
+    stem = path.name.removesuffix(".gz").removesuffix(".onnx")
+    target = out or path.with_name(f"{stem}.toml")
+    if target.exists() and not force:
+        raise CardError(f"{target}: there is a card already; --force overwrites it")
+    card, reasons = guess(path)
+    write_card(card, target, reasons)
+    return target, reasons
+
+
+def _card(seen: Seen, proposal: Proposal) -> tuple[Card, tuple[str, ...]]:
+    classes, why_classes = _classes(seen, proposal)
+    image, why_image = _input(seen, proposal)
+    reasons = [
+        f"task: {proposal.task}, because of the head",
+        f"head: {proposal.head}, because {proposal.because}",
+        why_classes,
+        *why_image,
+        *proposal.warnings,
+    ]
+    card = Card(
+        proposal.task,
+        image,
+        Head(proposal.head, proposal.options),
+        classes,
+        resize=proposal.resize,
+        **proposal.thresholds,
+    )
+    return card, tuple(reasons)
+
+
+def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
+    count = proposal.classes
+    if seen.names and count in (None, len(seen.names)):
+        return seen.names, f"classes: {len(seen.names)} names, because the file's metadata lists them"
+    if count is None:
+        return BUILT_IN["coco80"], "classes: coco80, assumed: labels after NMS do not tell how many there are"
+    for name, names in BUILT_IN.items():
+        if len(names) == count and name in ("coco80", "coco91"):
+            return names, f"classes: {name}, because there are {count}"
+    if proposal.task == "single" and count == 3:
+        return BUILT_IN["cctsdb3"], "classes: cctsdb3, because a single-object head has 3"
+    return numbered(count), f"classes: {count} without names, because the graph has {count} and names none"
+
+
+def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
+    """How the image is fed: what the graph shows, and for the rest how such networks are trained."""
+    size = proposal.size or seen.size
+    facts: dict[str, Any] = {"size": size, "layout": seen.layout, **proposal.input}
+    pixels = f"{size.width}×{size.height}"
+    reasons = [
+        f"size: {pixels}, assumed: the graph leaves it open"
+        if seen.free_size
+        else f"size: {pixels}, because the graph's input is {seen.info.inputs[0]}",
+        f"layout: {seen.layout}, because the input is {seen.info.inputs[0]}",
+    ]
+    if seen.dtype in ("float16", "uint8"):
+        facts["dtype"] = seen.dtype
+        reasons.append(f"dtype: {seen.dtype}, because the graph's input is of that type")
+    inside = seen.starts & NORMALISES
+    if inside or seen.dtype == "uint8":
+        facts |= {"scale": 1.0, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+        first = f"the graph begins with {', '.join(sorted(inside))}" if inside else "it takes bytes"
+        reasons.append(f"scale: 1, because {first}")
+    else:
+        facts = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **facts}
+        reasons.append(
+            f"scale: {_fraction(facts['scale'])}, assumed as {proposal.like}: the graph does not normalise"
+        )
+        if "mean" in facts:
+            reasons.append(f"mean: {_list(facts['mean'])}, assumed as {proposal.like}")
+            reasons.append(f"std: {_list(facts['std'])}, assumed as {proposal.like}")
+    image = Input(**facts)
+    reasons.append(f"colour: {image.colour}, assumed as {proposal.like}: a graph does not tell")
+    reasons.append(f"policy: {image.policy}, assumed as {proposal.like}: a graph does not tell")
+    return image, reasons
+
+
+def _fraction(scale: float) -> str:
+    return "1/255" if scale == 1 / 255 else f"{scale:g}"
+
+
+def _list(values: tuple[float, ...]) -> str:
+    return " ".join(f"{v:g}" for v in values)

@@ -1,0 +1,159 @@
+"""Anchors and deltas: RetinaNet and SSD over maps, or the second stage of Faster R-CNN over proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.core.types import Detections, Floats, Tensor
+from holdfast.graph.anchors import apply_deltas, base_anchors, spread
+from holdfast.graph.candidates import above, levels, logit, sigmoid, softmax
+from holdfast.graph.outputs import named, shapes, wrong
+from holdfast.graph.outputs import options_of as read_options
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a card may say of anchors and of the outputs that refer to them."""
+
+    outputs: tuple[str, ...] = ()  # scores level by level, then deltas level by level
+    proposals: str = ""  # the output that holds the boxes the deltas refer to, in place of anchors
+    strides: tuple[int, ...] = (8, 16, 32, 64, 128)
+    sizes: tuple[float, ...] = ()  # side of the square anchor of each level; without: 4 strides
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)  # height over width
+    scales: tuple[float, ...] = (1.0, 2 ** (1 / 3), 2 ** (2 / 3))
+    major: Literal["ratios", "scales"] = "ratios"  # which of the two changes slowest from anchor to anchor
+    centre: float = 0.0  # where in its cell an anchor has its centre, in strides
+    whole: bool = False  # corners of the anchors rounded to whole pixels
+    means: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    stds: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    offset: float = 0.0  # ALIGNED_FLAG.offset: subtracted from the right and lower side
+    activation: Literal["sigmoid", "softmax", "none"] = "sigmoid"
+    background: Literal["none", "first", "last"] = "none"  # where the scores hold a class for "nothing"
+    multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+
+
+@stage("head", task="detect", nms=True, options=Options)
+def anchors(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
+    chosen = _checked(read_options(Options, card), card)
+    scores, deltas, boxes = _table(raw, chosen, card)
+    k = len(card.classes)
+    first = 1 if chosen.background == "first" else 0
+    if chosen.activation == "sigmoid":
+        used = np.flatnonzero(scores[:, first : first + k].max(axis=1) >= logit(card.score))
+        values = sigmoid(scores[used, first : first + k])
+    else:
+        values = softmax(scores) if chosen.activation == "softmax" else scores.astype(np.float64)
+        values = values[:, first : first + k]
+        used = np.flatnonzero(values.max(axis=1) >= card.score)
+        values = values[used]
+    rows, classes, found = above(values, card.score, chosen.multi_label)
+    cells = used[rows]
+    own = deltas[cells].astype(np.float64)
+    if own.shape[1] > 4:  # deltas of their own for every class, with or without the background
+        own = own.reshape(len(own), own.shape[1] // 4, 4)
+        own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
+    return Detections(
+        apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset), found, classes
+    )
+
+
+def _checked(chosen: Options, card: Card) -> Options:
+    for name in ("means", "stds"):
+        if len(getattr(chosen, name)) != 4:
+            raise wrong(card, f"{name}: expected 4 numbers for x y w h, got {list(getattr(chosen, name))}")
+    if chosen.sizes and len(chosen.sizes) != len(chosen.strides):
+        raise wrong(
+            card, f"sizes: expected {len(chosen.strides)}, one for each stride, got {list(chosen.sizes)}"
+        )
+    return chosen
+
+
+def _table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tensor, Tensor, Floats]:
+    """Scores (n, k), deltas (n, 4 or 4·k) and the boxes (n, 4) they refer to."""
+    boxes: Floats | None = None
+    if chosen.proposals:
+        boxes = np.asarray(named(raw, [chosen.proposals], card)[chosen.proposals], np.float64).reshape(-1, 4)
+        raw = {name: value for name, value in raw.items() if name != chosen.proposals}
+    outputs = named(raw, chosen.outputs, card)
+    pairs = _pairs(list(outputs.values()), chosen, card)
+    width = len(card.classes) + (chosen.background != "none")
+    fits = pairs and all(s.shape[1] == width and len(s) == len(d) for s, d in pairs)
+    if not fits:
+        raise wrong(
+            card,
+            f"expected {width} scores and 4 deltas for each of {_per_cell(chosen)} anchors a cell, got "
+            f"{shapes(outputs)}; correct `classes`, `background`, `ratios`, `scales` or `outputs`",
+        )
+    scores, deltas = (np.concatenate(group) for group in zip(*pairs, strict=True))
+    if boxes is None:
+        boxes = _all_anchors(len(scores), chosen, card)
+    if len(boxes) != len(scores):
+        raise wrong(card, f"expected a proposal for each of {len(scores)} scores, got {len(boxes)}")
+    return scores, deltas, boxes
+
+
+def _per_cell(chosen: Options) -> int:
+    return len(chosen.ratios) * len(chosen.scales)
+
+
+def _pairs(tensors: list[Tensor], chosen: Options, card: Card) -> list[tuple[Tensor, Tensor]]:
+    """Scores (n, k) and deltas (n, 4·) of each level; empty if they cannot be told apart."""
+    width = len(card.classes) + (chosen.background != "none")
+    if any(t.ndim not in (2, 3, 4) for t in tensors) or len(tensors) % 2:
+        return []
+    if any(t.ndim == 4 for t in tensors):
+        return _map_pairs(tensors, width, chosen)
+    flat = [t.reshape(-1, t.shape[-1]) for t in tensors]
+    if len(flat) == 2 and not chosen.outputs and flat[0].shape[1] != width:
+        flat.reverse()
+    half = len(flat) // 2
+    return list(zip(flat[:half], flat[half:], strict=True))
+
+
+def _map_pairs(tensors: list[Tensor], width: int, chosen: Options) -> list[tuple[Tensor, Tensor]]:
+    """The pairs from maps (1, A·k, h, w) and (1, A·4, h, w), largest map first."""
+    count = _per_cell(chosen)
+    half = len(tensors) // 2
+    scores = tensors[:half] if chosen.outputs else [t for t in tensors if t.shape[1] == count * width]
+    deltas = tensors[half:] if chosen.outputs else [t for t in tensors if t.shape[1] == count * 4]
+    if len(scores) != half or len(deltas) != half or any(t.ndim != 4 or t.shape[1] % count for t in tensors):
+        return []
+    scores, deltas = (sorted(group, key=lambda t: -t.shape[2] * t.shape[3]) for group in (scores, deltas))
+    # (1, A·c, h, w) to rows in the order y, x, anchor: the order of the anchors.
+    rows = [
+        [
+            t[0].reshape(count, -1, *t.shape[2:]).transpose(2, 3, 0, 1).reshape(-1, t.shape[1] // count)
+            for t in group
+        ]
+        for group in (scores, deltas)
+    ]
+    return list(zip(*rows, strict=True))
+
+
+def _all_anchors(count: int, chosen: Options, card: Card) -> Floats:
+    """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
+    order = sorted(range(len(chosen.strides)), key=lambda i: chosen.strides[i])
+    strides = [chosen.strides[i] for i in order]
+    per_cell = _per_cell(chosen)
+    maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None
+    if maps is None:
+        width, height = card.input.size
+        raise wrong(
+            card,
+            f"{count} anchors are not {per_cell} a cell at strides {strides} of a {width}×{height} input; "
+            "correct `size`, `strides`, `ratios` or `scales` in the card",
+        )
+    parts = []
+    for level, (rows, columns) in zip(order, maps, strict=True):
+        stride = chosen.strides[level]
+        size = chosen.sizes[level] if chosen.sizes else 4.0 * stride
+        base = base_anchors(size, chosen.ratios, chosen.scales, chosen.major, chosen.whole)
+        parts.append(spread(base, rows, columns, stride, chosen.centre))
+    return np.concatenate(parts)

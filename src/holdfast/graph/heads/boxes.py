@@ -1,0 +1,148 @@
+"""Boxes, scores and labels after NMS in the graph, as separate outputs or as the columns of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.core.types import Detections, Floats, Ints, Tensor
+from holdfast.graph.candidates import from_centres
+from holdfast.graph.outputs import options_of, shapes, wrong
+
+Column = Literal["x1", "y1", "x2", "y2", "cx", "cy", "w", "h", "score", "label", "-"]
+
+_CORNERS = {
+    "xyxy": ("x1", "y1", "x2", "y2"),
+    "cxcywh": ("cx", "cy", "w", "h"),
+    "xywh": ("x1", "y1", "w", "h"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a card may say of outputs after NMS; without names they are told apart by name, then by shape."""
+
+    boxes: str = ""
+    scores: str = ""
+    labels: str = ""
+    count: str = ""  # how many rows are filled, if the graph says so
+    columns: tuple[Column, ...] = ()  # of a single output, e.g. ["x1", "y1", "x2", "y2", "score", "label"]
+    form: Literal["xyxy", "yxyx", "cxcywh", "xywh"] = "xyxy"  # of a boxes output of its own
+    normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
+    label_offset: int = 0  # subtracted from every label, e.g. 1 where 0 is the background
+
+
+@stage("head", task="detect", nms=False, options=Options)
+def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """The detections a graph with NMS inside gives; rows of padding (label below 0, score 0) are dropped."""
+    chosen = options_of(Options, card)
+    found, scores, labels = (
+        _columns(raw, chosen, card) if _is_table(raw, chosen) else _separate(raw, chosen, card)
+    )
+    labels = labels - chosen.label_offset
+    used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
+    if len(used) and labels[used].max() >= len(card.classes):
+        raise wrong(
+            card,
+            f"a label is {int(labels[used].max())}, but the card names {len(card.classes)} classes (0 to "
+            f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card",
+        )
+    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    return Detections(found[used] * unit, scores[used], labels[used])
+
+
+def _as_xyxy(found: Floats, form: str) -> Floats:
+    if form == "yxyx":
+        return found[:, [1, 0, 3, 2]]
+    if form == "cxcywh":
+        return from_centres(found[:, :2], found[:, 2:])
+    if form == "xywh":
+        return np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], axis=1)
+    return found
+
+
+def _is_table(raw: Mapping[str, Tensor], chosen: Options) -> bool:
+    return bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
+
+
+def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
+    """Boxes xyxy, scores and labels from the columns of one output (1, n, c) or (n, c)."""
+    name = chosen.boxes or next(iter(raw))
+    value = _output(raw, name, card)
+    names: list[str] = list(chosen.columns or ("x1", "y1", "x2", "y2", "score", "label"))
+    table = np.asarray(value, np.float64).reshape(-1, value.shape[-1] if value.ndim else 1)
+    form = next((f for f, wanted in _CORNERS.items() if set(wanted) <= set(names)), None)
+    if table.shape[1] != len(names) or form is None or not {"score", "label"} <= set(names):
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: expected the columns {names}; say in the card which is which: "
+            'columns = ["x1", "y1", "x2", "y2", "score", "label"] ("-" for one to skip)',
+        )
+    found = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
+    labels = np.rint(table[:, names.index("label")]).astype(np.int64)
+    return _as_xyxy(found, form), table[:, names.index("score")], labels
+
+
+def _output(raw: Mapping[str, Tensor], name: str, card: Card) -> Tensor:
+    if name not in raw:
+        raise wrong(card, f"no output is named {name!r}; the model has {shapes(raw)}")
+    return raw[name]
+
+
+def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
+    """Boxes (n, 4), scores (n,) and labels (n,) from outputs of their own."""
+    names = roles(
+        {name: value.shape for name, value in raw.items()}, {n: v.dtype.kind for n, v in raw.items()}
+    )
+    told = {"boxes": chosen.boxes, "scores": chosen.scores, "labels": chosen.labels, "count": chosen.count}
+    names |= {role: name for role, name in told.items() if name}
+    missing = [role for role in ("boxes", "scores", "labels") if role not in names]
+    if missing:
+        raise wrong(
+            card,
+            f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}; "
+            f'say it in the card: {missing[0]} = "..."',
+        )
+    four = np.asarray(_output(raw, names["boxes"], card), np.float64).reshape(-1, 4)
+    scores = np.asarray(_output(raw, names["scores"], card), np.float64).reshape(-1)
+    labels = np.rint(np.asarray(_output(raw, names["labels"], card), np.float64)).astype(np.int64).reshape(-1)
+    if not len(four) == len(scores) == len(labels):
+        raise wrong(
+            card,
+            f"expected as many scores and labels as boxes, got {len(four)} boxes, {len(scores)} scores, "
+            f"{len(labels)} labels; name the right outputs in the card",
+        )
+    filled = len(four)
+    if "count" in names:
+        filled = min(filled, int(np.asarray(_output(raw, names["count"], card)).reshape(-1)[0]))
+    return _as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
+
+
+def roles(shape_of: Mapping[str, tuple[int | str, ...]], kind_of: Mapping[str, str]) -> dict[str, str]:
+    """Which output is boxes, scores, labels and count, by what it is called, then by shape and type."""
+    words = {
+        "boxes": ("box",),
+        "scores": ("score", "conf"),
+        "labels": ("label", "class"),
+        "count": ("num", "count"),
+    }
+    found: dict[str, str] = {}
+    for role in ("count", "boxes", "scores", "labels"):
+        hits = [n for n in shape_of if n not in found.values() and any(w in n.lower() for w in words[role])]
+        if hits:
+            found[role] = hits[0]
+    left = [n for n in shape_of if n not in found.values()]
+    for name in left:
+        shape = shape_of[name]
+        if "boxes" not in found and shape and shape[-1] == 4:
+            found["boxes"] = name
+        elif "labels" not in found and kind_of[name] in "iu" and shape not in ((), (1,), (1, 1)):
+            found["labels"] = name
+        elif "scores" not in found and kind_of[name] == "f":
+            found["scores"] = name
+    return found

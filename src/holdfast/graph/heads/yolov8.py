@@ -1,0 +1,45 @@
+"""YOLOv8 and others (v9, v11, v12) that give one tensor with boxes already decoded and no objectness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.core.types import Detections, Tensor
+from holdfast.graph.candidates import above, from_centres
+from holdfast.graph.outputs import one_image, options_of, single, wrong
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a card may say of a YOLOv8 output."""
+
+    outputs: tuple[str, ...] = ()
+    normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
+    multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+
+
+@stage("head", task="detect", nms=True, options=Options)
+def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """Candidates from an output (1, 4+k, n) or (1, n, 4+k): centre x y, width, height, classes."""
+    chosen = options_of(Options, card)
+    name, value = single(raw, chosen.outputs, card)
+    found = one_image(name, value, card)
+    width = 4 + len(card.classes)
+    if found.ndim != 2 or width not in found.shape:
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: expected (1, 4 + {len(card.classes)} classes, boxes) or its "
+            'transpose; correct `classes` in the card (or, with objectness, the head: "yolov5")',
+        )
+    columns = found if found.shape[0] == width else found.T
+    used = np.flatnonzero(columns[4:].max(axis=0) >= card.score)
+    cells = columns[:, used].T.astype(np.float64)
+    index, classes, scores = above(cells[:, 4:], card.score, chosen.multi_label)
+    unit = np.array(card.input.size, np.float64) if chosen.normalised else 1.0
+    boxes = from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit)
+    return Detections(boxes, scores, classes)

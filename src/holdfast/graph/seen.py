@@ -1,0 +1,170 @@
+"""What a graph shows to one who has no card: its image input, real output shapes, and what computes them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.core.model import Layout
+from holdfast.core.types import Size
+from holdfast.graph.check import image_input
+from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, info_of, load_proto
+
+# Operators that move values without changing them.
+MOVES = frozenset(
+    {"Transpose", "Reshape", "Concat", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Cast", "Slice"}
+    | {"Split", "Gather", "Dropout"}
+)
+FREE_SIZES = (640, 416, 320, 512, 224)  # tried in this order where the graph leaves the size open
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The facts from which head and input are guessed; `why` tells how size and layout came about."""
+
+    info: ModelInfo
+    size: Size
+    layout: Layout
+    free_size: bool
+    dtype: str
+    outputs: Mapping[str, Shape]
+    kinds: Mapping[str, str]  # numpy kind of each output: "f", "i", ...
+    ends: Mapping[str, frozenset[str]]  # the operators that compute each output, behind those that only move
+    starts: frozenset[str]  # the operators that first meet the image
+    names: tuple[str, ...]  # class names the exporter left in the file
+
+    def shapes(self) -> str:
+        """The outputs with their shapes, for reasons and messages."""
+        return ", ".join(f"{name!r} {shape}" for name, shape in self.outputs.items())
+
+
+def look(path: Path) -> Seen:
+    """What the graph in a file shows."""
+    proto = load_proto(path)
+    info = info_of(path, proto)
+    tensor = image_input(info)
+    layout = _layout(tensor, path)
+    size, free = _size(tensor, layout, info.metadata)
+    outputs = {t.name: tuple(int(d) for d in (1, *t.shape[1:])) for t in info.outputs if t.static}
+    if len(outputs) < len(info.outputs):
+        size, outputs = _run(path, proto, tensor, layout, size, free)
+    return Seen(
+        info=info,
+        size=size,
+        layout=layout,
+        free_size=free,
+        dtype=tensor.dtype,
+        outputs=outputs,
+        kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
+        ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
+        starts=_starts(proto.graph, tensor.name),
+        names=_class_names(info.metadata),
+    )
+
+
+def _layout(tensor: TensorInfo, path: Path) -> Layout:
+    _, a, _, c = tensor.shape
+    if a == 3 or (c != 3 and not isinstance(a, int)):
+        return "nchw"
+    if c == 3:
+        return "nhwc"
+    raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
+
+
+def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tuple[Size, bool]:
+    """The input's width and height, and whether the graph leaves them open."""
+    height, width = tensor.shape[2:] if layout == "nchw" else tensor.shape[1:3]
+    if isinstance(height, int) and isinstance(width, int):
+        return Size(width, height), False
+    told = _literal(metadata.get("imgsz", ""))
+    if isinstance(told, list) and len(told) == 2 and all(isinstance(v, int) for v in told):
+        return Size(told[1], told[0]), True
+    return Size(FREE_SIZES[0], FREE_SIZES[0]), True
+
+
+def _run(
+    path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
+) -> tuple[Size, dict[str, Shape]]:
+    """The first size the network runs at, and the shapes that really come out for a grey image."""
+    import onnxruntime
+
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
+    sizes = [size, *(Size(s, s) for s in FREE_SIZES if s != size.width)] if free else [size]
+    problem = ""
+    try:
+        session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), quiet, providers=["CPUExecutionProvider"]
+        )
+        names = [o.name for o in session.get_outputs()]
+    except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
+        raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
+    for at in sizes:
+        shape = (1, 3, at.height, at.width) if layout == "nchw" else (1, at.height, at.width, 3)
+        try:
+            values = session.run(None, {tensor.name: np.full(shape, 0.5, tensor.dtype)})
+        except Exception as refusal:  # noqa: BLE001
+            problem = problem or condense(refusal)
+            continue
+        return at, {name: np.shape(value) for name, value in zip(names, values, strict=True)}
+    raise ModelError(
+        f"{path}: onnxruntime cannot run it on an image of {size.width}×{size.height}: {problem}"
+    )
+
+
+def _ends(graph: Any, name: str) -> frozenset[str]:
+    """The operators met first on the way back from an output, behind those that only move values."""
+    made_by = {output: node for node in graph.node for output in node.output}
+    found: set[str] = set()
+    todo, done = [name], set()
+    while todo:
+        node = made_by.get(todo.pop())
+        if node is None or node.output[0] in done:
+            continue
+        done.add(node.output[0])
+        if node.op_type in MOVES:
+            todo += list(node.input)
+        elif node.op_type != "Constant":
+            found.add(node.op_type)
+    return frozenset(found)
+
+
+def _starts(graph: Any, name: str) -> frozenset[str]:
+    """The operators that first meet the image, behind those that only move values."""
+    found: set[str] = set()
+    todo, done = {name}, set()
+    while todo:
+        now = todo.pop()
+        done.add(now)
+        for node in graph.node:
+            if now not in node.input:
+                continue
+            if node.op_type in MOVES:
+                todo |= set(node.output) - done
+            elif node.op_type != "Shape":
+                found.add(node.op_type)
+    return frozenset(found)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Class names from the metadata `names` ({0: 'person', ...}) that common exporters write."""
+    names = _literal(metadata.get("names", ""))
+    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
+        names = [names[i] for i in range(len(names))]
+    if isinstance(names, list) and names and len(set(map(str, names))) == len(names):
+        return tuple(str(n) for n in names)
+    return ()
