@@ -84,6 +84,11 @@ def shown(cell: Cell, digits: int = 3) -> str:
     return "".join("�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in str(cell))
 
 
+def grouped(count: int) -> str:
+    """The count as a page shows it: five digits and more in groups of three."""
+    return f"{count:,}".replace(",", _THIN) if abs(count) >= 10_000 else str(count)
+
+
 def to_text(table: Table) -> str:
     """The table in aligned columns for a terminal, without a newline at the end."""
     heads, numeric = table.heads, table.numeric()
@@ -108,7 +113,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """The table as comma-separated values with all digits; missing ones are empty, the caption is left out."""
+    """The table as comma-separated values with all digits; missing ones are empty, there is no caption."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([head.name for head in table.heads])
@@ -141,7 +146,8 @@ def to_html(table: Table, *, sortable: bool = True) -> str:
     titles = "".join(_heading(head, right, sortable) for head, right in zip(heads, numeric, strict=True))
     rows = "".join(f"<tr>{_row(row, heads, numeric)}</tr>" for row in table.rows)
     caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
-    kind = ' class="sortable"' if sortable else ""
+    kinds = ["sortable"] * sortable + ["few"] * (len(heads) <= 5 and any(numeric))
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f"<table{kind}>{caption}<thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
 
 
@@ -161,8 +167,8 @@ def _row(row: Sequence[Cell], heads: Sequence[Column], numeric: Sequence[bool]) 
 
 def _cell(cell: Cell, place: int, head: Column, right: bool) -> str:
     text = html.escape(shown(cell, head.digits))
-    if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) >= 10_000:
-        text = f"{cell:,}".replace(",", _THIN)
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        text = grouped(cell)
     if place == 0 and not right:
         return f'<th scope="row">{text}</th>'
     if not right:

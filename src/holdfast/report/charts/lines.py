@@ -1,0 +1,96 @@
+"""A line chart: thin lines for the many, colours for the few that are named, one bold line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.core.types import Floats
+from holdfast.report.charts.svg import (
+    SERIES,
+    WIDTH,
+    Scale,
+    axes,
+    drawing,
+    element,
+    empty,
+    legend,
+    number,
+    tip,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """x and y (n,); `colour` 1 … 6 and a legend entry for a named line, 0 for one among many."""
+
+    name: str
+    x: Floats
+    y: Floats
+    colour: int = 0
+    bold: bool = False
+    note: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The style class of the line."""
+        return "bold" if self.bold else f"c{(self.colour - 1) % SERIES + 1}" if self.colour else "quiet"
+
+
+def line_chart(
+    lines: Sequence[Line], *, title: str, desc: str = "", x_label: str, y_label: str,
+    x_range: tuple[float, float] = (0.0, 1.0), y_range: tuple[float, float] = (0.0, 1.0),
+    height: float = 400.0,
+) -> str:  # fmt: skip
+    """The chart with its legend below; lines without a finite point are left out."""
+    x = Scale(*x_range, 54.0, WIDTH - 12.0)
+    y = Scale(*y_range, height - 52.0, 12.0)
+    # the many first, so that named lines and the bold one lie on top
+    ordered = sorted(lines, key=lambda line: (line.bold, line.colour > 0))
+    drawn = [_path(line, x, y) for line in ordered]
+    if not any(drawn):
+        drawn.append(empty(x, y))
+    chart = drawing(WIDTH, height, title, desc, axes(x, y, x_label, y_label), *drawn)
+    named = sorted((line for line in lines if line.bold or line.colour), key=lambda line: not line.bold)
+    entries = [(line.kind, f"{line.name}{f' ({line.note})' if line.note else ''}") for line in named]
+    many = sum(1 for line in lines if line.kind == "quiet")
+    if many:
+        entries.append(("quiet", f"{many} other{'' if many == 1 else 's'}"))
+    return chart + (legend(entries) if entries else "")
+
+
+def thinned(x: Floats, y: Floats, bins: int = 150) -> tuple[Floats, Floats]:
+    """The points that can be seen: in each of `bins` strips of x the first, last, lowest and highest."""
+    if len(x) <= 4 * bins:
+        return x, y
+    strip = np.clip((x * bins).astype(np.int64), 0, bins)
+    start = np.flatnonzero(np.r_[True, strip[1:] != strip[:-1]])
+    keep: set[int] = set()
+    for first, last in zip(start.tolist(), [*start[1:].tolist(), len(x)], strict=True):
+        part = y[first:last]
+        keep |= {first, last - 1, first + int(part.argmin()), first + int(part.argmax())}
+    chosen = np.array(sorted(keep))
+    return x[chosen], y[chosen]
+
+
+def _path(line: Line, x: Scale, y: Scale) -> str:
+    """The line as a path, broken where a value is missing; a lone point becomes a dot."""
+    steps: list[str] = []
+    pen_down = False
+    for across, up in zip(line.x.tolist(), line.y.tolist(), strict=True):
+        if not (np.isfinite(across) and np.isfinite(up)):
+            pen_down = False
+            continue
+        steps.append(f"{'L' if pen_down else 'M'}{number(round(x(across), 1))} {number(round(y(up), 1))}")
+        pen_down = True
+    if not steps:
+        return ""
+    told = tip(f"{line.name}{f': {line.note}' if line.note else ''}")
+    # a sub-path of zero length is drawn as a dot by round caps
+    lone = [
+        s + "h0" if s[0] == "M" and (i + 1 == len(steps) or steps[i + 1][0] == "M") else s
+        for i, s in enumerate(steps)
+    ]
+    return element("path", told, d="".join(lone), class_=f"line {line.kind}")

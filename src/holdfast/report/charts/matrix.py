@@ -1,0 +1,120 @@
+"""A matrix of counts as a heat map with its numbers: rows are the truth, columns what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.core.types import Floats, Ints
+from holdfast.report.charts.svg import drawing, element, label, shortened, tip, width_of
+
+_NAME = 24  # signs of a name; the whole name is in the tip of each cell
+_GAP = 8.0  # between the classes and what is no class
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where rows and columns lie; those from `classes` on are set apart."""
+
+    left: float
+    top: float
+    side: float
+    classes: int
+
+    def x(self, column: float) -> float:
+        return self.left + column * self.side + (_GAP if column >= self.classes else 0.0)
+
+    def y(self, row: float) -> float:
+        return self.top + row * self.side + (_GAP if row >= self.classes else 0.0)
+
+
+def matrix_chart(
+    counts: Ints, rows: Sequence[str], columns: Sequence[str], *, title: str, desc: str = "",
+    classes: int | None = None, shares: bool = False,
+) -> str:  # fmt: skip
+    """The heat map, (rows, columns); a cell's colour is its share of its row.
+
+    The first `classes` rows and columns (all, if not given) are the same classes in the same order: on that
+    diagonal the colour is that of what is right, elsewhere of what is wrong. Empty cells stay blank. With
+    `shares` the numbers are percent of the row.
+    """
+    side = _side(max(len(rows), len(columns)))
+    left = max((width_of(shortened(n, _NAME)) for n in rows), default=0) + 16
+    top = max((width_of(shortened(n, _NAME)) for n in columns), default=0) * 0.71 + 24
+    at = _Layout(left, top, side, min(len(rows), len(columns)) if classes is None else classes)
+    share = np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), np.float64)
+    cells = [
+        _cell(counts, share, (i, j), f"{rows[i]} → {columns[j]}", at, shares)
+        for i, j in np.argwhere(counts > 0).tolist()
+    ]
+    size = at.x(len(columns)) + top * 0.9, at.y(len(rows)) + 2
+    parts = [_grid(at, len(rows), len(columns)), *cells, *_names(at, rows, columns)]
+    return drawing(*size, title, desc, *parts, fixed=True)
+
+
+def _side(count: int) -> float:
+    """The side of a cell: larger where there are few, never too small for its number."""
+    return 56.0 if count <= 8 else 42.0 if count <= 15 else 34.0 if count <= 40 else 26.0
+
+
+def _names(at: _Layout, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+    names = []
+    for i, name in enumerate(rows):
+        middle = at.y(i) + at.side / 2 + 4
+        names.append(label(at.left - 8, middle, shortened(name, _NAME), class_="tick end strong"))
+    for j, name in enumerate(columns):
+        x, y = at.x(j) + at.side / 2, at.top - 8
+        turn = f"rotate(-45 {x:.1f} {y:.1f})"
+        names.append(label(x, y, shortened(name, _NAME), class_="tick strong", transform=turn))
+    return names
+
+
+def _grid(at: _Layout, rows: int, columns: int) -> str:
+    """The lines of up to four blocks: classes by classes, and what is set apart."""
+    spans = [
+        [(low, high) for low, high in ((0, min(n, at.classes)), (at.classes, n)) if high > low]
+        for n in (rows, columns)
+    ]
+    lines = []
+    for first, last in spans[0]:
+        for start, end in spans[1]:
+            wide, tall = (end - start) * at.side, (last - first) * at.side
+            lines += [
+                f"M{at.x(start):g} {at.y(first) + k * at.side:g}h{wide:g}" for k in range(last - first + 1)
+            ]
+            lines += [
+                f"M{at.x(start) + k * at.side:g} {at.y(first):g}v{tall:g}" for k in range(end - start + 1)
+            ]
+    return element("path", d="".join(lines), class_="grid") if lines else ""
+
+
+def _cell(counts: Ints, share: Floats, place: tuple[int, int], names: str, at: _Layout, shares: bool) -> str:
+    value, part = int(counts[place]), float(share[place])
+    x, y, side = at.x(place[1]), at.y(place[0]), at.side
+    kind = "right" if place[0] == place[1] < at.classes else "wrong"
+    strength = round(0.12 + 0.88 * part**0.5, 2)  # the root keeps a share of a few percent visible
+    box = element(
+        "rect", x=x + 1, y=y + 1, width=side - 2, height=side - 2, rx=3, class_=f"heat {kind}",
+        fill_opacity=strength,
+    )  # fmt: skip
+    text = f"{part * 100:.0f}" if shares else short_count(value)
+    small = " small" if side < 30 or len(text) > 3 else ""
+    on = " on" if strength > 0.7 else ""
+    number = label(x + side / 2, y + side / 2 + 4, text, class_=f"tick middle cell{small}{on}")
+    return element("g", tip(f"{names}: {value:,} ({part:.1%})"), box, number)
+
+
+def short_count(value: int) -> str:
+    """A count in at most four signs: 9999, 12k, 3.4M."""
+    for limit, size, unit in (
+        (10**12, 10**12, "T"),
+        (10**9, 10**9, "G"),
+        (10**6, 10**6, "M"),
+        (10**4, 10**3, "k"),
+    ):
+        if value >= limit:
+            scaled = value / size
+            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
+    return str(value)

@@ -1,0 +1,85 @@
+"""What a page is made of: cards, figures, sections. A document is data; `html.document` writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.tables import Cell, grouped, shown
+
+
+@dataclass(frozen=True)
+class Card:
+    """A headline number, its name, and what it means in a few words."""
+
+    name: str
+    value: Cell
+    note: str = ""
+    digits: int = 3
+
+    @property
+    def text(self) -> str:
+        """The number as it is shown; counts in groups of three digits."""
+        whole = isinstance(self.value, int) and not isinstance(self.value, bool)
+        return grouped(int(self.value or 0)) if whole else shown(self.value, self.digits)
+
+    @property
+    def share(self) -> float | None:
+        """The number as a part of 1, for the meter below it; None if it is not one."""
+        value = self.value
+        return value if isinstance(value, float) and 0.0 <= value <= 1.0 else None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A panel: its title, its markup (safe HTML or SVG), how to read it; `wide` takes the whole row."""
+
+    title: str
+    body: str
+    note: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with its own heading and place in the contents."""
+
+    identifier: str
+    title: str
+    figures: tuple[Figure, ...]
+    lead: str = ""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something the reader must not miss, with the section that says more."""
+
+    text: str
+    section: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole page."""
+
+    title: str
+    subject: tuple[str, str]  # what was tested, on what
+    facts: tuple[tuple[str, str], ...]
+    verdict: str
+    cards: tuple[Card, ...]
+    minor: tuple[Card, ...]
+    rule: str
+    command: str
+    alerts: tuple[Alert, ...]
+    sections: tuple[Section, ...]
+
+
+def fragment(template: str, **values: Any) -> str:
+    """The markup of one of the package's templates; every value is escaped unless it is marked safe."""
+    import jinja2
+
+    loader = jinja2.PackageLoader("holdfast.report", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(template).render(**values)

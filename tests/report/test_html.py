@@ -1,0 +1,217 @@
+import base64
+import dataclasses
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from holdfast.core.errors import InputError, OutputError
+from holdfast.core.types import Boxes, Size, no_detections
+from holdfast.report.html import SIZE_LIMIT, page, write
+from holdfast.run.evaluation import Evaluation
+from holdfast.run.records import Found
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+NAMES = ["stop", "no-entry", "speed-limit-30"]
+
+
+class Reader(HTMLParser):
+    """Tags with attributes, texts by enclosing tag; fails on tags that do not close in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.inside = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.inside.append((self.open[-1] if self.open else "", data))
+
+    def texts(self, tag):
+        return [text for where, text in self.inside if where == tag]
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def pages(made, photo):
+    for task, maker in made.items():
+        yield task, page(maker(NAMES), photo)
+
+
+def test_every_task_has_a_page_that_is_well_formed(made, photo):
+    for task, text in pages(made, photo):
+        reader = Reader(text)
+        assert reader.all("html") == [{"lang": "en"}], task
+        assert len(reader.all("h1")) == 1
+        identifiers = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
+        assert len(identifiers) == len(set(identifiers))
+        links = [a["href"] for a in reader.all("a")]
+        assert {link[1:] for link in links} <= set(identifiers)
+        for svg in reader.all("svg"):
+            assert svg.get("role") == "img" or svg.get("aria-hidden") == "true"
+
+
+def test_nothing_is_loaded_from_outside(made, photo):
+    for _, text in pages(made, photo):
+        for _, attrs in Reader(text).tags:
+            for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+                assert name not in attrs or attrs[name].startswith(("#", "data:")), attrs
+            assert "style" not in attrs  # the policy would refuse it
+            assert not [name for name in attrs if name.startswith("on")]
+        assert not re.search(r"https?:|@import|url\(|//[a-z]+\.", re.sub(r"base64,[^\"]*", "", text))
+
+
+def test_the_policy_allows_exactly_the_inline_style_and_script(made, photo):
+    text = page(made["detect"](NAMES), photo)
+    policy = next(a["content"] for a in Reader(text).all("meta") if "http-equiv" in a)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for tag, rule in (("script", "script-src"), ("style", "style-src")):
+        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert len(bodies) == 1
+        digest = base64.b64encode(hashlib.sha256(bodies[0].encode()).digest()).decode()
+        assert f"{rule} 'sha256-{digest}'" in policy
+
+
+def test_hostile_names_stay_text(broken, photo):
+    text = page(broken, photo)
+    reader = Reader(text)
+    assert len(reader.all("script")) == 1
+    assert reader.all("img") == []
+    assert not any("onerror" in attrs for _, attrs in reader.tags)
+    assert any("<script>alert(1)</script>" in t for t in reader.texts("h1") + reader.texts("span"))
+
+
+def test_failures_notes_guesses_and_problems_are_told(broken, photo):
+    text = page(broken, photo)
+    assert "1 of 13 images failed and are in no number" in text
+    assert "1 property of the model guessed" in text
+    assert "7 problems found in the data" in text
+    assert "The first 1 of 7." in text
+    assert "Failed images (1)" in text
+
+
+def test_the_page_without_trouble_has_no_alert(made, photo):
+    text = page(made["detect"](NAMES), photo)
+    assert 'class="alert"' not in text
+    assert 'id="trouble"' not in text
+
+
+@pytest.mark.parametrize("rule", ["coco", "voc", "voc2007", "lecture"])
+def test_the_numbers_are_those_of_the_result(made, photo, rule):
+    made_up = made["detect"](NAMES, rule=rule)
+    reader = Reader(page(made_up, photo))
+    shown = reader.texts("span")
+    for value in made_up.result["metrics"].values():
+        assert ("n/a" if value is None else f"{value:.3f}") in shown
+    cells = [attrs.get("data-value") for attrs in reader.all("td")]
+    for row in made_up.result["per_class"]:
+        for key, value in row.items():
+            assert key == "class" or ("" if value is None else str(value)) in cells
+    assert made_up.result["rule"] in " ".join(reader.texts("p"))
+
+
+def test_new_metrics_and_columns_appear_by_themselves(made, photo):
+    base = made["detect"](NAMES)
+    rows = [{**row, "brightness": 0.4321} for row in base.result["per_class"]]
+    result = {**base.result, "metrics": {**base.result["metrics"], "luck": 0.777}, "per_class": rows}
+    reader = Reader(page(dataclasses.replace(base, result=result), photo))
+    assert "luck" in reader.texts("span")
+    assert "0.777" in reader.texts("span")
+    assert "brightness" in reader.texts("button")
+    assert "0.432" in reader.texts("td")
+
+
+def test_one_class_a_hundred_classes_and_a_thousand(made, photo):
+    one = page(made["detect"](["sign"]), photo)
+    assert "mean of all classes" not in one
+    many = page(made["detect"]([f"class-{i}" for i in range(100)], images=60), photo)
+    assert "The 3 weakest classes are named" in many
+    most = page(made["detect"]([f"class-{i}" for i in range(1000)], images=400, boxes=8), photo)
+    assert "Only the 100 classes with the most errors are drawn." in most
+    for text in (one, many, most):
+        Reader(text)
+        assert len(text.encode()) < SIZE_LIMIT
+
+
+def test_large_pictures_are_made_small(made):
+    from io import BytesIO
+
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(0, 255, (1500, 2000, 3), dtype=np.uint8)
+    out = BytesIO()
+    Image.fromarray(noise).save(out, format="PNG")
+    text = page(made["detect"](NAMES, images=20), lambda name: out.getvalue())
+    assert len(text.encode()) < SIZE_LIMIT
+    assert text.count("data:image/jpeg;base64,") == 12
+
+
+def test_pictures_that_are_not_there_or_damaged_are_said_to_be(made):
+    for answer in (None, b"", b"\xff\xd8\xff garbage"):
+        text = page(made["detect"](NAMES), lambda name, answer=answer: answer)
+        assert "picture not available" in text
+        assert "data:image/jpeg" not in text
+
+
+def test_an_evaluation_without_errors_has_no_gallery(made, photo):
+    base = made["detect"](["a"])
+    record = base.records[0]
+    perfect = Found("p.jpg", record.size, Boxes(record.truth.xyxy[:0], record.truth.classes[:0]), no_detections())
+    text = page(dataclasses.replace(base, records=(perfect,)), photo)
+    Reader(text)
+    assert 'id="worst"' not in text
+
+
+def test_an_evaluation_without_records_has_a_page(made, photo):
+    for maker in made.values():
+        base = maker(NAMES)
+        metrics = dict.fromkeys(base.result["metrics"])
+        empty = dataclasses.replace(base, records=(), result={**base.result, "metrics": metrics, "per_class": []})
+        text = page(empty, photo)
+        Reader(text)
+        assert "nothing to show" in text
+        assert "n/a" in text
+
+
+def test_an_unknown_task_is_named(made, photo):
+    base = made["detect"](NAMES)
+    wrong: Evaluation = dataclasses.replace(base, about=dataclasses.replace(base.about, task="dance"))
+    with pytest.raises(InputError, match="got 'dance'"):
+        page(wrong, photo)
+
+
+def test_write_makes_the_folder_and_the_page(made, photo, tmp_path):
+    out = tmp_path / "deep" / "report.html"
+    assert write(made["single"](NAMES), out, photo) == out
+    assert out.read_text("utf-8").startswith("<!doctype html>")
+    assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+
+
+def test_write_refuses_a_folder_and_a_file_as_folder(made, photo, tmp_path):
+    with pytest.raises(OutputError, match="is a folder; give the name of the page"):
+        write(made["single"](NAMES), tmp_path, photo)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="choose another folder"):
+        write(made["single"](NAMES), tmp_path / "file" / "report.html", photo)
+
+
+def test_a_detection_outside_the_size_is_no_problem(made, photo):
+    base = made["detect"](NAMES)
+    tiny = tuple(dataclasses.replace(r, size=Size(1, 1)) for r in base.records)
+    Reader(page(dataclasses.replace(base, records=tiny), photo))
