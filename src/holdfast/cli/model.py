@@ -16,13 +16,18 @@ def info(
     json: Path = typer.Option(None, help="Also write the facts to this JSON file."),
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
-    from holdfast.cli.output import write_json
-    from holdfast.graph.facts import as_dict, describe, text
+    from dataclasses import asdict
 
-    facts = describe(path, card)
-    typer.echo(text(facts))
+    from holdfast.cli.output import write_json
+    from holdfast.graph.inspect import inspect, rows
+    from holdfast.graph.load import find_model, reading
+
+    facts = inspect(find_model(path))
+    lines = [*rows(facts), *reading(path, card)]
+    width = max(len(name) for name, _ in lines)
+    typer.echo("\n".join(f"{name:{width}}  {value}" for name, value in lines))
     if json:
-        write_json(json, as_dict(facts))
+        write_json(json, {**asdict(facts), "path": str(facts.path), "reading": dict(reading(path, card))})
 
 
 @app.command("card")
@@ -61,9 +66,10 @@ def convert(
     size: int = typer.Option(None, min=32, help="Another input size than the .cfg's."),
 ) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
+    from holdfast.core.types import Size
     from holdfast.graph.card_text import write_card
-    from holdfast.graph.darknet import convert as convert_darknet
+    from holdfast.graph.darknet.convert import convert as convert_darknet
 
-    made = convert_darknet(cfg, weights, out, names=names, size=size)
+    made = convert_darknet(cfg, weights, out, names, Size(size, size) if size else None)
     write_card(made, out.with_suffix(".toml"))
     typer.echo(f"written: {out} and {out.with_suffix('.toml')}")
