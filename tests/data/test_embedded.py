@@ -85,3 +85,14 @@ def test_keys_need_no_drawing_and_tell_everything_apart(monkeypatch):
 def test_loading_twice_gives_the_same():
     entry = pickle.loads(pickle.dumps(SignsEntry(5, 9, "detect")))  # noqa: S301
     assert entry.load().data == entry.load().data
+
+
+def test_written_to_a_folder_it_is_the_same_data(tmp_path):
+    signs.make(tmp_path / "made", 3, 5)
+    written, drawn = open_dataset(tmp_path / "made", task="detect"), open_dataset("signs:5:3")
+    assert (written.format, written.classes, written.problems) == ("coco", drawn.classes, ())
+    for file, entry in zip(written.entries, drawn.entries, strict=True):
+        one, other = file.load(), entry.load()
+        assert one.data == other.data
+        np.testing.assert_allclose(one.truth.xyxy, other.truth.xyxy, atol=0.01)
+        np.testing.assert_array_equal(one.truth.classes, other.truth.classes)

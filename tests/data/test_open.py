@@ -110,3 +110,12 @@ def test_a_folder_named_signs_is_reached_as_a_path(tmp_path, monkeypatch, pictur
     (tmp_path / "signs" / "annotations.json").write_text(json.dumps(content))
     assert open_dataset("signs", images=1).format == "signs"
     assert open_dataset("./signs").format == "coco"
+
+
+def test_folder_that_may_not_be_listed(both, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", str(both))
+
+    monkeypatch.setattr("holdfast.data.files.os.scandir", refuse)
+    with pytest.raises(DataError, match=r"cannot be read: .*Permission denied"):
+        open_dataset(both)

@@ -158,7 +158,7 @@ def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
             size = os.fstat(stream.fileno()).st_size
             if size > limit:
                 raise ImageError(f"{path}: {size >> 20} MB; image files up to {limit >> 20} MB are read")
-            data = stream.read(limit)
+            data = stream.read(size + 1)  # not read(limit): that much would be set aside at once
     except FileNotFoundError:
         raise ImageError(f"{path}: no such image file") from None
     except OSError as problem:

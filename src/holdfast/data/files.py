@@ -75,7 +75,7 @@ class Disk:
             try:
                 with os.scandir(folder or ".") as found:
                     self._folders[folder] = frozenset(item.name for item in found)
-            except OSError:
+            except (OSError, ValueError):  # ValueError: a name with a zero byte
                 self._folders[folder] = frozenset()
         return name in self._folders[folder]
 
@@ -120,12 +120,12 @@ def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:
     """The bytes of a label file; DataError if it cannot be read or is absurdly large."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(limit + 1)
+            size = os.fstat(stream.fileno()).st_size
+            if size > limit:
+                raise DataError(f"{path}: {size >> 20} MB; label files up to {limit >> 20} MB are read")
+            return stream.read(size + 1)
     except OSError as problem:
         raise DataError(f"{path}: cannot be read: {problem.strerror or problem}") from problem
-    if len(data) > limit:
-        raise DataError(f"{path}: more than {limit >> 20} MB; that is no label file holdfast reads")
-    return data
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -42,8 +42,14 @@ def open_dataset(
         raise InputError(f"expected a number of images of 1 or more, got {images}")
     if isinstance(name_or_path, str) and name_or_path.split(":")[0] == "signs" and format is None:
         return _signs(name_or_path, task, split, images)
-    path = Path(name_or_path)
-    chosen = part("reader", format) if format is not None else None
+    try:
+        return _open(Path(name_or_path), task, format, split).first(images)
+    except OSError as problem:  # a folder that may not be listed, a disk that is gone
+        raise DataError(f"{name_or_path}: cannot be read: {problem}") from problem
+
+
+def _open(path: Path, task: Task | None, wanted: str | None, split: str | None) -> Dataset:
+    chosen = part("reader", wanted) if wanted is not None else None
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; expected a data set (or `signs`, the embedded one)")
     if path.is_dir() and not any(path.iterdir()):
@@ -55,7 +61,7 @@ def open_dataset(
     dataset = _for_task(replace(dataset, problems=(*note, *dataset.problems)), task, path)
     if not dataset.entries:
         raise DataError(_nothing(dataset, path))
-    return dataset.first(images)
+    return dataset
 
 
 def recognise(path: Path) -> tuple[Recognised, ...]:

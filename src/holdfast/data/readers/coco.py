@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
 from holdfast.core.types import Size
 from holdfast.data import problems as kinds
-from holdfast.data.boxes import check_box
+from holdfast.data.boxes import check_box, lies_inside
 from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
 from holdfast.data.files import (
     Disk,
@@ -145,40 +145,62 @@ def _annotations(
     """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
     rows: dict[Any, list[Row]] = defaultdict(list)
-    seen: set[Any] = set()
+    _name_repeated_ids(content["annotations"], file, problems)
     for number, item in enumerate(content["annotations"]):
-        key, image = item.get("id"), _hashable(item.get("image_id"))
-        where = f"{file}: annotation {key if key is not None else f'[{number}]'}"
-        if key is not None and _hashable(key) in seen:
-            said = f"annotation id {key} occurs more than once; both are kept"
-            problems.append(Problem(kinds.DUPLICATE_ID, where, said))
-        seen.add(_hashable(key))
-        if image not in sizes:
-            said = f"image id {image!r} is not in the list of images; the box is left out"
-            problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, where, said))
-            continue
-        category = index.get(_hashable(item.get("category_id")))
-        if category is None:
-            said = f"category id {item.get('category_id')!r} is not in the list; the box is left out"
-            problems.append(Problem(kinds.UNKNOWN_CLASS, where, said))
-            continue
-        row = _row(item, category, where, problems)
-        if row is not None and check_box(row, sizes[image], where, problems):
-            rows[image].append(row)
+        try:  # most boxes are as they should be: no words are made for them
+            image, (x, y, width, height) = item["image_id"], item["bbox"]
+            row = Row(x, y, x + width, y + height, index[item["category_id"]], *_flags(item))
+            if lies_inside(row, sizes[image]):
+                rows[image].append(row)
+                continue
+        except (KeyError, TypeError, ValueError):
+            pass
+        image = _hashable(item.get("image_id"))
+        odd = _odd_row(
+            item, image in sizes, index, f"{file}: annotation {item.get('id', f'[{number}]')}", problems
+        )
+        if odd is not None and check_box(odd[0], sizes[image], odd[1], problems):
+            rows[image].append(odd[0])
     return rows
 
 
-def _row(item: dict[str, Any], category: int, where: str, problems: list[Problem]) -> Row | None:
-    box, area = item.get("bbox"), item.get("area")
+def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: list[Problem]) -> None:
+    ids = Counter(_hashable(item["id"]) for item in items if "id" in item)
+    for key in (key for key, times in ids.items() if times > 1) if len(ids) < len(items) else ():
+        said = f"annotation id {key} occurs {ids[key]} times; all are kept"
+        problems.append(Problem(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said))
+
+
+def _odd_row(
+    item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: list[Problem]
+) -> tuple[Row, str] | None:
+    """The box of an annotation that is not as it should be, or None with the reason named."""
+    category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
+    if not has_image:
+        said = f"image id {item.get('image_id')!r} is not in the list of images; the box is left out"
+        problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, where, said))
+        return None
+    if category is None:
+        said = f"category id {item.get('category_id')!r} is not in the list; the box is left out"
+        problems.append(Problem(kinds.UNKNOWN_CLASS, where, said))
+        return None
     try:
         x, y, width, height = map(float, box or ())
-    except (TypeError, ValueError):
-        said = f"expected a bbox of four numbers (x, y, width, height), got {box!r}; the box is left out"
+    except (TypeError, ValueError, OverflowError):
+        said = (
+            f"expected a bbox of four numbers (x, y, width, height), got {str(box)[:80]}; the box is left out"
+        )
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
-        problems.append(Problem(kind, where, said[:300]))
+        problems.append(Problem(kind, where, said))
         return None
-    stated = float(area) if isinstance(area, int | float) and area >= 0 else -1.0
-    return Row(x, y, x + width, y + height, category, bool(item.get("iscrowd")), False, stated)
+    return Row(x, y, x + width, y + height, category, *_flags(item)), where
+
+
+def _flags(item: dict[str, Any]) -> tuple[bool, bool, float]:
+    """Crowd, difficult (COCO has none) and the area stated, -1 if none is."""
+    area = item.get("area")
+    stated = area if isinstance(area, int | float) and 0 <= area < 1e300 else -1.0
+    return bool(item.get("iscrowd")), False, stated
 
 
 def _entries(

@@ -23,6 +23,7 @@ from holdfast.data.files import (
     file_names,
     image_names,
     is_image,
+    lines_of,
     read_label_bytes,
     subfolders,
 )
@@ -172,7 +173,7 @@ def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
     file = next((p / f"{split}.txt" for p in places if (p / f"{split}.txt").is_file()), None)
     if file is None:
         raise DataError(f"{path}: no split {split!r}: no {split}.txt in ImageSets/Main")
-    stems = {line.split()[0] for line in file.read_text("utf-8").splitlines() if line.split()}
+    stems = {line.split()[0] for _, line in lines_of(file)}
     return [page for page in pages if page.file.stem in stems]
 
 
