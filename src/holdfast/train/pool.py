@@ -45,7 +45,7 @@ def seen(image: Image, size: Size) -> Image:
 
 
 def scene_row(seed: int, index: int) -> Row:
-    """One scene: the detector's picture and boxes (16, 5) class, xyxy (-1: none), the segmenter's and mask."""
+    """One scene: the detector's picture and boxes (16, 5) class, xyxy (-1: none), the segmenter's, mask."""
     drawn = signs.scene(seed, index)
     if len(drawn.boxes) > MAX_SIGNS:
         raise DataError(f"scene {index} has {len(drawn.boxes)} signs, the pool holds {MAX_SIGNS} a scene")
