@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +14,20 @@ from holdfast.core.errors import OutputError
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Nothing; the file is there whole or not at all. OutputError if the disk does not take it."""
+    temporary = path.parent / f".writing-{os.getpid()}-{secrets.token_hex(6)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        stream = temporary.open("xb")
     except OSError as problem:
         raise OutputError(
             f"{path}: cannot write there: {problem.strerror}; choose another folder"
         ) from problem
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError as problem:
         raise OutputError(
             f"{path}: could not be written: {problem.strerror}; free some space, then run the same command "
@@ -34,7 +35,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         ) from problem
     finally:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
