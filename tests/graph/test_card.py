@@ -85,7 +85,7 @@ def cards(draw):
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cards())
 def test_a_written_card_reads_the_same(tmp_path_factory, card):
     path = tmp_path_factory.mktemp("card") / "net.toml"

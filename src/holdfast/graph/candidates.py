@@ -40,15 +40,17 @@ def bounded_exp(x: Tensor) -> Floats:
     return np.asarray(np.exp(np.minimum(np.asarray(x, np.float64), LARGEST_LOG)), np.float64)
 
 
-def levels(size: Size, strides: Sequence[int], cells: int) -> list[tuple[int, int]] | None:
+def levels(size: Size, strides: Sequence[int], cells: int, slack: int = 1) -> list[tuple[int, int]] | None:
     """Rows and columns of each stride's map so that all maps have `cells` cells together; None if none fit.
 
-    A network whose pooling rounds the other way has maps one larger or smaller; no cell moves by that.
+    A network whose pooling rounds the other way has maps one larger or smaller, which `slack` allows; no cell
+    moves by that.
     """
     choices = []
     for stride in strides:
         rows, columns = math.ceil(size.height / stride), math.ceil(size.width / stride)
-        choices.append([(rows, columns), (rows + 1, columns + 1), (max(rows - 1, 1), max(columns - 1, 1))])
+        changes = sorted(range(-slack, slack + 1), key=abs)  # the expected size first
+        choices.append([(rows + d, columns + d) for d in changes if min(rows, columns) + d > 0])
     for shapes in itertools.product(*choices):
         if sum(rows * columns for rows, columns in shapes) == cells:
             return list(shapes)

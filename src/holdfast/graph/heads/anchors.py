@@ -84,7 +84,8 @@ def _table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tens
     outputs = named(raw, chosen.outputs, card)
     pairs = _pairs(list(outputs.values()), chosen, card)
     width = len(card.classes) + (chosen.background != "none")
-    fits = pairs and all(s.shape[1] == width and len(s) == len(d) for s, d in pairs)
+    wide = (4, 4 * len(card.classes), 4 * width)  # deltas for all classes together, or for each
+    fits = pairs and all(s.shape[1] == width and d.shape[1] in wide and len(s) == len(d) for s, d in pairs)
     if not fits:
         raise wrong(
             card,

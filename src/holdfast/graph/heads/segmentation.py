@@ -49,7 +49,7 @@ def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
 
 
 def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
-    flat = np.squeeze(found)
+    flat = found[0] if found.ndim == 3 and found.shape[0] == 1 else found
     if flat.ndim != 2:
         raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {found.shape}")
     if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < len(card.classes):

@@ -29,7 +29,7 @@ def anchors_and_deltas(seen: Seen) -> Proposal | None:
     if len(shapes) != 2 or any(len(s) != 3 for s in shapes) or shapes[0][1] != shapes[1][1]:
         return None
     widths = [s[2] for s in shapes]
-    if 4 not in widths or shapes[0][1] % 9 or not levels(seen.size, strides, shapes[0][1] // 9):
+    if 4 not in widths or shapes[0][1] % 9 or not levels(seen.size, strides, shapes[0][1] // 9, 0):
         return None
     classes = widths[1 - widths.index(4)]
     ends = frozenset().union(*seen.ends.values())

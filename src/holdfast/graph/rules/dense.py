@@ -17,7 +17,7 @@ def distribution_bins(seen: Seen) -> Proposal | None:
     if len(shapes) == 1:
         ((name, shape),) = shapes.items()
         strides = (*YOLO_STRIDES, 64)
-        if len(shape) != 3 or not levels(seen.size, strides, shape[1]) or shape[2] <= 33:
+        if len(shape) != 3 or not levels(seen.size, strides, shape[1], 0) or shape[2] <= 33:
             return None
         classes, because = (
             shape[2] - 32,
@@ -29,7 +29,7 @@ def distribution_bins(seen: Seen) -> Proposal | None:
         return None
     strides = tuple(8 * 2**i for i in range(len(shapes) // 2))
     cells = sorted((s[1] for s in shapes.values()), reverse=True)
-    fits = all(levels(seen.size, (stride,), n) for stride, n in zip(strides, cells[::2], strict=True))
+    fits = all(levels(seen.size, (stride,), n, 0) for stride, n in zip(strides, cells[::2], strict=True))
     bins = [w for w in widths if w % 4 == 0 and 4 * 5 <= w <= 4 * 33]
     if not fits or cells[::2] != cells[1::2] or not bins:
         return None
@@ -76,10 +76,10 @@ def one_tensor(seen: Seen) -> Proposal | None:
         cells = f"cells of strides 8, 16, 32 of {pixels}"
         if width < 6 and not (width == 5 and axis == 2):
             continue
-        if rows % 3 == 0 and levels(size, YOLO_STRIDES, rows // 3) and axis == 1:
+        if rows % 3 == 0 and levels(size, YOLO_STRIDES, rows // 3, 0) and axis == 1:
             because = f"one output {name!r} {shape} = 3 anchors × {cells} times 5+{width - 5}"
             return Proposal("detect", "yolov5", because, width - 5, "Ultralytics", input=ULTRALYTICS)
-        if not levels(size, YOLO_STRIDES, rows):
+        if not levels(size, YOLO_STRIDES, rows, 0):
             continue
         if axis == 2 or width == 84:
             because = f"one output {name!r} {shape} = {cells} times 4+{width - 4}"

@@ -1,0 +1,155 @@
+import gzip
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import condense, inspect, rows
+
+
+def conv_net(path, domain="", op="Conv", opset=17, ir=8, batch=1):
+    """A convolution of 3 to 4 channels 3×3 with stride 2 and a fully connected layer, on 8×8."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.normal(size=(4, 3, 3, 3)), "b": np.zeros(4), "f": rng.normal(size=(64, 5))}
+    nodes = [
+        helper.make_node(
+            op, ["x", "w", "b"], ["c"], "first", domain=domain, pads=[1, 1, 1, 1], strides=[2, 2]
+        ),
+        helper.make_node("Flatten", ["c"], ["r"]),
+        helper.make_node("MatMul", ["r", "f"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 5])],
+        [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    model = helper.make_model(graph, producer_name="test", opset_imports=opsets, ir_version=ir)
+    onnx.save(model, path)
+    return path
+
+
+def refused(path):
+    with pytest.raises(ModelError) as caught:
+        inspect(path)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert told.startswith(str(path))
+    return told
+
+
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_what_is_inside(tmp_path, batch):
+    info = inspect(conv_net(tmp_path / "net.onnx", batch=batch))
+    assert (info.opset, info.ir_version, info.producer, info.domains) == (17, 8, "test", ())
+    assert [str(t) for t in info.inputs] == [f"x float32 ({batch}, 3, 8, 8)"]
+    assert [str(t) for t in info.outputs] == [f"y float32 ({batch}, 5)"]
+    assert info.parameters == 4 * 3 * 9 + 4 + 64 * 5
+    assert info.multiply_adds == 4 * 4 * 4 * 3 * 9 + 64 * 5
+    assert info.nodes == {"Conv": 1, "Flatten": 1, "MatMul": 1}
+    table = dict(rows(info))
+    assert table["opset"] == "17 (IR 8, by test)"
+    assert table["nodes"] == "3: Conv 1, Flatten 1, MatMul 1"
+
+
+def test_free_shapes_leave_the_work_unknown(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "h"
+    onnx.save(model, path)
+    info = inspect(path)
+    assert info.multiply_adds is None
+    assert ("multiply-adds", "unknown (free shapes)") in rows(info)
+
+
+def test_a_packed_model_has_the_hash_of_what_is_inside(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    packed = tmp_path / "net.onnx.gz"
+    with path.open("rb") as source, gzip.open(packed, "wb") as target:
+        shutil.copyfileobj(source, target)
+    assert inspect(packed).sha256 == inspect(path).sha256
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "the file is empty; expected an ONNX model"),
+        (b"<!DOCTYPE html><html>", "it is an HTML or XML page: a download that went wrong?"),
+        (b"\n\n <html>", "it is an HTML or XML page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "it is a Git LFS pointer: fetch the file"),
+        (b"PK\x03\x04abc", "it is a zip or PyTorch file: export the network to ONNX first"),
+        (b"\x1f\x8b\x08abc", "it is gzip: name it .onnx.gz"),
+        (b"garbage" * 50, "not an ONNX model, or one cut short (350 bytes)"),
+        (b"\x08\x07", "expected a graph with nodes and outputs, got none"),
+    ],
+)
+def test_files_that_are_no_models(tmp_path, content, told):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    assert told in refused(path)
+
+
+def test_a_model_cut_short(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    data = path.read_bytes()
+    for part in (0.1, 0.5, 0.9):
+        path.write_bytes(data[: int(len(data) * part)])
+        assert "ONNX model" in refused(path)
+
+
+def test_no_such_file(tmp_path):
+    assert "no such model file; give the path of an .onnx file" in refused(tmp_path / "net.onnx")
+
+
+def test_a_damaged_packed_file(tmp_path):
+    path = tmp_path / "net.onnx.gz"
+    path.write_bytes(gzip.compress(b"a" * 1000)[:20])
+    assert "expected a readable ONNX file" in refused(path)
+
+
+def test_a_custom_operator_is_named(tmp_path):
+    told = refused(conv_net(tmp_path / "net.onnx", "my.domain", "Deform"))
+    assert "node 'first' is a custom operator, 'Deform' of domain 'my.domain', unknown to onnxruntime" in told
+    assert "node 'first': ONNX has no operator 'Deform'" in refused(
+        conv_net(tmp_path / "b.onnx", "", "Deform")
+    )
+
+
+def test_functions_the_model_brings_are_no_custom_operators(tmp_path):
+    path = conv_net(tmp_path / "net.onnx", "my.domain", "Mine")
+    model = onnx.load(path)
+    body = [helper.make_node("Conv", ["a", "b", "c"], ["d"], pads=[1, 1, 1, 1], strides=[2, 2])]
+    opset = [helper.make_opsetid("", 17)]
+    model.functions.append(helper.make_function("my.domain", "Mine", ["a", "b", "c"], ["d"], body, opset))
+    onnx.save(model, path)
+    assert inspect(path).domains == ("my.domain",)
+
+
+def test_an_opset_or_ir_from_the_future(tmp_path):
+    told = refused(conv_net(tmp_path / "net.onnx", opset=99))
+    assert "opset 99 (IR 8) is newer than onnxruntime" in told
+    assert "export with an older opset" in told
+    assert "(IR 99) is newer than onnxruntime" in refused(conv_net(tmp_path / "b.onnx", ir=99))
+
+
+def test_weights_in_a_missing_file(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="net.data", size_threshold=0)
+    assert inspect(path).parameters == 432
+    (tmp_path / "net.data").unlink()
+    assert "are in 'net.data', which is missing; put it beside the model" in refused(path)
+
+
+def test_messages_of_onnxruntime_become_one_line():
+    where = "/a/b/model.cc:205 onnxruntime::Model::Model(x)"
+    long = f"[ONNXRuntimeError] : 1 : FAIL : Load failed:{where} Unknown\nversion " + "x" * 300
+    got = condense(RuntimeError(long))
+    assert got.startswith("Load failed:")
+    assert "\n" not in got
+    assert len(got) <= 160
+    assert ".cc" not in got
