@@ -20,13 +20,14 @@ from holdfast.metrics.pairing import (
     Arranged,
     Bits,
     Pairs,
-    arrange,
+    Prepared,
     assign,
-    pair_up,
+    prepare,
     select,
     stable_order,
     threshold_bits,
 )
+from holdfast.metrics.rules import RULES
 from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
@@ -55,12 +56,22 @@ class CocoResult:
         return dict(zip(KEYS, self.per_class[index].tolist(), strict=True))
 
 
-def coco_numbers(truth: TruthTable, detections: DetectionTable, *, images: int, classes: int) -> CocoResult:
-    """COCO's AP and AR over `images` images and `classes` classes."""
+def coco_numbers(
+    truth: TruthTable,
+    detections: DetectionTable,
+    *,
+    images: int,
+    classes: int,
+    prepared: Prepared | None = None,
+) -> CocoResult:
+    """COCO's AP and AR over `images` images and `classes` classes.
+
+    `prepared` may be given if `prepare` was called before with the same tables and the coco rule.
+    """
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
-    arranged = arrange(detections, images, MAX_DETS[-1])
-    pairs = pair_up(truth, detections, arranged, images, region=truth.crowd)
+    prepared = prepared or prepare(truth, detections, RULES["coco"], images)
+    arranged, pairs = prepared.arranged, prepared.pairs
     pairs = select(pairs, pairs.iou >= IOU_THRESHOLDS[0])
     outside = np.stack(
         [truth.crowd | (truth.area < low) | (truth.area > high) for low, high in AREAS.values()]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import DataError
-from holdfast.core.types import Bools, Ints
+from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.records import (
     Problems,
     boxes,
@@ -21,9 +21,11 @@ from holdfast.metrics.records import (
     integers,
     numbers,
     objects,
-    read_json,
+    parse_json,
+    read_bytes,
     records_of,
 )
+from holdfast.metrics.scan import scan_records
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
@@ -53,7 +55,7 @@ def read_truth(path: str | Path) -> TruthFile:
     """The truth of a COCO JSON file with `images`, `categories` and `annotations`."""
     path = Path(path)
     with collector_paused():
-        content = read_json(path)
+        content = parse_json(path, read_bytes(path))
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
             raise DataError(
@@ -81,8 +83,12 @@ def read_truth(path: str | Path) -> TruthFile:
 def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
     """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}."""
     path = Path(path)
+    data = read_bytes(path)
+    quick = _scanned(data, truth)
+    if quick is not None:
+        return quick
     with collector_paused():
-        content = read_json(path)
+        content = parse_json(path, data)
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
             raise DataError(
@@ -99,6 +105,38 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
         if image is None or category is None or xywh is None or score is None:
             raise DataError(f"{path}: predictions could not be read")
         return DetectionTable(image, category, xywh, score)
+
+
+def _scanned(data: bytes, truth: TruthFile) -> DetectionTable | None:
+    """The table read as columns, or None if the file is not regular or has a fault to be named."""
+    scanned = scan_records(data)
+    if scanned is None or not {"image_id", "category_id"} <= scanned.whole:
+        return None
+    xywh, score = scanned.columns.get("bbox"), scanned.columns.get("score")
+    if xywh is None or xywh.shape[1:] != (4,) or score is None or score.ndim != 1 or (xywh[:, 2:] < 0).any():
+        return None
+    image = _places(scanned.columns["image_id"], truth.image_ids)
+    category = _places(scanned.columns["category_id"], truth.category_ids)
+    if image is None or category is None:
+        return None
+    return DetectionTable(image, category, xywh, score)
+
+
+def _places(ids: Floats, known: Ints) -> Ints | None:
+    """The places of the ids among the known ones; None if one is unknown or too large for a float."""
+    if len(known) == 0 or ids.ndim != 1 or float(np.abs(ids).max()) >= 2**53:
+        return None
+    number = ids.astype(np.int64)
+    low, high = int(known[0]), int(known[-1])
+    if high - low < 16 * len(known) + len(ids):  # a table is quicker than a search
+        if int(number.min()) < low or int(number.max()) > high:
+            return None
+        table = np.full(high - low + 1, -1)
+        table[known - low] = np.arange(len(known))
+        place = table.take(number - low)
+        return None if int(place.min()) < 0 else place
+    place = np.minimum(np.searchsorted(known, number), len(known) - 1)
+    return place if bool((known.take(place) == number).all()) else None
 
 
 def _truth_table(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from holdfast.core.types import Floats, Ints
 from holdfast.metrics.counts import Counts, confusion, counts_at
 from holdfast.metrics.curves import Curve, average_precision, curve
 from holdfast.metrics.matching import Matches, match
+from holdfast.metrics.pairing import Prepared
 from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
@@ -30,8 +32,17 @@ class DetectionResult:
     ap: Floats
     curves: tuple[Curve, ...]
     counts: Counts
-    confusion: Ints
     matches: Matches
+    truth: TruthTable = field(repr=False)
+    detections: DetectionTable = field(repr=False)
+    images: int
+
+    @cached_property
+    def confusion(self) -> Ints:
+        """Truth (rows) against detection (columns) with the background last: see `counts.confusion`."""
+        return confusion(
+            self.truth, self.detections, self.matches, self.rule, self.iou, self.score, images=self.images
+        )
 
     def __str__(self) -> str:
         return f"mAP {self.mean_ap:.4f} at IoU {self.iou:g} ({self.rule})"
@@ -46,11 +57,15 @@ def evaluate(
     classes: int,
     iou: float = 0.5,
     score: float = 0.5,
+    prepared: Prepared | None = None,
 ) -> DetectionResult:
-    """Every score of the detections against the truth over `images` images and `classes` classes."""
+    """Every score of the detections against the truth over `images` images and `classes` classes.
+
+    `prepared` may be given if `prepare` was called before with the same tables and rule.
+    """
     if np.isnan(score):
         raise InputError("score threshold: expected a number, got NaN")
-    matches = match(truth, detections, rule, iou, images=images, classes=classes)
+    matches = match(truth, detections, rule, iou, images=images, classes=classes, prepared=prepared)
     curves = class_curves(matches, rule)
     ap = np.array([average_precision(c, rule) for c in curves], dtype=np.float64)
     return DetectionResult(
@@ -61,8 +76,10 @@ def evaluate(
         ap=ap,
         curves=curves,
         counts=counts_at(matches, score, rule),
-        confusion=confusion(truth, detections, matches, rule, iou, score, images=images),
         matches=matches,
+        truth=truth,
+        detections=detections,
+        images=images,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
-from holdfast.metrics.pairing import Pairs, arrange, assign, best_only, pair_up, select, threshold_bits
+from holdfast.metrics.pairing import Pairs, Prepared, assign, best_only, prepare, select, threshold_bits
 from holdfast.metrics.rules import RULES, Rule, rule_named
 from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
 
@@ -47,20 +47,28 @@ class Matches:
 
 
 def match(
-    truth: TruthTable, detections: DetectionTable, rule: Rule, iou: float, *, images: int, classes: int
+    truth: TruthTable,
+    detections: DetectionTable,
+    rule: Rule,
+    iou: float,
+    *,
+    images: int,
+    classes: int,
+    prepared: Prepared | None = None,
 ) -> Matches:
-    """The greedy matching of each image and class, detections choosing in order of falling score."""
+    """The greedy matching of each image and class, detections choosing in order of falling score.
+
+    `prepared` (from `prepare`, with the same tables and rule) saves time when several thresholds are matched.
+    """
     if not 0.0 <= iou <= 1.0:
         raise InputError(f"iou threshold: expected a number from 0 to 1, got {iou}")
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
     ignored = ignored_boxes(truth, rule)
-    region = truth.crowd if rule.crowd == "region" else None
-    arranged = arrange(detections, images, rule.max_dets)
-    pairs = pair_up(truth, detections, arranged, images, region=region, plus_one=rule.plus_one)
-    row = arranged.row
+    prepared = prepared or prepare(truth, detections, rule, images)
+    pairs, row = prepared.pairs, prepared.arranged.row
     taken_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
-    nearest = best_only(select(pairs, pairs.iou > 0.0))
+    nearest = best_only(pairs)
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou
     hits = _hits(pairs, nearest, rule, iou, ignored, truth.crowd)
     taken_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
@@ -103,7 +111,5 @@ def _hits(pairs: Pairs, nearest: Pairs, rule: Rule, iou: float, ignored: Bools, 
     level = np.array([iou])
     passed = threshold_bits(candidates.iou, level, strict=rule.iou_strict)
     keep = passed > 0
-    if not rule.iou_strict and iou == 0.0:
-        keep &= candidates.iou > 0.0  # boxes that do not meet are never a match
     candidates, passed, reusable = select(candidates, keep), passed[keep], reusable[keep]
     return select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)

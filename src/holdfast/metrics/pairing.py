@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import pair_iou
+from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 Bits = NDArray[np.uint64]
@@ -42,6 +43,22 @@ class Pairs:
     truth: Ints
     group: Ints
     iou: Floats
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Detections in order and every pair of one with a true box it meets; all that matching stands on."""
+
+    arranged: Arranged
+    pairs: Pairs
+
+
+def prepare(truth: TruthTable, detections: DetectionTable, rule: Rule, images: int) -> Prepared:
+    """What matching by the rule stands on, at any IoU threshold."""
+    region = truth.crowd if rule.crowd == "region" else None
+    arranged = arrange(detections, images, rule.max_dets)
+    pairs = pair_up(truth, detections, arranged, images, region=region, plus_one=rule.plus_one)
+    return Prepared(arranged, select(pairs, pairs.iou > 0.0))
 
 
 def arrange(detections: DetectionTable, images: int, max_dets: int | None) -> Arranged:

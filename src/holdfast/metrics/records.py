@@ -65,14 +65,19 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def read_json(path: Path) -> Any:
-    """The parsed file, or a `DataError` with line and column."""
+def read_bytes(path: Path) -> bytes:
+    """The content of a file that is not empty."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if not data.strip():
+    if not data or data.isspace():
         raise DataError(f"{path}: expected JSON, got an empty file")
+    return data
+
+
+def parse_json(path: Path, data: bytes) -> Any:
+    """The parsed content, or a `DataError` with line and column."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:

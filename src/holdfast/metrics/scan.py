@@ -1,0 +1,280 @@
+"""Scan: the numbers of a long JSON list of like records, without making an object of each.
+
+A file of predictions is the same record two hundred thousand times with other numbers in it. If what remains
+after deleting every digit, point and minus sign is exactly one record repeated, the numbers can be read as
+columns by numpy, several times faster than through Python objects. Any file that is not so regular (strings,
+other keys here and there, faults) gives None, and the ordinary reader takes over; the result is the same,
+bit for bit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from holdfast.core.types import Bools, Floats, Ints
+
+Words = NDArray[np.uint64]
+NUMERIC = b"0123456789.-"
+NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+MOST_SPECIAL = 20_000  # numbers to be read one by one before the ordinary reader is quicker
+BLOCK = 1 << 14
+LONGEST = 20  # characters of a number: 19 digits fit into 64 bits, and a point
+PADDING = 24  # bytes, so that three words before any number exist
+EXACT_POWERS: Floats = np.array([10.0**k for k in range(23)])  # larger powers of ten are not exact floats
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """The values of each key, (n,) for a number and (n, k) for a list; and the keys of whole numbers only."""
+
+    columns: dict[str, Floats]
+    whole: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """The first record: where its numbers stand once all numbers are deleted, and what they belong to."""
+
+    head: bytes
+    unit: bytes
+    last: bytes
+    tail: bytes
+    slots: Ints
+    keys: dict[str, int | None]  # None for a number, else the length of a list
+
+
+def scan_records(data: bytes) -> Scanned | None:
+    """The columns of a regular list of records, or None if it must be read in the ordinary way."""
+    plain = _without_exponents(data)
+    if plain is None:
+        return None
+    data, special = plain
+    template = _template(data)
+    if template is None:
+        return None
+    skeleton = data.translate(None, NUMERIC)
+    fixed = len(template.head) + len(template.last) + len(template.tail)
+    more, rest = divmod(len(skeleton) - fixed, len(template.unit))
+    if rest or skeleton != template.head + template.unit * more + template.last + template.tail:
+        return None
+    tokens = _tokens(data, template, more + 1)
+    values = tokens and _values(data, *tokens)
+    if tokens is None or values is None:
+        return None
+    if special:
+        values[0][np.searchsorted(tokens[0], list(special))] = list(special.values())
+    return _columns(template, *values)
+
+
+def _without_exponents(data: bytes) -> tuple[bytes, dict[int, float]] | None:
+    """The same text with each number such as 5e-05 written as zeros, and the values by where they start.
+
+    Scores below 0.0001 are written so, and are few; None if they are many or malformed.
+    """
+    at = data.find(b"e-")
+    if at < 0:
+        return data, {}
+    edited, special = bytearray(data), dict[int, float]()
+    while at >= 0:
+        start, stop = at, at + 2
+        while start > 0 and data[start - 1] in NUMERIC:
+            start -= 1
+        while stop < len(data) and data[stop] in NUMERIC:
+            stop += 1
+        if not NUMBER.fullmatch(data, start, stop) or len(special) >= MOST_SPECIAL:
+            return None
+        special[start] = float(data[start:stop])
+        edited[start:stop] = b"0." + b"0" * (stop - start - 2)
+        at = data.find(b"e-", stop)
+    return bytes(edited), special
+
+
+def _template(data: bytes) -> _Template | None:
+    first, end = data.find(b"{"), data.find(b"}") + 1
+    second = data.find(b"{", end)
+    if first < 0 or end <= first or second < 0 or data[:first].strip() != b"[":
+        return None
+    record, between = data[first:end], data[end:second]
+    tail = data[data.rfind(b"}") + 1 :]
+    if between.strip() != b"," or tail.strip() != b"]":
+        return None
+    keys = _keys(record)
+    skeleton = record.translate(None, NUMERIC)
+    found = [(m.start(), len(m.group())) for m in re.finditer(rb"[0-9.\-]+", record)]
+    if keys is None or len(found) != sum(size or 1 for size in keys.values()) or b"/" in skeleton:
+        return None
+    deleted = np.cumsum([0] + [size for _, size in found])[:-1]
+    slots = np.array([start for start, _ in found]) - deleted
+    return _Template(data[:first], skeleton + between, skeleton, tail, slots, keys)
+
+
+def _keys(record: bytes) -> dict[str, int | None] | None:
+    """The keys of a record of numbers and flat lists of numbers, or None if it is not one."""
+    try:
+        example = orjson.loads(record)
+    except orjson.JSONDecodeError:
+        return None
+    keys: dict[str, int | None] = {}
+    for key, value in example.items():
+        items = value if isinstance(value, list) else [value]
+        if not items or not all(type(item) in (int, float) for item in items):
+            return None
+        if not key.isidentifier() or any(character.isdigit() for character in key):
+            return None
+        keys[key] = len(value) if isinstance(value, list) else None
+    return keys or None
+
+
+def _tokens(data: bytes, template: _Template, records: int) -> tuple[Ints, Ints] | None:
+    """Where each number starts and stops, if every number stands at its place in the record."""
+    characters = np.frombuffer(data, dtype=np.uint8)
+    numeric = (characters - np.uint8(45)) < 13  # "-" is 45, "." 46, "0" to "9" 48 to 57; no "/" (47) occurs
+    edges = np.flatnonzero(numeric[1:] != numeric[:-1]) + 1
+    start, stop = edges[0::2], edges[1::2]
+    width = len(template.slots)
+    if len(start) != records * width or len(stop) != len(start):
+        return None
+    size = stop - start
+    place = (start - (np.cumsum(size) - size)).reshape(records, width)
+    origin = len(template.head) + len(template.unit) * np.arange(records)
+    if not (place == origin[:, None] + template.slots[None, :]).all():
+        return None
+    return start, stop
+
+
+def _values(data: bytes, start: Ints, stop: Ints) -> tuple[Floats, Bools] | None:
+    """The value of each number and whether it is written without a point, or None for a malformed one."""
+    long = np.flatnonzero(stop - start > LONGEST)
+    if len(long) > MOST_SPECIAL or not all(NUMBER.fullmatch(data, start[i], stop[i]) for i in long.tolist()):
+        return None
+    characters, words = np.frombuffer(data, dtype=np.uint8), _words(data)
+    value, whole = np.empty(len(start)), np.empty(len(start), dtype=bool)
+    for low in range(0, len(start), BLOCK):
+        now = slice(low, low + BLOCK)
+        part = _block(data, characters, words, start[now], stop[now])
+        if part is None:
+            return None
+        value[now], whole[now] = part
+    for i in long.tolist():
+        value[i] = float(data[start[i] : stop[i]])
+    return value, whole
+
+
+def _block(
+    data: bytes, characters: NDArray[np.uint8], words: Words, start: Ints, stop: Ints
+) -> tuple[Floats, Bools] | None:
+    """`_values` of a few thousand numbers, so that what is computed on the way stays in the cache."""
+    negative = characters.take(start) == ord("-")
+    size = np.minimum(stop - start - negative, LONGEST)
+    if int(size.min()) < 1 or not _well_begun(characters, start + negative, size):
+        return None
+    digits, fraction, pointed, good = _eight(words, stop, size)
+    width = 8 - pointed.astype(np.int64)
+    for back in (8, 16):
+        longer = np.flatnonzero(size > back)
+        if len(longer) == 0:
+            break
+        part, places, point, fit = _eight(words, stop[longer] - back, size[longer] - back)
+        good &= fit and not bool((point & pointed[longer]).any())
+        digits[longer] += part * _INTEGER_POWERS.take(width[longer])
+        fraction[longer] += np.where(point, places + back, 0)
+        width[longer] += 8 - point
+        pointed[longer] |= point
+    if not good or bool((pointed & (fraction == 0)).any()):  # "5." is not JSON
+        return None
+    value = _quotient(data, digits, fraction, start + negative, stop)
+    return None if value is None else (np.where(negative, -value, value), ~pointed)
+
+
+_INTEGER_POWERS: Words = np.array([10**k for k in range(20)], dtype=np.uint64)
+
+
+def _well_begun(characters: NDArray[np.uint8], start: Ints, size: Ints) -> bool:
+    """Whether every number begins with a digit, and with a zero only before a point or alone."""
+    first = characters.take(start)
+    if bool(((first - np.uint8(48)) >= 10).any()):
+        return False
+    zero = np.flatnonzero((first == ord("0")) & (size > 1))
+    return bool((characters.take(start.take(zero) + 1) == ord(".")).all())
+
+
+def _words(data: bytes) -> Words:
+    """The bytes eight at a time, little end first, after `PADDING` zeros and with a word to spare."""
+    whole = np.zeros((PADDING + len(data)) // 8 + 2, dtype="<u8")
+    whole.view(np.uint8)[PADDING : PADDING + len(data)] = np.frombuffer(data, dtype=np.uint8)
+    return whole
+
+
+def _u(value: int) -> np.uint64:
+    return np.uint64(value)
+
+
+def _eight(words: Words, stop: Ints, size: Ints) -> tuple[Words, Ints, Bools, bool]:
+    """The number in the last eight characters before `stop`, of which `size` belong to it.
+
+    Gives the digits as an integer, how many stand behind the point, whether there is a point, and whether
+    all characters were fit. All eight bytes are handled at once as one 64-bit word: the first character is
+    the lowest byte.
+    """
+    at = stop + (PADDING - 8)
+    shift = ((at & 7) << 3).astype(np.uint64)
+    index = at >> 3
+    word = (words.take(index) >> shift) | ((words.take(index + 1) << _u(1)) << (_u(63) - shift))
+    foreign = (np.maximum(8 - size, 0) << 3).astype(np.uint64)
+    word = ((word ^ _u(0x3030303030303030)) >> foreign) << foreign  # digits become 0 to 9, the rest 0
+    # The point, 0x2e, became 0x1e. A byte of `mark` is 0x80 exactly where it stands.
+    other = word ^ _u(0x1E1E1E1E1E1E1E1E)
+    mark = ~(((other & _u(0x7F7F7F7F7F7F7F7F)) + _u(0x7F7F7F7F7F7F7F7F)) | other) & _u(0x8080808080808080)
+    pointed = mark != 0
+    behind = ~((mark << _u(1)) - _u(1))  # bytes after the point; none if there is no point
+    before = (mark >> _u(7)) - _u(1)  # bytes in front of it; all if there is none
+    word = (word & behind) | ((word & before) << (pointed.astype(np.uint64) << _u(3)))
+    fit = not (
+        (mark & (mark - _u(1)))[pointed].any()
+        or ((word + _u(0x7676767676767676)) & _u(0x8080808080808080)).any()
+    )
+    places = (((behind & _u(0x0101010101010101)) * _u(0x0101010101010101)) >> _u(56)).astype(np.int64)
+    # Pairs, fours, eight: each step joins neighbours, the left one being worth 10, 100, 10000 times more.
+    word = (word * _u(10) + (word >> _u(8))) & _u(0x00FF00FF00FF00FF)
+    word = (word * _u(100) + (word >> _u(16))) & _u(0x0000FFFF0000FFFF)
+    word = (word * _u(10000) + (word >> _u(32))) & _u(0x00000000FFFFFFFF)
+    return word, places, pointed, fit
+
+
+def _quotient(data: bytes, digits: Words, fraction: Ints, start: Ints, stop: Ints) -> Floats | None:
+    """Digits / 10^fraction, each rounded once to the nearest float, as a correct reader does."""
+    value = digits.astype(np.float64) / EXACT_POWERS.take(fraction)
+    large = np.flatnonzero(digits >= _u(1 << 53))  # below, both operands are exact and so is the rounding
+    if len(large) == 0:
+        return value
+    if np.finfo(np.longdouble).nmant != 63:
+        return None
+    long = digits[large].astype(np.longdouble) / EXACT_POWERS.take(fraction[large]).astype(np.longdouble)
+    near = long.astype(np.float64)
+    # Rounding first to 64 and then to 53 bits differs from rounding once only where the first lands half-way.
+    half_way = np.abs(long - near) * 2 == np.spacing(near)
+    below = np.abs(long - near) * 4 == np.spacing(near)  # half a step below a power of two
+    value[large] = near
+    for i in large[half_way | below].tolist():
+        value[i] = float(data[start[i] : stop[i]])
+    return value
+
+
+def _columns(template: _Template, values: Floats, whole: Bools) -> Scanned:
+    width = len(template.slots)
+    table, no_point = values.reshape(-1, width), whole.reshape(-1, width)
+    columns: dict[str, Floats] = {}
+    whole_keys = set()
+    place = 0
+    for key, size in template.keys.items():
+        part = slice(place, place + (size or 1))
+        columns[key] = table[:, place].copy() if size is None else table[:, part].copy()
+        if no_point[:, part].all():
+            whole_keys.add(key)
+        place += size or 1
+    return Scanned(columns, frozenset(whole_keys))
