@@ -15,6 +15,7 @@ from holdfast.core.types import Boxes, Detections, Floats, Ints
 from holdfast.metrics.classification import classification_result
 from holdfast.metrics.coco import KEYS, coco_numbers
 from holdfast.metrics.detection import DetectionResult, evaluate
+from holdfast.metrics.pairing import prepare
 from holdfast.metrics.rules import Rule
 from holdfast.metrics.segmentation import segmentation_result
 from holdfast.metrics.single import single_result, single_values
@@ -90,6 +91,7 @@ def score_tables(
     settings: Settings,
 ) -> dict[str, Any]:
     """Average precision by the rule, and counts per class at the score and IoU thresholds."""
+    prepared = prepare(truth, detections, settings.rule, images)
     found = evaluate(
         truth,
         detections,
@@ -98,9 +100,10 @@ def score_tables(
         classes=len(classes),
         iou=settings.iou,
         score=settings.score,
+        prepared=prepared,
     )
     if settings.rule.name == "coco":
-        whole = coco_numbers(truth, detections, images=images, classes=len(classes))
+        whole = coco_numbers(truth, detections, images=images, classes=len(classes), prepared=prepared)
         metrics = {key: _number(whole.numbers[key]) for key in KEYS}
         per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
     else:
