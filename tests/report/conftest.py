@@ -22,7 +22,14 @@ def about(task, classes, rule, settings):
         seconds=83.4,
         task=task,
         model={"name": "net", "path": "net.onnx", "sha256": "ab" * 32, "guessed": [], "card": {"task": task}},
-        data={"name": "data", "source": {}, "format": "coco", "images": 9, "problems": [], "problem_count": 0},
+        data={
+            "name": "data",
+            "source": {},
+            "format": "coco",
+            "images": 9,
+            "problems": [],
+            "problem_count": 0,
+        },
         classes=tuple(classes),
         pipeline={"decode": "pillow", "infer": "onnxruntime"},
         rule=rule,
@@ -92,6 +99,12 @@ def made():
 
 
 @pytest.fixture(scope="session")
+def scored():
+    """Task, classes and records to a whole evaluation."""
+    return evaluation
+
+
+@pytest.fixture(scope="session")
 def broken(made):
     """A detector's evaluation with failures, notes, guesses, problems and hostile names everywhere."""
     import dataclasses
@@ -108,7 +121,9 @@ def broken(made):
         rule=f"{base.about.rule} {nasty}",
         versions={nasty: nasty},
     )
-    return dataclasses.replace(base, about=what, records=records, failed=(Failed(nasty, nasty),), notes=(nasty,))
+    return dataclasses.replace(
+        base, about=what, records=records, failed=(Failed(nasty, nasty),), notes=(nasty,)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ def test_one_class_a_hundred_classes_and_a_thousand(made, photo):
     assert "mean of all classes" not in one
     many = page(made["detect"]([f"class-{i}" for i in range(100)], images=60), photo)
     assert "The 3 weakest classes are named" in many
-    most = page(made["detect"]([f"class-{i}" for i in range(1000)], images=400, boxes=8), photo)
+    most = page(made["detect"]([f"class-{i}" for i in range(1000)], images=160, boxes=12), photo)
     assert "Only the 100 classes with the most errors are drawn." in most
     for text in (one, many, most):
         Reader(text)
@@ -154,7 +154,7 @@ def test_large_pictures_are_made_small(made):
 
     from PIL import Image
 
-    noise = np.random.default_rng(0).integers(0, 255, (1500, 2000, 3), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 255, (700, 900, 3), dtype=np.uint8)
     out = BytesIO()
     Image.fromarray(noise).save(out, format="PNG")
     text = page(made["detect"](NAMES, images=20), lambda name: out.getvalue())
@@ -172,7 +172,9 @@ def test_pictures_that_are_not_there_or_damaged_are_said_to_be(made):
 def test_an_evaluation_without_errors_has_no_gallery(made, photo):
     base = made["detect"](["a"])
     record = base.records[0]
-    perfect = Found("p.jpg", record.size, Boxes(record.truth.xyxy[:0], record.truth.classes[:0]), no_detections())
+    perfect = Found(
+        "p.jpg", record.size, Boxes(record.truth.xyxy[:0], record.truth.classes[:0]), no_detections()
+    )
     text = page(dataclasses.replace(base, records=(perfect,)), photo)
     Reader(text)
     assert 'id="worst"' not in text
@@ -182,7 +184,9 @@ def test_an_evaluation_without_records_has_a_page(made, photo):
     for maker in made.values():
         base = maker(NAMES)
         metrics = dict.fromkeys(base.result["metrics"])
-        empty = dataclasses.replace(base, records=(), result={**base.result, "metrics": metrics, "per_class": []})
+        empty = dataclasses.replace(
+            base, records=(), result={**base.result, "metrics": metrics, "per_class": []}
+        )
         text = page(empty, photo)
         Reader(text)
         assert "nothing to show" in text

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from holdfast.report.tables import Cell, grouped, shown
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,17 @@ class Document:
 
 def fragment(template: str, **values: Any) -> str:
     """The markup of one of the package's templates; every value is escaped unless it is marked safe."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> jinja2.Environment:
     import jinja2
 
-    loader = jinja2.PackageLoader("holdfast.report", "templates")
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("holdfast.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)

@@ -108,13 +108,10 @@ def _cell(counts: Ints, share: Floats, place: tuple[int, int], names: str, at: _
 
 def short_count(value: int) -> str:
     """A count in at most four signs: 9999, 12k, 3.4M."""
-    for limit, size, unit in (
-        (10**12, 10**12, "T"),
-        (10**9, 10**9, "G"),
-        (10**6, 10**6, "M"),
-        (10**4, 10**3, "k"),
-    ):
-        if value >= limit:
-            scaled = value / size
+    if value < 10_000:
+        return str(value)
+    for size, unit in ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T")):
+        scaled = value / size
+        if scaled < 999.5:  # else it would round to 1000
             return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
-    return str(value)
+    return f"{value:.0e}"
