@@ -8,10 +8,10 @@ import numpy as np
 
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.coco import AREAS
-from holdfast.metrics.counts import passes
+from holdfast.metrics.counts import confusion, passes
 from holdfast.metrics.curves import Curve, hundred_one_points
 from holdfast.metrics.detection import DetectionResult, evaluate
-from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE
+from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, match
 from holdfast.metrics.rules import rule_named
 from holdfast.metrics.tables import DetectionTable, TruthTable
 from holdfast.report.about import scroll
@@ -250,7 +250,8 @@ def _said(d: Detected, record: Found) -> str:
     """What is wrong on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)
-    table = evaluate(truth, found, r.rule, images=1, classes=n, iou=r.iou, score=r.score).confusion
+    matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
+    table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
     right = int(np.trace(table[:n, :n]))
     counts = {
         "missed": int(table[:n, n].sum()),
