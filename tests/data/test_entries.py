@@ -83,6 +83,16 @@ def test_key_follows_content_and_truth_not_the_name(tmp_path, picture):
     assert len({key("a", 1), key("a", 2), key("c", 1)}) == 3
 
 
+@pytest.mark.parametrize("kind", [PixelBoxes, UnitBoxes])
+def test_key_follows_the_boxes(tmp_path, picture, kind):
+    (tmp_path / "a.jpg").write_bytes(picture())
+    row = Row(0, 0, 0.5, 0.5, 1)
+    changes = [{}, {"x2": 0.6}, {"category": 2}, {"crowd": True}, {"difficult": True}, {"area": 0.1}]
+    truths = [kind(pack([row._replace(**change)])) for change in changes]
+    keys = {FileEntry("a.jpg", str(tmp_path / "a.jpg"), truth).key() for truth in (*truths, kind())}
+    assert len(keys) == len(changes) + 1
+
+
 def test_key_follows_the_mask(tmp_path, picture):
     for name, data in (("i.jpg", picture()), ("m.png", picture(kind="PNG", mode="L"))):
         (tmp_path / name).write_bytes(data)

@@ -58,6 +58,7 @@ def test_jpeg_sizes(width, height, progressive, quality):
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation(kind, orientation):
     exif = Image.Exif()
+    exif[0x010F] = "a maker, before the tag that counts"
     exif[0x0112] = orientation
     found = sniff(encoded(Image.new("RGB", (8, 6)), kind, exif=exif))
     assert found.exif_orientation == orientation
