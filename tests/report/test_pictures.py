@@ -82,6 +82,15 @@ def test_labels_stay_in_the_frame_and_do_not_overlap():
     assert near == []
 
 
+def test_in_a_crowd_only_what_is_wrong_is_labelled():
+    places = [(100 * (i % 5), 60 * (i // 5)) for i in range(20)]
+    marks = [Mark((x, y + 20, x + 20, y + 40), "right", f"r{i}") for i, (x, y) in enumerate(places)]
+    few, _ = drawn(Size(640, 480), [*marks[:3], Mark((600, 440, 620, 460), "wrong", "w")])
+    many, _ = drawn(Size(640, 480), [*marks, Mark((600, 440, 620, 460), "wrong", "w")])
+    labels = [sorted(e.text for e in tree.iter("text") if "tag" in e.get("class")) for tree in (few, many)]
+    assert labels == [["r0", "r1", "r2", "w"], ["w"]]
+
+
 def test_every_box_tells_what_it_is_also_without_a_label():
     tree, _ = drawn(Size(64, 64), [Mark((0, 0, 9, 9), "wrong", "<b> 0.9")])
     assert "wrong: <b> 0.9" in [e.text for e in tree.iter("title")]
@@ -116,8 +125,8 @@ def test_worst_counts_missed_boxes_and_the_scores_of_false_detections(scored):
         "error 0.70: 1 false",
     ]
     marks = [[(m.kind, m.text) for m in shot.marks] for shot in ranked.shots]
-    assert marks[0] == [("missed", "missed a"), ("missed", "missed b")]
-    assert marks[1] == [("missed", "missed a"), ("wrong", "b 0.80")]
+    assert marks[0] == [("missed", "a"), ("missed", "b")]
+    assert marks[1] == [("missed", "a"), ("wrong", "b 0.80")]
     assert marks[2] == [("wrong", "a 0.70")]
 
 

@@ -139,7 +139,7 @@ def _flat(values: dict[str, Any], before: str = "") -> dict[str, str]:
     for key, value in values.items():
         if isinstance(value, dict):
             flat |= _flat(value, f"{before}{key}.")
-        else:
+        elif value is not None:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             flat[before + key] = text if len(text) <= 600 else text[:599] + "…"
     return flat

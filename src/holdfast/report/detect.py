@@ -93,7 +93,7 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
 
 def _curves(d: Detected) -> Figure:
     present = [i for i, c in enumerate(d.result.curves) if c.positives]
-    weakest = sorted(present, key=lambda i: (d.result.ap[i], i))
+    weakest = sorted(present, key=lambda i: (d.result.ap[i], -d.result.curves[i].positives, i))
     named = weakest if len(present) <= _NAMED else weakest[:_WEAKEST]
     shown = weakest[:_MOST_LINES]
     bins = 150 if len(shown) <= 30 else 75
@@ -236,7 +236,7 @@ def _shot(d: Detected, image: int, error: float, missed: Bools) -> Shot:
     marks = []
     for row in np.flatnonzero(d.truth.image == image).tolist():
         kind = "missed" if missed[row] else "truth" if m.counted[row] else "ignored"
-        text = f"missed {d.classes[d.truth.category[row]]}" if missed[row] else ""
+        text = d.classes[d.truth.category[row]] if missed[row] else ""
         marks.append(Mark.of(d.truth.xyxy[row], kind, text))
     here = (m.image == image) & passes(m.score, d.result.score, d.result.rule)
     for row, outcome in zip(m.detection[here].tolist(), m.outcome[here].tolist(), strict=True):

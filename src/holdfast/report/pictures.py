@@ -17,6 +17,7 @@ FRAME = Size(640, 480)  # every picture is fitted into it, so that a gallery lin
 FILE_LIMIT = 140_000  # bytes of one thumbnail; a lower quality is taken until it fits
 _QUALITIES = (82, 70, 55, 40, 25)
 _TEXT = 15.0
+_MOST_LABELS = 14  # with more of them only what is wrong keeps its label
 
 MarkKind: TypeAlias = Literal["truth", "missed", "right", "wrong", "ignored"]
 
@@ -110,8 +111,9 @@ def _labels(boxes: Sequence[_Placed]) -> list[str]:
     """A label for each box that has one and for which a free place is found; the others keep their tip."""
     taken: list[tuple[float, float, float, float]] = []
     written = []
+    crowded = sum(1 for box in boxes if box.mark.text) > _MOST_LABELS
     for box in boxes:
-        if not box.mark.text:
+        if not box.mark.text or (crowded and box.mark.kind in ("right", "ignored")):
             continue
         text = shortened(box.mark.text, 26)
         wide = width_of(text, _TEXT * 1.18) + 6  # bold
