@@ -80,6 +80,38 @@ def test_predictions(write, truth):
     assert table.xywh.dtype == np.float64
 
 
+def test_regular_and_irregular_files_read_the_same(write):
+    """A text field in one record sends the file through the ordinary reader."""
+    rng = np.random.default_rng(0)
+    images, categories = [{"id": i * 3} for i in range(40)], [{"id": c} for c in range(5)]
+    records = [
+        {
+            "id": n,
+            "image_id": int(rng.integers(40)) * 3,
+            "category_id": int(rng.integers(5)),
+            "bbox": [round(float(v), 2) for v in rng.uniform(0, 200, 4)],
+            "area": float(np.float32(rng.uniform(0, 9999))),
+            "iscrowd": int(rng.random() < 0.2),
+            "score": round(float(rng.random()), 4),
+        }
+        for n in range(3000)
+    ]
+    odd = [{**record, "note": "x"} if n == 1500 else record for n, record in enumerate(records)]
+    truths = [
+        read_truth(write({"images": images, "categories": categories, "annotations": rows}, f"{name}.json"))
+        for name, rows in (("regular", records), ("odd", odd))
+    ]
+    tables = [
+        read_predictions(write(rows, f"p-{name}.json"), truths[0])
+        for name, rows in (("regular", records), ("odd", odd))
+    ]
+    for first, second in ((truths[0].table, truths[1].table), tuple(tables)):
+        for name in type(first).__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+            assert getattr(first, name).dtype == getattr(second, name).dtype
+    assert truths[0].table.crowd.any()
+
+
 def test_no_predictions_at_all(write, truth):
     assert len(read_predictions(write([]), truth)) == 0
 

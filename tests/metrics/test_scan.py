@@ -170,7 +170,10 @@ def test_what_is_regular_is_read(text):
     )
 
 
-def test_blocks_do_not_change_the_values(monkeypatch):
-    data = json.dumps([{"a": k / 7, "b": [k, -k / 3]} for k in range(50)]).encode()
-    monkeypatch.setattr(scan, "BLOCK", 3)
-    assert check(data)
+@pytest.mark.parametrize("size", [64, 200, 1000])
+def test_pieces_do_not_change_the_values(monkeypatch, size):
+    monkeypatch.setattr(scan, "PIECE", size)
+    assert check(json.dumps([{"a": k / 7, "b": [k, -k / 3]} for k in range(50)]).encode())
+    faulty = [{"a": k} for k in range(50)] + [{"b": 3}] + [{"a": k} for k in range(50)]
+    assert scan_records(json.dumps(faulty).encode()) is None
+    assert scan_records(b'[{"a":1},' + b" " * 5000 + b'{"a":1},{"a":1}]') is None

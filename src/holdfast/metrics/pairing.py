@@ -7,6 +7,7 @@ per group. Thresholds are bits of one integer, so that all ten of COCO's are dec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,9 +155,7 @@ def select(pairs: Pairs, keep: NDArray[np.bool_] | Ints) -> Pairs:
 
 def best_only(pairs: Pairs) -> Pairs:
     """Each detection with the one true box it overlaps most; of equal ones the first row."""
-    first = _starts(pairs.position)
-    segment = np.cumsum(first) - 1
-    order = np.lexsort((pairs.truth, -pairs.iou, segment))
+    order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
     return select(pairs, order[first])
 
 
@@ -210,14 +209,21 @@ def _starts(values: Ints | Floats) -> Bools:
 
 def _preference(pairs: Pairs, ignored: Bools) -> Ints:
     """Positions that put each detection's pairs in the order in which it would choose them."""
+    return _sorted_within(pairs, lambda s: (-pairs.truth[s], -pairs.iou[s], ignored[s]))[0]
+
+
+def _sorted_within(
+    pairs: Pairs, keys: Callable[[Ints], tuple[NDArray[np.generic], ...]]
+) -> tuple[Ints, Bools]:
+    """Positions that sort the pairs of each detection by the keys, the last first; and where each begins."""
     first = _starts(pairs.position)
-    segment = np.cumsum(first) - 1
-    order = np.arange(len(segment))
-    several = np.flatnonzero(np.bincount(segment)[segment] > 1) if len(segment) else order
-    if len(several):  # most detections have one candidate only, so sort the others alone
-        s = several
-        order[s] = s[np.lexsort((-pairs.truth[s], -pairs.iou[s], ignored[s], segment[s]))]
-    return order
+    alone = first.copy()
+    alone[:-1] &= first[1:]
+    order = np.arange(len(first))
+    several = np.flatnonzero(~alone)  # most detections have one pair only, so sort the others alone
+    segment = np.cumsum(first[several])
+    order[several] = several[np.lexsort((*keys(several), segment))]
+    return order, first
 
 
 def _place_in_group(group: Ints) -> Ints:

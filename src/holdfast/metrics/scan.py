@@ -10,6 +10,7 @@ bit for bit.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +22,8 @@ from holdfast.core.types import Bools, Floats, Ints
 Words = NDArray[np.uint64]
 NUMERIC = b"0123456789.-"
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-MOST_SPECIAL = 20_000  # numbers to be read one by one before the ordinary reader is quicker
-BLOCK = 1 << 14
+MOST_SPECIAL = 200  # numbers of a piece to be read one by one before the ordinary reader is quicker
+PIECE = 1 << 17  # bytes read at a time
 LONGEST = 20  # characters of a number: 19 digits fit into 64 bits, and a point
 PADDING = 24  # bytes, so that three words before any number exist
 EXACT_POWERS: Floats = np.array([10.0**k for k in range(23)])  # larger powers of ten are not exact floats
@@ -38,37 +39,71 @@ class Scanned:
 
 @dataclass(frozen=True)
 class _Template:
-    """The first record: where its numbers stand once all numbers are deleted, and what they belong to."""
+    """The first record: where its numbers stand once all numbers are deleted, and what they belong to.
 
-    head: bytes
+    `unit` is the record without numbers and what stands between it and the next, `begin` and `end` are where
+    the records begin and end in the file.
+    """
+
     unit: bytes
-    last: bytes
-    tail: bytes
+    between: bytes
+    begin: int
+    end: int
     slots: Ints
     keys: dict[str, int | None]  # None for a number, else the length of a list
 
 
 def scan_records(data: bytes) -> Scanned | None:
     """The columns of a regular list of records, or None if it must be read in the ordinary way."""
-    plain = _without_exponents(data)
-    if plain is None:
-        return None
-    data, special = plain
     template = _template(data)
     if template is None:
         return None
-    skeleton = data.translate(None, NUMERIC)
-    fixed = len(template.head) + len(template.last) + len(template.tail)
-    more, rest = divmod(len(skeleton) - fixed, len(template.unit))
-    if rest or skeleton != template.head + template.unit * more + template.last + template.tail:
+    many = template.unit * (2 * PIECE // len(template.unit) + 2)
+    parts: list[tuple[Floats, Bools]] = []
+    for piece in _pieces(data, template):
+        part = _piece(piece, template, many)
+        if part is None:
+            return None
+        parts.append(part)
+    return _columns(template, np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+
+def _pieces(data: bytes, template: _Template) -> Iterator[bytes]:
+    """The records a few thousand at a time, so that what is computed on the way stays in the cache."""
+    seam = b"}" + template.between + b"{"
+    low = template.begin
+    while low < template.end:
+        cut = data.find(seam, low + PIECE, min(low + 2 * PIECE, template.end))
+        if cut < 0:
+            if template.end - low > 2 * PIECE:
+                yield b""  # no seam where there should be many: not regular
+                return
+            yield data[low : template.end] + template.between
+            return
+        yield data[low : cut + len(seam) - 1]
+        low = cut + len(seam) - 1
+
+
+def _piece(piece: bytes, template: _Template, many: bytes) -> tuple[Floats, Bools] | None:
+    """The numbers of some whole records and which have no point, or None if they are not all alike."""
+    special: dict[int, float] = {}
+    skeleton = piece.translate(None, NUMERIC)
+    if skeleton != many[: len(skeleton)]:  # the letter of an exponent remains, or it is not regular
+        plain = _without_exponents(piece)
+        if plain is None:
+            return None
+        piece, special = plain
+        skeleton = piece.translate(None, NUMERIC)
+    records, rest = divmod(len(skeleton), len(template.unit))
+    if rest or not records or skeleton != many[: len(skeleton)]:
         return None
-    tokens = _tokens(data, template, more + 1)
-    values = tokens and _values(data, *tokens)
+    tokens = _tokens(piece, template, records)
+    values = tokens and _values(piece, *tokens)
     if tokens is None or values is None:
         return None
     if special:
         values[0][np.searchsorted(tokens[0], list(special))] = list(special.values())
-    return _columns(template, *values)
+    return values
 
 
 def _without_exponents(data: bytes) -> tuple[bytes, dict[int, float]] | None:
@@ -95,14 +130,15 @@ def _without_exponents(data: bytes) -> tuple[bytes, dict[int, float]] | None:
 
 
 def _template(data: bytes) -> _Template | None:
-    first, end = data.find(b"{"), data.find(b"}") + 1
-    second = data.find(b"{", end)
-    if first < 0 or end <= first or second < 0 or data[:first].strip() != b"[":
+    first, stop = data.find(b"{"), data.find(b"}") + 1
+    second = data.find(b"{", stop)
+    if first < 0 or stop <= first or second < 0 or data[:first].strip() != b"[":
         return None
-    record, between = data[first:end], data[end:second]
-    tail = data[data.rfind(b"}") + 1 :]
-    if between.strip() != b"," or tail.strip() != b"]":
+    between, end = data[stop:second], data.rfind(b"}") + 1
+    plain = _without_exponents(data[first:stop])
+    if between.strip() != b"," or data[end:].strip() != b"]" or plain is None:
         return None
+    record = plain[0]
     keys = _keys(record)
     skeleton = record.translate(None, NUMERIC)
     found = [(m.start(), len(m.group())) for m in re.finditer(rb"[0-9.\-]+", record)]
@@ -110,7 +146,7 @@ def _template(data: bytes) -> _Template | None:
         return None
     deleted = np.cumsum([0] + [size for _, size in found])[:-1]
     slots = np.array([start for start, _ in found]) - deleted
-    return _Template(data[:first], skeleton + between, skeleton, tail, slots, keys)
+    return _Template(skeleton + between, between, first, end, slots, keys)
 
 
 def _keys(record: bytes) -> dict[str, int | None] | None:
@@ -141,7 +177,7 @@ def _tokens(data: bytes, template: _Template, records: int) -> tuple[Ints, Ints]
         return None
     size = stop - start
     place = (start - (np.cumsum(size) - size)).reshape(records, width)
-    origin = len(template.head) + len(template.unit) * np.arange(records)
+    origin = len(template.unit) * np.arange(records)
     if not (place == origin[:, None] + template.slots[None, :]).all():
         return None
     return start, stop
@@ -152,27 +188,23 @@ def _values(data: bytes, start: Ints, stop: Ints) -> tuple[Floats, Bools] | None
     long = np.flatnonzero(stop - start > LONGEST)
     if len(long) > MOST_SPECIAL or not all(NUMBER.fullmatch(data, start[i], stop[i]) for i in long.tolist()):
         return None
-    characters, words = np.frombuffer(data, dtype=np.uint8), _words(data)
-    value, whole = np.empty(len(start)), np.empty(len(start), dtype=bool)
-    for low in range(0, len(start), BLOCK):
-        now = slice(low, low + BLOCK)
-        part = _block(data, characters, words, start[now], stop[now])
-        if part is None:
-            return None
-        value[now], whole[now] = part
-    for i in long.tolist():
-        value[i] = float(data[start[i] : stop[i]])
-    return value, whole
-
-
-def _block(
-    data: bytes, characters: NDArray[np.uint8], words: Words, start: Ints, stop: Ints
-) -> tuple[Floats, Bools] | None:
-    """`_values` of a few thousand numbers, so that what is computed on the way stays in the cache."""
+    characters = np.frombuffer(data, dtype=np.uint8)
     negative = characters.take(start) == ord("-")
     size = np.minimum(stop - start - negative, LONGEST)
     if int(size.min()) < 1 or not _well_begun(characters, start + negative, size):
         return None
+    read = _decimals(_words(data), stop, size)
+    value = read and _quotient(data, read[0], read[1], start + negative, stop)
+    if read is None or value is None:
+        return None
+    value = np.where(negative, -value, value)
+    for i in long.tolist():
+        value[i] = float(data[start[i] : stop[i]])
+    return value, ~read[2]
+
+
+def _decimals(words: Words, stop: Ints, size: Ints) -> tuple[Words, Ints, Bools] | None:
+    """All digits of each number as an integer, how many stand behind the point, and whether there is one."""
     digits, fraction, pointed, good = _eight(words, stop, size)
     width = 8 - pointed.astype(np.int64)
     for back in (8, 16):
@@ -187,8 +219,7 @@ def _block(
         pointed[longer] |= point
     if not good or bool((pointed & (fraction == 0)).any()):  # "5." is not JSON
         return None
-    value = _quotient(data, digits, fraction, start + negative, stop)
-    return None if value is None else (np.where(negative, -value, value), ~pointed)
+    return digits, fraction, pointed
 
 
 _INTEGER_POWERS: Words = np.array([10**k for k in range(20)], dtype=np.uint64)
