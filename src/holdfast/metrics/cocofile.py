@@ -170,8 +170,10 @@ def _placed_boxes(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> tupl
 def _scanned(data: bytes, truth: TruthFile) -> DetectionTable | None:
     """The table read as columns, or None if the file is not regular or has a fault to be named."""
     scanned = scan_records(data)
-    placed = scanned and _placed_boxes(scanned, truth.image_ids, truth.category_ids)
-    score = None if scanned is None else scanned.columns.get("score")
+    if scanned is None:
+        return None
+    placed = _placed_boxes(scanned, truth.image_ids, truth.category_ids)
+    score = scanned.columns.get("score")
     if placed is None or score is None or score.ndim != 1:
         return None
     image, category, xywh = placed
