@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 
 import pytest
 
@@ -167,3 +168,45 @@ def test_no_command_shows_the_commands(holdfast):
     assert done.code == 2
     assert "evaluate" in done.err
     assert not done.err.startswith("holdfast:")
+
+
+def test_a_list_of_numbers_takes_the_models_classes(holdfast, fails, tmp_path):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 6)
+    files = sorted((tmp_path / "data").rglob("*.jpg"))
+    lines = [f"{p.relative_to(tmp_path / 'data')} {int(p.parent.name == 'bright')}" for p in files]
+    (tmp_path / "data" / "val.txt").write_text("\n".join(lines))
+    done = holdfast("evaluate", "tiny.onnx", "data/val.txt", "--jobs", 1, "--json", "o.json")
+    assert done.code == 0, done
+    assert set(json.loads((tmp_path / "o.json").read_text())["per_class"]) == {"dark", "bright"}
+    (tmp_path / "data" / "val.txt").write_text("\n".join([*lines[:-1], lines[-1][:-1] + "7"]))
+    line = fails("evaluate", "tiny.onnx", "data/val.txt", "--jobs", 1)
+    assert "label 7, but the model knows 2 classes" in line
+
+
+def test_model_info_and_card(holdfast, fails, tmp_path):
+    making.classifier(tmp_path).with_suffix(".toml").unlink()
+    info = holdfast("model", "info", "tiny.onnx", "--json", "info.json")
+    assert info.code == 0, info
+    assert "head: classifier, because" in info.out
+    assert json.loads((tmp_path / "info.json").read_text())["info"]["opset"] == 17
+    card = holdfast("model", "card", "tiny.onnx")
+    assert card.code == 0
+    assert "card written: tiny.toml" in card.out
+    assert 'name = "classifier"' in (tmp_path / "tiny.toml").read_text()
+    assert "--force" in fails("model", "card", "tiny.onnx")
+
+
+def test_the_shell_completes(tmp_path):
+    import subprocess
+    import sys
+
+    words = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": "holdfast ev", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast"],
+        env={**os.environ, **words},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["evaluate"], done

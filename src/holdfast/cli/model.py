@@ -16,18 +16,13 @@ def info(
     json: Path = typer.Option(None, help="Also write the facts to this JSON file."),
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
-    from dataclasses import asdict
-
     from holdfast.cli.output import write_json
-    from holdfast.graph.inspect import inspect, rows
-    from holdfast.graph.load import find_model, reading
+    from holdfast.graph.facts import as_dict, describe, text
 
-    facts = inspect(find_model(path))
-    lines = [*rows(facts), *reading(path, card)]
-    width = max(len(name) for name, _ in lines)
-    typer.echo("\n".join(f"{name:{width}}  {value}" for name, value in lines))
+    facts = describe(path, card)
+    typer.echo(text(facts))
     if json:
-        write_json(json, {**asdict(facts), "path": str(facts.path), "reading": dict(reading(path, card))})
+        write_json(json, as_dict(facts))
 
 
 @app.command("card")

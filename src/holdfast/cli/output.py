@@ -13,4 +13,4 @@ def write_json(path: Path, value: Any) -> None:
     from holdfast.run.store import write_atomic
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
-    write_atomic(path, orjson.dumps(value, option=options))
+    write_atomic(path, orjson.dumps(value, default=list, option=options))  # list: a Size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from holdfast.core.errors import CardError, ModelError, UnknownName
+from holdfast.core.errors import ModelError, UnknownName
 from holdfast.core.model import Model
 from holdfast.graph.card import card_path, read_card
 from holdfast.graph.check import check_card
@@ -31,24 +31,6 @@ def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
     known, guessed = (read_card(found), ()) if found else guess(path)
     check_card(known, info)
     return Model(path.name.removesuffix(".gz").removesuffix(".onnx"), path, known, info.sha256, guessed)
-
-
-def reading(name_or_path: str | Path, card: Path | None = None) -> list[tuple[str, str]]:
-    """How holdfast feeds and reads the model, as (name, value) rows, with the reason of every guess."""
-    try:
-        model = load_model(name_or_path, card)
-    except CardError as problem:
-        return [("card", str(problem))]
-    c, i = model.card, model.card.input
-    kinds = f"{len(c.classes)}: {', '.join(c.classes[:6])}{', …' if len(c.classes) > 6 else ''}"
-    known = [
-        ("task", c.task),
-        ("head", c.head.name),
-        ("classes", kinds),
-        ("fed as", f"{i.size.width}×{i.size.height} {i.layout} {i.colour}, {i.policy}, {c.resize}"),
-        ("tensor", f"(pixel · {i.scale:.6g} − {list(i.mean)}) / {list(i.std)}"),
-    ]
-    return known + [("guessed", reason) for reason in model.guessed]
 
 
 def find_model(name_or_path: str | Path) -> Path:

@@ -110,6 +110,10 @@ def _realigned(record: Record, alignment: Alignment) -> Record | None:
         truth = Boxes(t.xyxy[keep], wanted[keep], t.crowd[keep], t.difficult[keep], t.areas[keep])
         return replace(record, truth=truth, detections=replace(d.take(kept), classes=seen[kept]))
     if isinstance(record, Ranked):
+        if record.label >= len(alignment.of_data):
+            raise DataError(
+                f"{record.name}: label {record.label}, but the model knows {len(alignment.of_data)} classes"
+            )
         label, top = int(alignment.of_data[record.label]), alignment.of_model[record.top]
         return replace(record, label=label, top=top) if label >= 0 else None
     return record

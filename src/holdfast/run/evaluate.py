@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.model import Model
@@ -60,7 +62,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
     check_names(pipeline)
     store = Store(plan.runs / CELLS)
-    classes = len(plan.dataset.classes)
+    classes = len(plan.dataset.classes) or len(plan.model.card.classes)
     job = Job(plan.model, pipeline, classes, plan.dataset.ignore_index, store, strict=plan.strict)
     executed = execute(job, plan.dataset.entries, plan.jobs, progress)
     records, notes = read_cells(store, executed.keys)
@@ -83,6 +85,11 @@ def _check(plan: Plan) -> Alignment:
         raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
     if data.task != task and {data.task, task} != {"detect", "single"}:
         raise DataError(f"{data.name} is a data set to {data.task}, {model.name} is a model to {task}")
+    if not data.classes:  # a list of numbers: the model's classes, as they are
+        same = np.arange(len(model.card.classes))
+        return Alignment(
+            model.card.classes, same, same, "the data does not name its classes: taken by number"
+        )
     if task == "segment":
         alignment = align(model.card.classes, data.classes, renames=plan.renames)
         if alignment.of_model.tolist() != list(range(len(data.classes))):

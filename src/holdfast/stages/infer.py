@@ -11,16 +11,18 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
+from holdfast.graph.inspect import condense
 
 
 @stage("infer")
 def onnxruntime(model: Model, threads: int = 0) -> Run:
     """ONNX Runtime on the CPU, all graph optimisations on; threads 0 means all cores."""
-    return open_onnx(model.read(), model, threads)
+    # By path, so that weights kept in files beside the model are found; a .gz must be unpacked first.
+    return open_onnx(model.read() if model.path.suffix == ".gz" else str(model.path), model, threads)
 
 
-def open_onnx(data: bytes, model: Model, threads: int = 0) -> Run:
-    """A function that runs one tensor (1, …) through these ONNX bytes: output name -> array."""
+def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
+    """A function that runs one tensor (1, …) through these ONNX bytes or this file: output name -> array."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -28,9 +30,9 @@ def open_onnx(data: bytes, model: Model, threads: int = 0) -> Run:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as problem:
-        raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {one_line(problem)}") from problem
+        raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     inputs = session.get_inputs()
     if len(inputs) != 1:
         found = ", ".join(i.name for i in inputs) or "none"
@@ -43,17 +45,12 @@ def open_onnx(data: bytes, model: Model, threads: int = 0) -> Run:
         try:
             values = session.run(names, {only: tensor})
         except Exception as problem:
-            raise ImageError(f"ONNX Runtime cannot run the model on it: {one_line(problem)}") from problem
+            raise ImageError(
+                f"ONNX Runtime cannot run the model on it: {condense(problem, 300)}"
+            ) from problem
         return dict(zip(names, (np.asarray(v) for v in values), strict=True))
 
     return run
-
-
-def one_line(problem: BaseException) -> str:
-    """The message of an exception as one line of at most 300 characters."""
-    text = " ".join(str(problem).split())
-    text = text.removeprefix("[ONNXRuntimeError] : ")
-    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def _check_shape(model: Model, shape: list[Any]) -> None:

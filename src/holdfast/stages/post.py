@@ -69,7 +69,9 @@ def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
     import cv2
 
     if frame.offset_x < 0 or frame.offset_y < 0:
-        raise CardError("segmentation under policy 'crop' does not see the whole image; use stretch or letterbox")
+        raise CardError(
+            "segmentation under policy 'crop' does not see the whole image; use stretch or letterbox"
+        )
     w, h = frame.network
     channels = scores[np.newaxis] if scores.ndim == 2 else scores
     how = cv2.INTER_NEAREST if scores.ndim == 2 else cv2.INTER_LINEAR
