@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -18,7 +19,18 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
-from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Prediction, Sample, Scores, Size
+from holdfast.core.types import (
+    Boxes,
+    Detections,
+    Ints,
+    Label,
+    LabelMap,
+    MaskFile,
+    Prediction,
+    Sample,
+    Scores,
+    Size,
+)
 from holdfast.data.images import notes
 from holdfast.metrics.segmentation import pixel_confusion
 from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
@@ -120,25 +132,39 @@ def _record(job: Job, sample: Sample, size: Size, prediction: Prediction) -> Rec
         top = np.argsort(-prediction.values, kind="stable")[:TOP]
         return Ranked(sample.name, size, truth.index, top, prediction.values[top])
     if isinstance(truth, MaskFile) and isinstance(prediction, LabelMap):
-        mask = read_mask(truth.data)
-        if mask.shape != prediction.classes.shape:
-            raise ImageError(
-                f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
-            )
-        counts = pixel_confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
-        return Counted(sample.name, size, counts)
+        return Counted(sample.name, size, _confusion(job, truth, size, prediction))
     got, has = type(prediction).__name__, type(truth).__name__
     raise InputError(f"a {job.model.card.task} model gives {got}, the data has {has}")
 
 
-def read_mask(data: bytes) -> Any:
-    """The class id of every pixel (h, w) of an encoded mask, unscaled."""
-    import cv2
+def _confusion(job: Job, truth: MaskFile, size: Size, prediction: LabelMap) -> Ints:
+    mask = read_mask(truth.data)
+    if mask.shape != prediction.classes.shape:
+        raise ImageError(
+            f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
+        )
+    counted = mask[mask != job.ignore_index] if job.ignore_index is not None else mask
+    if counted.size and not 0 <= counted.min() <= counted.max() < job.classes:
+        wrong = int(counted.min() if counted.min() < 0 else counted.max())
+        raise ImageError(f"its mask has the value {wrong}; expected classes 0 to {job.classes - 1}")
+    return pixel_confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
 
-    mask = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if mask is None:
-        raise ImageError("its mask cannot be decoded")
-    return mask if mask.ndim == 2 else mask[:, :, 0]
+
+def read_mask(data: bytes) -> Any:
+    """The class id of every pixel (h, w) of an encoded mask: grey values or palette indices, unscaled."""
+    from PIL import Image as Pillow
+
+    # Not OpenCV: it turns a palette (as PASCAL VOC's masks have) into colours.
+    try:
+        with Pillow.open(io.BytesIO(data)) as picture:
+            mask = np.asarray(picture)
+    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as problem:
+        raise ImageError(f"its mask cannot be decoded: {problem}") from problem
+    if mask.ndim == 3 and (mask[:, :, :3] == mask[:, :, :1]).all():
+        mask = mask[:, :, 0]
+    if mask.ndim != 2 or mask.dtype.kind not in "biu":
+        raise ImageError(f"its mask has colours; expected class ids in one channel, got mode {picture.mode}")
+    return mask.astype(np.int64)
 
 
 # --- in worker processes -------------------------------------------------------------------------------
