@@ -47,6 +47,45 @@ def test_functions_and_partials_are_told_apart():
     assert fingerprint.of_function(one) != fingerprint.of_function(two)
 
 
+def test_functions_of_one_source_differ_by_closure_defaults_and_owner():
+    def dimmed(by, other=None):
+        return lambda image: (image * by, other)
+
+    def with_default(by):
+        def dim(image, factor=by):
+            return image * factor
+
+        return dim
+
+    class Dimmer:
+        def __init__(self, by):
+            self.by = by
+
+        def dim(self, image):
+            return image * self.by
+
+    for make in (dimmed, with_default, lambda by: Dimmer(by).dim, Dimmer):
+        name = fingerprint.of_function
+        assert name(make(0.5)) == name(make(0.5))
+        assert name(make(0.5)) != name(make(0.25))
+    assert fingerprint.of_function(dimmed(1, None)) != fingerprint.of_function(dimmed(None, 1))
+
+
+def test_functions_without_source_differ_by_their_constants():
+    one, two = (eval(f"lambda x: x + {n}") for n in (1, 2))  # noqa: S307 - as typed at a prompt
+    assert fingerprint.of_function(one) != fingerprint.of_function(two)
+
+
+def test_a_script_has_one_name_in_all_processes():
+    def f(x):
+        return x
+
+    f.__module__ = "__main__"
+    here = fingerprint.of_function(f)
+    f.__module__ = "__mp_main__"
+    assert fingerprint.of_function(f) == here
+
+
 def test_dataclasses_paths_and_bytes():
     @dataclass(frozen=True)
     class Point:

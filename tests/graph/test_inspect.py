@@ -153,3 +153,13 @@ def test_messages_of_onnxruntime_become_one_line():
     assert "\n" not in got
     assert len(got) <= 160
     assert ".cc" not in got
+
+
+def test_the_hash_follows_weights_kept_beside_the_model(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="net.data", size_threshold=0)
+    before = inspect(path).sha256
+    weights = bytearray((tmp_path / "net.data").read_bytes())
+    weights[0] ^= 1
+    (tmp_path / "net.data").write_bytes(weights)
+    assert inspect(path).sha256 != before

@@ -29,18 +29,50 @@ def of_file(path: Path) -> str:
 
 
 def of_function(function: Callable[..., Any]) -> str:
-    """A name for a function that changes when its source does."""
+    """A name for a function that changes when its source, its defaults or what it is bound to do."""
     if isinstance(function, functools.partial):
         return f"{of_function(function.func)}({canonical([function.args, function.keywords])})"
     if not hasattr(function, "__qualname__"):  # a callable object: its class and its fields
         return f"{of_function(type(function))}{canonical(vars(function))}"
-    name = f"{function.__module__}.{function.__qualname__}"
+    # Worker processes know the user's script under another name.
+    module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
     try:
         body = inspect.getsource(function)
     except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        body = code.co_code.hex() if code else repr(function)
-    return f"{name}:{of_bytes(body.encode())[:16]}"
+        body = _compiled(getattr(function, "__code__", None)) or repr(function)
+    bound = _bound(function)
+    more = f":{of(bound)[:16]}" if bound else ""
+    return f"{module}.{function.__qualname__}:{of_bytes(body.encode())[:16]}{more}"
+
+
+def _bound(function: Callable[..., Any]) -> list[Any]:
+    """What two functions of the same source can differ in: the object of a method, defaults, closure."""
+    owner = getattr(function, "__self__", None)
+    owned = [] if owner is None or inspect.ismodule(owner) else [vars(owner) if _has_fields(owner) else owner]
+    defaults = [getattr(function, name, None) for name in ("__defaults__", "__kwdefaults__")]
+    cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
+    own = [value for value in cells if value is not function]  # a function that calls itself
+    return [owned, defaults, own] if owned or own or any(defaults) else []
+
+
+def _has_fields(owner: Any) -> bool:
+    return hasattr(owner, "__dict__") and not is_dataclass(owner) and not isinstance(owner, type)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:  # a name that was not assigned yet
+        return False
+    return True
+
+
+def _compiled(code: Any) -> str:
+    """Compiled code as text, for functions whose source is not at hand; empty without code."""
+    if code is None:
+        return ""
+    constants = [_compiled(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()}{constants}{code.co_names}"
 
 
 def of(value: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import ModelError
-from holdfast.core.fingerprint import of_bytes
+from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
 from holdfast.graph.work import multiply_adds
 
@@ -84,7 +84,7 @@ def info_of(path: Path, proto: Any) -> ModelInfo:
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
-        sha256=of_bytes(read_onnx(path)),
+        sha256=_sha256(path, proto),
         ir_version=proto.ir_version,
         opset=_opset(proto),
         domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in ("", "ai.onnx")})),
@@ -186,14 +186,27 @@ def _check_version(path: Path, proto: Any) -> None:
         ) from None
 
 
+def _external(proto: Any) -> dict[str, str]:
+    """The files beside the model that hold weights, each with the name of one such weight."""
+    return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
+
+
 def _check_external(path: Path, proto: Any) -> None:
-    for weight in proto.graph.initializer:
-        for entry in weight.external_data:
-            if entry.key == "location" and not (path.parent / entry.value).is_file():
-                raise ModelError(
-                    f"{path}: the weights of {weight.name!r} are in {entry.value!r}, which is missing; "
-                    "put it beside the model"
-                )
+    for file, weight in _external(proto).items():
+        if not (path.parent / file).is_file():
+            raise ModelError(
+                f"{path}: the weights of {weight!r} are in {file!r}, which is missing; "
+                "put it beside the model"
+            )
+
+
+def _sha256(path: Path, proto: Any) -> str:
+    """The hash of the file, or of the file and those beside it that hold its weights."""
+    whole = of_bytes(read_onnx(path))
+    beside = sorted(_external(proto))
+    if not beside:
+        return whole
+    return of_bytes("\n".join([whole, *(of_file(path.parent / file) for file in beside)]).encode())
 
 
 def condense(problem: BaseException, limit: int = 160) -> str:
