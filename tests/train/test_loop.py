@@ -76,3 +76,14 @@ def test_killed_run_goes_on_to_the_same_weights(tmp_path):
         fit(replace(stopped, loss=loss), tmp_path / "cut.pt", len, save_every=10)
     assert torch.load(tmp_path / "cut.pt", weights_only=True)["done"] == 20
     assert torch.equal(weights(fit(job(), tmp_path / "cut.pt", len)), whole)
+
+
+def test_key_changes_with_what_decides_the_weights():
+    changed = (
+        job(1),
+        replace(job(), stages=STAGES[:1]),
+        replace(job(), data="other scenes"),
+        replace(job(), net=nn.Conv2d(3, 4, 3)),
+    )
+    assert job().key() == job().key()
+    assert len({job().key(), *(other.key() for other in changed)}) == 5

@@ -1,6 +1,7 @@
 """One training loop for all four networks: stages, warm-up and cosine, weight averaging, checkpoints."""
 
 import copy
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -44,6 +45,13 @@ class Job:
     seed: int
     weight_decay: float = 0.02
     averaging: float = 0.997  # decay of the moving average of the weights
+    data: str = ""  # which pictures `draw` draws from
+
+    def key(self) -> str:
+        """A short hash of all that decides the weights, but for the code: names the checkpoint."""
+        decisive = (self.stages, self.seed, self.weight_decay, self.averaging, self.data)
+        shapes = [tuple(value.shape) for value in self.net.state_dict().values()]
+        return hashlib.sha256(repr((decisive, shapes)).encode()).hexdigest()[:8]
 
 
 def rate(stage: Stage, step: int) -> float:

@@ -47,7 +47,7 @@ def make(order: Order, say: Say) -> Made:
     """The model, trained to its end (a killed run goes on), written as .onnx and .toml, and scored."""
     recipe = RECIPES[order.name](order.work, order.seed)
     job = shortened(recipe.job, order.fraction)
-    checkpoint = order.work / f"{order.name}-{order.seed}-{order.fraction:g}.pt"
+    checkpoint = order.work / f"{order.name}-{job.key()}.pt"
     model = write(recipe, fit(job, checkpoint, say), order.out)
     figure, value = held_out(model, order.held_out)
     say(f"{order.name}: {figure} {value:.4f} on {order.held_out} held-out pictures")

@@ -28,6 +28,7 @@ class Pool:
     """Columns of equal length by name, memory-mapped: e.g. images (n, h, w, 3) uint8 and boxes (n, 16, 5)."""
 
     columns: Row
+    name: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -88,7 +89,7 @@ def open_pool(folder: Path, render: Render, seed: int, count: int, processes: in
             for chunk in chunks:
                 chunk.result()
         (home / "done").touch()
-    return Pool({name: np.load(_file(home, name), mmap_mode="r") for name in first})
+    return Pool({name: np.load(_file(home, name), mmap_mode="r") for name in first}, home.name)
 
 
 def look(render: Render, seed: int, rows: int = 12) -> str:

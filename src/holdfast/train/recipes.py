@@ -46,7 +46,7 @@ def signs_yolo(folder: Path, seed: int) -> Recipe:
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         return yolo_loss(net(batch[0]), grids, batch[1])
 
-    job = Job("signs-yolo", net, _of(scenes, batches.draw_scenes), loss, YOLO_STAGES, seed)
+    job = Job("signs-yolo", net, _of(scenes, batches.draw_scenes), loss, YOLO_STAGES, seed, data=scenes.name)
     outputs = tuple(f"stride{stride}" for stride in net.strides)
     options = {
         "outputs": list(outputs),
@@ -69,7 +69,9 @@ def signs_single(folder: Path, seed: int) -> Recipe:
         corners = functional.smooth_l1_loss(box, batch[1], beta=0.02)
         return 4 * corners + (1 - iou(box, batch[1])).mean() + functional.cross_entropy(scores, batch[2])
 
-    job = Job("signs-single", net, _of(crops, batches.draw_singles), loss, SINGLE_STAGES, seed)
+    job = Job(
+        "signs-single", net, _of(crops, batches.draw_singles), loss, SINGLE_STAGES, seed, data=crops.name
+    )
     head = Head("landmark", {"outputs": ["box", "scores"]})
     return Recipe(job, ("box", "scores"), head, signs.GROUPS)
 
@@ -83,7 +85,7 @@ def signs_class(folder: Path, seed: int) -> Recipe:
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         return functional.cross_entropy(net(batch[0]), batch[1], label_smoothing=0.05)
 
-    job = Job("signs-class", net, _of(crops, batches.draw_crops), loss, CLASS_STAGES, seed)
+    job = Job("signs-class", net, _of(crops, batches.draw_crops), loss, CLASS_STAGES, seed, data=crops.name)
     return Recipe(job, ("logits",), Head("classifier", {"activation": "softmax"}), signs.CLASSES)
 
 
@@ -98,7 +100,7 @@ def signs_seg(folder: Path, seed: int) -> Recipe:
         logits = net(batch[0])
         return functional.cross_entropy(logits, batch[1], weight=weight) + soft_iou_loss(logits, batch[1])
 
-    job = Job("signs-seg", net, _of(scenes, batches.draw_masks), loss, SEG_STAGES, seed)
+    job = Job("signs-seg", net, _of(scenes, batches.draw_masks), loss, SEG_STAGES, seed, data=scenes.name)
     return Recipe(job, ("logits",), Head("segmentation"), signs.SEGMENTS)
 
 
@@ -108,9 +110,9 @@ YOLO_STAGES: Final = (
     Stage("windows", 2800, 32, 224, 2e-3, 2e-4, warmup=200),
     Stage("whole", 600, 8, 416, 2.5e-4, 1e-5),
 )
-SINGLE_STAGES: Final = (Stage("crops", 3500, 128, 64, 3e-3, 1e-5, warmup=200),)
-CLASS_STAGES: Final = (Stage("crops", 1800, 128, 64, 2e-3, 1e-5, warmup=200),)
-SEG_STAGES: Final = (Stage("scenes", 1000, 12, 256, 3e-3, 1e-5, warmup=100),)
+SINGLE_STAGES: Final = (Stage("crops", 2500, 128, 64, 3e-3, 1e-5, warmup=150),)
+CLASS_STAGES: Final = (Stage("crops", 1200, 128, 64, 2e-3, 1e-5, warmup=150),)
+SEG_STAGES: Final = (Stage("scenes", 700, 12, 256, 3e-3, 1e-5, warmup=100),)
 
 RECIPES: Final[dict[str, Callable[[Path, int], Recipe]]] = {
     "signs-yolo": signs_yolo,
