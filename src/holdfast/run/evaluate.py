@@ -24,7 +24,7 @@ from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
 from holdfast.run.store import Store
 from holdfast.run.versions import versions
-from holdfast.run.work import Job
+from holdfast.run.work import job_of
 
 DEFAULT_RUNS = Path("holdfast-runs")
 
@@ -63,7 +63,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     check_names(pipeline)
     store = Store(plan.runs / CELLS)
     classes = len(plan.dataset.classes) or len(plan.model.card.classes)
-    job = Job(plan.model, pipeline, classes, plan.dataset.ignore_index, store, strict=plan.strict)
+    job = job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
     executed = execute(job, plan.dataset.entries, plan.jobs, progress)
     records, notes = read_cells(store, executed.keys)
     failed = tuple(r for r in records if isinstance(r, Failed))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core.dataset import Entry
@@ -46,10 +49,27 @@ def execute(job: Job, entries: Sequence[Entry], jobs: int, progress: Progress) -
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
     rows = shards(entries)
-    jobs = min(jobs or cores(), len(rows))
-    if jobs <= 1:
+    processes = min(jobs or cores(), len(rows))
+    why_not = _not_sendable(job) if processes > 1 else ""
+    if why_not and jobs:
+        raise InputError(f"--jobs {jobs}: other processes cannot do this work: {why_not}; use 1 job")
+    if processes <= 1 or why_not:
         return _alone(replace(job, threads=cores()), rows, progress)
-    return _together(replace(job, threads=max(1, cores() // jobs)), rows, jobs, progress)
+    return _together(replace(job, threads=max(1, cores() // processes)), rows, processes, progress)
+
+
+def _not_sendable(job: Job) -> str:
+    """Why new processes cannot get this job; empty if they can."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if script is not None and not Path(script).exists():
+        return f"they cannot read the program again from {Path(script).name}"
+    try:
+        sent = pickle.dumps(job)
+    except (pickle.PicklingError, AttributeError, TypeError) as problem:
+        return f"a stage is not a function at the top of a module ({problem})"
+    if script is None and b"__main__" in sent:
+        return "a stage was defined at the prompt, not in a module"
+    return ""
 
 
 def _alone(job: Job, rows: list[tuple[Entry, ...]], progress: Progress) -> Executed:
@@ -76,8 +96,8 @@ def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Prog
             progress(len(rows[i]), 0 if worked else len(rows[i]))
     except BrokenProcessPool as problem:
         raise WorkerLost(
-            "a worker process ended unexpectedly (out of memory?); what was finished is kept: run the same "
-            "command again, perhaps with a smaller --jobs"
+            "a worker process ended unexpectedly (no memory? a script without `if __name__ == '__main__'`?); "
+            "what was finished is kept: run the same command again, perhaps with a smaller --jobs"
         ) from problem
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

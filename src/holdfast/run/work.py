@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
+from holdfast.core.registry import lookup
 from holdfast.core.types import (
     Boxes,
     Detections,
@@ -43,28 +45,43 @@ TOP = 5  # classes kept of a classifier's answer
 
 @dataclass(frozen=True)
 class Job:
-    """Everything a process needs to work on any shard."""
+    """Everything a process needs to work on any shard. `job_of` makes it."""
 
     model: Model
     pipeline: Pipeline
     classes: int
     ignore_index: int | None
     store: Store
+    setup: str  # the hash of all that can change a number, but for the images
+    modules: tuple[str, ...] = ()  # where named parts from outside holdfast are defined
     threads: int = 0
     strict: bool = False  # the first image that fails ends the run
 
     def key(self, shard: Sequence[Entry]) -> str:
-        """The name of the cell: model, card, pipeline, data and versions, hashed."""
-        parts = {
-            "model": self.model.sha256,
-            "card": self.model.card,
-            "pipeline": self.pipeline.describe(),
-            "classes": self.classes,
-            "ignore": self.ignore_index,
-            "entries": [(e.name, _entry_key(e)) for e in shard],
+        """The name of the cell: the set-up and the images, hashed."""
+        return fingerprint.of([self.setup, [(e.name, _entry_key(e)) for e in shard]])
+
+
+def job_of(
+    model: Model, pipeline: Pipeline, classes: int, ignore: int | None, store: Store, strict: bool = False
+) -> Job:
+    """The job, its set-up hashed: model, card, pipeline with the source of its parts, and versions."""
+    parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
+    parts["head"] = lookup("head", model.card.head.name)
+    setup = fingerprint.of(
+        {
+            "model": model.sha256,
+            "card": model.card,
+            "pipeline": pipeline.describe(),
+            "parts": parts,
+            "classes": classes,
+            "ignore": ignore,
             "versions": versions(),
         }
-        return fingerprint.of(parts)
+    )
+    homes = {str(getattr(part, "__module__", "")) for part in parts.values()}
+    foreign = tuple(sorted(h for h in homes if not h.startswith(("holdfast.", "__"))))
+    return Job(model, pipeline, classes, ignore, store, setup, foreign, strict=strict)
 
 
 def _entry_key(entry: Entry) -> str:
@@ -179,6 +196,8 @@ def start_process(job: Job) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for module in job.modules:
+        importlib.import_module(module)
     _process_job = job
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 

@@ -1,0 +1,92 @@
+"""Jobs on processes: what a cell's name depends on, and stages that cannot be sent."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+import making
+from holdfast.core.errors import InputError
+from holdfast.core.pipeline import pipeline_of
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.run.evaluate import Plan, evaluate
+from holdfast.run.store import Store
+from holdfast.run.work import job_of
+
+PLUG_IN = '''
+from holdfast import stage
+
+
+@stage("colour")
+def vendor_dim(image):
+    """The pixels, darker."""
+    return image // {by}
+'''
+
+
+@pytest.fixture
+def plan(tmp_path):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 30)  # two cells
+    model = load_model(tmp_path / "tiny.onnx")
+    return Plan(model, open_dataset(tmp_path / "data"), pipeline_of(model.card), runs=tmp_path / "runs")
+
+
+def dimmed(plan, by):
+    pipeline = plan.pipeline.replace(colour=lambda image: (image * by).astype(np.uint8))
+    return dataclasses.replace(plan, pipeline=pipeline)
+
+
+def test_a_local_function_runs_in_this_process_unless_more_were_asked_for(plan):
+    assert evaluate(dimmed(plan, 1.0)).result["images"] == 30
+    with pytest.raises(InputError, match="--jobs 2: other processes cannot do this work: a stage is not"):
+        evaluate(dataclasses.replace(dimmed(plan, 1.0), jobs=2))
+
+
+def test_two_functions_of_one_source_do_not_share_cells(plan):
+    bright, dark = (evaluate(dimmed(plan, by)).result["metrics"]["top1"] for by in (1.0, 0.0))
+    assert dark == 0.5 < bright
+
+
+def test_a_program_that_cannot_be_read_again_runs_in_this_process(plan, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
+    assert evaluate(plan).result["images"] == 30
+
+
+def test_a_plug_in_is_known_to_other_processes_and_its_source_to_the_cells(plan, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    results = []
+    for by in (1, 200):
+        (tmp_path / "vendor_plug_in.py").write_text(PLUG_IN.format(by=by))
+        sys.modules.pop("vendor_plug_in", None)
+        __import__("vendor_plug_in")
+        named = dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour="vendor-dim"), jobs=2)
+        results.append(evaluate(named).result["metrics"]["top1"])
+    assert results[1] == 0.5 < results[0]
+
+
+def test_a_cell_is_named_by_all_that_can_change_a_number(plan):
+    model, pipeline, store = plan.model, plan.pipeline, Store(plan.runs)
+    card = model.card
+    others = [
+        dataclasses.replace(model, sha256="0" * 64),
+        *(
+            dataclasses.replace(model, card=dataclasses.replace(card, **change))
+            for change in (
+                {"score": 0.5},
+                {"nms_iou": 0.1},
+                {"max_detections": 3},
+                {"input": dataclasses.replace(card.input, pad=0)},
+                {"input": dataclasses.replace(card.input, place="corner")},
+                {"head": dataclasses.replace(card.head, options={"activation": "softmax"})},
+            )
+        ),
+    ]
+    names = [job_of(other, pipeline, 2, None, store).setup for other in (model, *others)]
+    names += [job_of(model, pipeline.replace(resize="pillow-box"), 2, None, store).setup]
+    names += [job_of(model, pipeline, 3, None, store).setup, job_of(model, pipeline, 2, 255, store).setup]
+    assert len(set(names)) == len(names)
+    assert job_of(model, pipeline, 2, None, store, strict=True).setup == names[0]
