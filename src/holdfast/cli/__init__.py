@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -10,6 +11,9 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run one command and exit with its code: 0, 1 a gate failed, 2 bad input, 4 some images failed."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
     sys.exit(run(sys.argv[1:]))
 
 
@@ -32,12 +36,23 @@ def run(arguments: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _interrupted()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _nobody_reads()
+    except SystemExit as ending:  # click's way out of a closed pipe, and of shell completion
+        if isinstance(ending.__context__, BrokenPipeError):
+            return _nobody_reads()
+        raise
+    except OSError as problem:  # a folder that may not be entered, a disk that is gone
+        where = f"{problem.filename}: " if problem.filename else ""
+        return _say(f"{where}{problem.strerror or problem}", 2)
     except MemoryError:
         return _say("out of memory; try a smaller --jobs", 2)
     except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
+
+
+def _nobody_reads() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _interrupted() -> int:

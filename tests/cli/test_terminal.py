@@ -1,0 +1,47 @@
+"""Odd terminals: a closed pipe, an encoding without lines, a folder that may not be entered."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import making
+
+HOLDFAST = [sys.executable, "-c", "from holdfast.cli import main; main()"]
+
+
+def test_a_closed_pipe_is_no_failure(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*HOLDFAST, "evaluate", "--explain"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_of_another_encoding(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 2)
+    done = subprocess.run(
+        [*HOLDFAST, "evaluate", "blobs.onnx", "data", "--jobs", "1"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"AP50" in done.stdout
+
+
+def test_an_error_of_the_system_is_one_line(fails, monkeypatch, tmp_path):
+    def refuse(self, **_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    making.classifier(tmp_path)
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert fails("evaluate", "tiny.onnx", "data") == "tiny.onnx: Permission denied"
