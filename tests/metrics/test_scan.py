@@ -46,6 +46,8 @@ def check(data: bytes):
 
 
 @settings(max_examples=200, deadline=None)
+@example([{"a": 0}, {"a": 1.2411300498524905e-41}], (", ", ": "), None)
+@example([{"a": 0}, {"a": 1.0000000000000000000000000001}], (", ", ": "), None)
 @given(
     st.lists(RECORD, min_size=2, max_size=8),
     st.sampled_from([(", ", ": "), (",", ":")]),

@@ -12,7 +12,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassificationResult:
     """Top-k accuracies and the place of the true class of every image.
 

@@ -38,7 +38,7 @@ MAX_DETS = (1, 10, 100)
 KEYS = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CocoResult:
     """The twelve numbers, overall and per class; −1 where there is no truth to measure against.
 
@@ -143,13 +143,17 @@ class _Accumulator:
         """The curves of one area range, from its matches sorted by position."""
         low, high = list(AREAS.values())[area]
         inside = (self.area >= low) & (self.area <= high)
-        ignored = self.outside[area, pairs.truth]
+        ignored = self.outside[area].take(pairs.truth)
+        # A match with a box that does not count matters only if the detection would have counted itself.
+        relevant = ~ignored | inside.take(pairs.position)
+        pairs, hits, ignored = select(pairs, relevant), hits[relevant], ignored[relevant]
         positives = np.bincount(self.truth_category[~self.outside[area]], minlength=self.classes)
         needed = needed_hits(positives, at_least=1)
         # An unmatched detection counts if its own area is inside; a matched one if its true box counts.
         counted = np.concatenate([[0], np.cumsum(inside)])
-        before = counted[pairs.position + 1] - counted[self.class_start[self.category[pairs.position]]]
-        change = (~ignored).astype(np.int64) - inside[pairs.position]
+        start = self.class_start.take(self.category.take(pairs.position))
+        before = counted.take(pairs.position + 1) - counted.take(start)
+        change = (~ignored).astype(np.int64) - inside.take(pairs.position)
         for t in range(len(IOU_THRESHOLDS)):
             at = np.flatnonzero(hits >> np.uint64(t) & np.uint64(1))
             self._add_curve(

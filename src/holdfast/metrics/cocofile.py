@@ -31,7 +31,7 @@ from holdfast.metrics.scan import Scanned, scan_records
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TruthFile:
     """A truth file: the table, and the ids and names its indices stand for, in rising order of id."""
 
@@ -117,14 +117,14 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
 def _scanned_annotations(data: bytes) -> tuple[dict[str, Any], Scanned] | None:
     """The file without its annotations, and those as columns; None if they are not regular."""
     begin = _ANNOTATIONS.search(data)
-    end = begin and _END_OF_RECORDS.search(data, begin.end())
-    if begin is None or end is None or data.count(b'"annotations"') != 1:
+    end = -1 if begin is None else data.find(b"}]", begin.end()) + 2
+    if begin is None or end < 2 or data.count(b'"annotations"') != 1:
         return None
-    scanned = scan_records(data[begin.end() : end.end()])
+    scanned = scan_records(data[begin.end() : end])
     if scanned is None:
         return None
     try:
-        content = orjson.loads(data[: begin.end()] + b"[]" + data[end.end() :])
+        content = orjson.loads(data[: begin.end()] + b"[]" + data[end:])
     except orjson.JSONDecodeError:
         return None
     if not isinstance(content, dict) or content.get("annotations") != []:
@@ -133,7 +133,6 @@ def _scanned_annotations(data: bytes) -> tuple[dict[str, Any], Scanned] | None:
 
 
 _ANNOTATIONS = re.compile(rb'"annotations"\s*:\s*(?=\[)')
-_END_OF_RECORDS = re.compile(rb"\}\s*\]")
 
 
 def _scanned_truth(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> TruthTable | None:

@@ -14,7 +14,7 @@ from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counts:
     """TP, FP and FN per class, (classes,), at one score threshold."""
 

@@ -18,7 +18,7 @@ from holdfast.metrics.rules import Rule
 RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """Precision and recall of one class after each detection that counts, best score first.
 

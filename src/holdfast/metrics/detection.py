@@ -17,7 +17,7 @@ from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DetectionResult:
     """mAP and all that stands behind it, at one IoU threshold, with the rule that was used.
 

@@ -17,7 +17,7 @@ __all__ = ["FALSE_POSITIVE", "IGNORED", "RULES", "TRUE_POSITIVE", "Matches", "Ru
 TRUE_POSITIVE, FALSE_POSITIVE, IGNORED = 1, 0, -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matches:
     """What became of each detection, in the order of evaluation (class, best score first, image, row).
 

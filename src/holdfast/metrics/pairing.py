@@ -22,7 +22,7 @@ Bits = NDArray[np.uint64]
 MAX_THRESHOLDS = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arranged:
     """Detections in the order of evaluation: by class, then score (best first), then image, then row.
 
@@ -36,7 +36,7 @@ class Arranged:
     by_group: Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """Pairs of a detection and a true box of one image and class, sorted by group, rank, then true row."""
 
@@ -46,7 +46,7 @@ class Pairs:
     iou: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """Detections in order and every pair of one with a true box it meets; all that matching stands on."""
 

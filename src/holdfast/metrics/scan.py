@@ -23,13 +23,13 @@ Words = NDArray[np.uint64]
 NUMERIC = b"0123456789.-"
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 MOST_SPECIAL = 200  # numbers of a piece to be read one by one before the ordinary reader is quicker
-PIECE = 1 << 17  # bytes read at a time
+PIECE = 1 << 18  # bytes read at a time
 LONGEST = 20  # characters of a number: 19 digits fit into 64 bits, and a point
 PADDING = 24  # bytes, so that three words before any number exist
 EXACT_POWERS: Floats = np.array([10.0**k for k in range(23)])  # larger powers of ten are not exact floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scanned:
     """The values of each key, (n,) for a number and (n, k) for a list; and the keys of whole numbers only."""
 
@@ -37,7 +37,7 @@ class Scanned:
     whole: frozenset[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Template:
     """The first record: where its numbers stand once all numbers are deleted, and what they belong to.
 
@@ -102,7 +102,8 @@ def _piece(piece: bytes, template: _Template, many: bytes) -> tuple[Floats, Bool
     if tokens is None or values is None:
         return None
     if special:
-        values[0][np.searchsorted(tokens[0], list(special))] = list(special.values())
+        at = np.searchsorted(tokens[0], list(special))
+        values[0][at], values[1][at] = list(special.values()), False
     return values
 
 
@@ -197,10 +198,11 @@ def _values(data: bytes, start: Ints, stop: Ints) -> tuple[Floats, Bools] | None
     value = read and _quotient(data, read[0], read[1], start + negative, stop)
     if read is None or value is None:
         return None
-    value = np.where(negative, -value, value)
+    value, whole = np.where(negative, -value, value), ~read[2]
     for i in long.tolist():
-        value[i] = float(data[start[i] : stop[i]])
-    return value, ~read[2]
+        text = data[start[i] : stop[i]]
+        value[i], whole[i] = float(text), b"." not in text
+    return value, whole
 
 
 def _decimals(words: Words, stop: Ints, size: Ints) -> tuple[Words, Ints, Bools] | None:

@@ -14,7 +14,7 @@ from holdfast.core.types import Floats, Ints
 Absent = Literal["in truth", "in truth and prediction"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SegmentationResult:
     """IoU of each class, (classes,), NaN where left out; their mean; and the share of right pixels."""
 

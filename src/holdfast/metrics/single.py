@@ -12,7 +12,7 @@ from holdfast.core.types import Floats
 from holdfast.metrics.boxes import area, as_boxes, pair_iou, xyxy_to_xywh
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SingleResult:
     """The output of every image, (n,), in 0 … 1; its mean; and the share of outputs above 0.5."""
 

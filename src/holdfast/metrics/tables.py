@@ -12,7 +12,7 @@ from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import as_boxes, xywh_to_xyxy, xyxy_to_xywh
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TruthTable:
     """The true boxes: image and category are *indices* 0, 1, 2 …, never the ids of a file.
 
@@ -35,7 +35,7 @@ class TruthTable:
         return xywh_to_xyxy(self.xywh)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DetectionTable:
     """The detected boxes with one score each; image and category are indices as in `TruthTable`."""
 
