@@ -46,6 +46,13 @@ def test_an_area_on_the_border_belongs_to_both_ranges():
     assert result.numbers["APl"] == -1.0
 
 
+@pytest.mark.parametrize(("side", "key"), [(10.0, "APs"), (40.0, "APm"), (32.0, "APs"), (32.0, "APm")])
+def test_a_false_positive_on_the_border_belongs_to_both_ranges(side, key):
+    truth = truth_table([0], [0], xywh=[[0, 0, side, side]])
+    found = detection_table([0, 0], [0, 0], [0.9, 0.5], xywh=[[200, 200, 32, 32], [0, 0, side, side]])
+    assert numbers(truth, found).numbers[key] == pytest.approx(0.5)
+
+
 def test_recall_is_limited_to_one_ten_and_a_hundred_detections():
     n = 101
     boxes = np.c_[np.arange(n) * 50.0, np.zeros(n), np.full((n, 2), 40.0)]
