@@ -49,6 +49,23 @@ def test_renames_are_checked():
         align(("stop sign",), ("stop",), renames={"stpo": "stop sign"})
 
 
+def test_several_classes_of_the_data_can_be_one_of_the_model():
+    found = align(
+        ("person", "vehicle"), ("car", "person", "truck"), renames={"car": "vehicle", "truck": "vehicle"}
+    )
+    assert found.names == ("vehicle", "person")
+    assert found.of_model.tolist() == [1, 0]
+    assert found.of_data.tolist() == [0, 1, 0]
+    assert "one class of the model: vehicle" in found.note
+
+
+def test_names_alike_but_for_case_are_told_apart():
+    assert align(("Stop", "stop"), ("stop", "Stop")).of_data.tolist() == [0, 1]
+    assert align(("Stop", "stop"), ("stop", "Stop")).of_model.tolist() == [1, 0]
+    with pytest.raises(DataError, match="does not know STOP"):
+        align(("Stop", "stop"), ("STOP",))
+
+
 def test_records_get_the_evaluated_numbers():
     alignment = Alignment(("b",), np.array([-1, 0]), np.array([0, -1]))
     boxes = np.zeros((2, 4))
@@ -58,3 +75,18 @@ def test_records_get_the_evaluated_numbers():
     assert only.truth.classes.tolist() == [0]
     assert only.detections.scores.tolist() == [0.25]
     assert Alignment.from_plain(alignment.to_plain()).names == ("b",)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Found("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [2]), Detections(np.zeros((0, 4)), [], [])),
+        Found("x", Size(1, 1), Boxes([[0, 0, 1, 1]], [-1]), Detections(np.zeros((0, 4)), [], [])),
+        Found("x", Size(1, 1), Boxes(np.zeros((0, 4)), []), Detections([[0, 0, 1, 1]], [0.5], [2])),
+        Ranked("x", Size(1, 1), 2, np.array([1]), np.array([1.0])),
+        Ranked("x", Size(1, 1), -1, np.array([1]), np.array([1.0])),
+    ],
+)
+def test_a_class_nobody_has_is_named(record):
+    with pytest.raises(DataError, match="x: class (2|-1) of the (data|model); expected 0 to 1"):
+        realign([record], align(("a", "b"), ("a", "b")))

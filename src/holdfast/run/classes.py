@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,11 +45,10 @@ def align(
     """The classes to evaluate; DataError if some class of the data is unknown to the model.
 
     Names are compared without case, spaces, hyphens and underscores. `renames` maps names of the data to
-    names of the model. With `common` only the classes both know are evaluated.
+    names of the model; several mapped to one are evaluated as that one. With `common` only the classes both
+    know are evaluated.
     """
-    renamed = _renamed(data, model, renames or {})
-    places = {_plain(name): i for i, name in enumerate(model)}
-    found = [places.get(_plain(name), -1) for name in renamed]
+    found = _places(_renamed(data, model, renames or {}), model)
     if all(i >= 0 for i in found) or (common and any(i >= 0 for i in found)):
         return _by_name(model, data, found)
     if not renames and len(model) == len(data) and (_numbered(model) or _numbered(data)):
@@ -63,15 +63,28 @@ def align(
     )
 
 
+def _places(names: list[str], model: tuple[str, ...]) -> list[int]:
+    """Per name its place in the model, exactly or else in plain letters if only one is meant; else −1."""
+    exact = {name: i for i, name in enumerate(model)}
+    plain: dict[str, list[int]] = {}
+    for i, name in enumerate(model):
+        plain.setdefault(_plain(name), []).append(i)
+    alike = [plain.get(_plain(name), []) for name in names]
+    return [exact.get(name, at[0] if len(at) == 1 else -1) for name, at in zip(names, alike, strict=True)]
+
+
 def _by_name(model: tuple[str, ...], data: tuple[str, ...], found: list[int]) -> Alignment:
-    kept = [i for i, at in enumerate(found) if at >= 0]
-    of_data = np.full(len(data), -1)
-    of_data[kept] = np.arange(len(kept))
+    kept = list(dict.fromkeys(at for at in found if at >= 0))  # places in the model, in the data's order
     of_model = np.full(len(model), -1)
-    of_model[[found[i] for i in kept]] = np.arange(len(kept))
-    left_out = len(data) - len(kept)
-    note = f"{left_out} classes of the data left out: the model does not know them" if left_out else ""
-    return Alignment(tuple(data[i] for i in kept), of_model, of_data, note)
+    of_model[kept] = np.arange(len(kept))
+    of_data = np.array([of_model[at] if at >= 0 else -1 for at in found], np.int64)
+    times, last = Counter(found), {at: i for i, at in enumerate(found)}
+    names = tuple(data[last[at]] if times[at] == 1 else model[at] for at in kept)
+    left_out, joined = times[-1], [model[at] for at in kept if times[at] > 1]
+    notes = [f"{left_out} classes of the data left out: the model does not know them"] if left_out else []
+    if joined:
+        notes.append(f"several classes of the data are one class of the model: {_listed(joined)}")
+    return Alignment(names, of_model, of_data, "; ".join(notes))
 
 
 def _renamed(data: tuple[str, ...], model: tuple[str, ...], renames: Mapping[str, str]) -> list[str]:
@@ -105,15 +118,21 @@ def _realigned(record: Record, alignment: Alignment) -> Record | None:
         return None
     if isinstance(record, Found):
         t, d = record.truth, record.detections
+        _check(record.name, t.classes, alignment.of_data, "the data")
+        _check(record.name, d.classes, alignment.of_model, "the model")
         wanted, seen = alignment.of_data[t.classes], alignment.of_model[d.classes]
         keep, kept = wanted >= 0, seen >= 0
         truth = Boxes(t.xyxy[keep], wanted[keep], t.crowd[keep], t.difficult[keep], t.areas[keep])
         return replace(record, truth=truth, detections=replace(d.take(kept), classes=seen[kept]))
     if isinstance(record, Ranked):
-        if record.label >= len(alignment.of_data):
-            raise DataError(
-                f"{record.name}: label {record.label}, but the model knows {len(alignment.of_data)} classes"
-            )
+        _check(record.name, np.array([record.label]), alignment.of_data, "the data")
         label, top = int(alignment.of_data[record.label]), alignment.of_model[record.top]
         return replace(record, label=label, top=top) if label >= 0 else None
     return record
+
+
+def _check(name: str, classes: Ints, places: Ints, whose: str) -> None:
+    """Nothing if all classes have a place; a data set without class names is counted by the model's."""
+    if classes.size and not 0 <= classes.min() <= classes.max() < len(places):
+        wrong = classes[(classes < 0) | (classes >= len(places))][0]
+        raise DataError(f"{name}: class {wrong} of {whose}; expected 0 to {len(places) - 1}")
