@@ -88,5 +88,5 @@ def test_records_get_the_evaluated_numbers():
     ],
 )
 def test_a_class_nobody_has_is_named(record):
-    with pytest.raises(DataError, match="x: class (2|-1) of the (data|model); expected 0 to 1"):
+    with pytest.raises(DataError, match=r"x: class (2|-1) of the (data|model); expected 0 to 1"):
         realign([record], align(("a", "b"), ("a", "b")))

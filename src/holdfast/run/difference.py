@@ -64,7 +64,24 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Rec
     second = [r for r in after if r.name in known]
     if not second:
         raise InputError("the two runs have no image in common")
-    return [known[r.name] for r in second], second
+    first = [known[r.name] for r in second]
+    for old, new in zip(first, second, strict=True):
+        if _truth(old) != _truth(new):
+            raise InputError(
+                f"{new.name}: the two runs do not have the same image or truth of this name; "
+                "compare runs on the same data"
+            )
+    return first, second
+
+
+def _truth(record: Record) -> object:
+    """The size and the truth of a record's image as a value that can be compared."""
+    if isinstance(record, Found):
+        t = record.truth
+        return record.size, *(a.tolist() for a in (t.xyxy, t.classes, t.crowd, t.difficult, t.areas))
+    if isinstance(record, Ranked):
+        return record.size, record.label
+    return None
 
 
 def _match(records: Sequence[Record], rule: Rule, iou: float, classes: int) -> Matches:

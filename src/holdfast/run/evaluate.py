@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.model import Model
@@ -27,6 +28,7 @@ from holdfast.run.versions import versions
 from holdfast.run.work import job_of
 
 DEFAULT_RUNS = Path("holdfast-runs")
+LONGEST_NAME = 150  # bytes; file systems take 255
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ def run_folder(plan: Plan) -> Path:
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     changed = [f"-{stage}-{name}" for stage, name in chosen.items() if name != trained[stage]]
     name = f"{plan.model.name}-on-{plan.dataset.name}{''.join(changed)}"
-    return plan.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    if len(plain.encode()) > LONGEST_NAME:
+        plain = f"{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}-{fingerprint.of(name)[:12]}"
+    return plan.runs / plain
 
 
 def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:

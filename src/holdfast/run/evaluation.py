@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Task
 from holdfast.run.classes import Alignment, realign
 from holdfast.run.records import Failed, Record, from_plain
-from holdfast.run.store import Store, write_atomic
+from holdfast.run.store import Store, to_json, write_atomic
 
 MANIFEST = "run.json"
 CELLS = "cells"  # the store lies beside the run folders and is shared by them
@@ -62,7 +62,7 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
         "alignment": evaluation.alignment.to_plain() if evaluation.alignment else None,
     }
     path = folder / MANIFEST
-    write_atomic(path, orjson.dumps(plain, default=list, option=orjson.OPT_INDENT_2))  # list: a Size
+    write_atomic(path, to_json(plain, indent=True))
     return path
 
 
@@ -95,7 +95,8 @@ def open_run(folder: Path) -> Evaluation:
         raise InputError(f"{path}: no such run; give the folder an evaluation was written to") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
-    except (orjson.JSONDecodeError, KeyError, TypeError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
-    records, _ = read_cells(Store(path.parent.parent / CELLS), keys)
+    # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
+    records, _ = read_cells(Store(path.resolve().parent.parent / CELLS), keys)
     return Evaluation(about, realign(records, alignment), failed, notes, result, keys, alignment)

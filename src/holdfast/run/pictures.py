@@ -7,20 +7,24 @@ from collections.abc import Callable
 from holdfast.core.errors import HoldfastError
 from holdfast.data.open import open_dataset
 from holdfast.run.evaluation import Evaluation
+from holdfast.run.store import printable
 
 
 def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
     """A function that gives the encoded bytes of an image of the run, or None if it cannot be had."""
     source = evaluation.about.data["source"]
-    if not source:
+    if "data" not in source:
         return lambda name: None
     try:
         dataset = open_dataset(
-            source["data"], task=evaluation.about.task, format=source["format"], split=source["split"]
+            source["data"],
+            task=evaluation.about.task,
+            format=source.get("format"),
+            split=source.get("split"),
         )
     except HoldfastError:
         return lambda name: None
-    entries = {entry.name: entry for entry in dataset.entries}
+    entries = {printable(entry.name): entry for entry in dataset.entries}
 
     def picture(name: str) -> bytes | None:
         try:

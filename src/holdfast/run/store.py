@@ -1,15 +1,42 @@
-"""Content-addressed results on disk: written once by atomic rename, checked when read."""
+"""Results on disk: JSON, content-addressed, written once by atomic rename, checked when read."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from holdfast.core.errors import OutputError
+
+
+def printable(text: str) -> str:
+    r"""The text with bytes of file names that are no UTF-8 as `\xbd`, so that it can be stored and shown."""
+    return re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def to_json(value: Any, *, indent: bool = False) -> bytes:
+    """A plain value, arrays and tuples included, as JSON."""
+    options = orjson.OPT_SERIALIZE_NUMPY | (orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE if indent else 0)
+    try:
+        return orjson.dumps(value, default=list, option=options)  # list: a Size
+    except orjson.JSONEncodeError:  # mostly a file name that is no UTF-8
+        return orjson.dumps(_printable(value), default=list, option=options)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {_printable(k): _printable(v) for k, v in value.items()}
+    return [_printable(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def write_atomic(path: Path, data: bytes) -> None:

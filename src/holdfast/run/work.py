@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import orjson
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
@@ -36,7 +35,7 @@ from holdfast.core.types import (
 from holdfast.data.images import notes
 from holdfast.metrics.segmentation import pixel_confusion
 from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
-from holdfast.run.store import Store
+from holdfast.run.store import Store, to_json
 from holdfast.run.versions import versions
 
 AHEAD = 4  # images prepared before the network asks for them
@@ -104,7 +103,7 @@ def work(job: Job, machine: Machine | None, shard: Sequence[Entry]) -> tuple[str
             raise ImageError(str(record))
         records.append(to_plain(record))
         remarks.extend(remark)
-    job.store.put(key, orjson.dumps({"records": records, "notes": remarks}))
+    job.store.put(key, to_json({"records": records, "notes": remarks}))
     return key, machine, True
 
 
