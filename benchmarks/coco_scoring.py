@@ -4,7 +4,8 @@
     python benchmarks/coco_scoring.py --full     # predictions with all digits of a 32-bit float
     python benchmarks/coco_scoring.py --runs 9 --skip pycocotools
 
-Each tool runs as a process of its own, the tools in turn, several rounds; the best round of each counts,
+The peers are called from a short script, as their users do. So is holdfast in one row; the other row is the
+whole command with its options, per-class table and JSON file. Each tool runs as a process of its own, the tools in turn, several rounds; the best round of each counts,
 because other work on the machine can only add time. The data are made from a seed in a temporary folder.
 """
 
@@ -49,6 +50,16 @@ PEERS = {
         imports="import hotcoco", coco="hotcoco.COCO", load="load_res", evaluation="hotcoco.COCOeval"
     ),
 }  # fmt: skip
+
+OURS = """
+import json, sys
+from holdfast.metrics.coco import coco_numbers
+from holdfast.metrics.cocofile import read_predictions, read_truth
+gt = read_truth(sys.argv[1])
+dt = read_predictions(sys.argv[2], gt)
+numbers = coco_numbers(gt.table, dt, images=gt.images, classes=gt.classes).numbers
+json.dump(list(numbers.values()), open(sys.argv[3], "w"))
+"""
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,7 @@ def commands(truth: Path, predictions: Path, output: Path) -> dict[str, list[str
     files = [str(truth), str(predictions), str(output)]
     ours = ["-m", "holdfast", "evaluate", "--truth", files[0], "--predictions", files[1], "--json", files[2]]
     tools = {name: [sys.executable, "-c", program, *files] for name, program in PEERS.items()}
+    tools["holdfast (functions)"] = [sys.executable, "-c", OURS, *files]
     return tools | {"holdfast evaluate": [sys.executable, *ours]}
 
 
