@@ -5,8 +5,9 @@
     python benchmarks/coco_scoring.py --runs 9 --skip pycocotools
 
 The peers are called from a short script, as their users do. So is holdfast in one row; the other row is the
-whole command with its options, per-class table and JSON file. Each tool runs as a process of its own, the tools in turn, several rounds; the best round of each counts,
-because other work on the machine can only add time. The data are made from a seed in a temporary folder.
+whole command with its options, per-class table and JSON file. Each tool runs as a process of its own, the
+tools in turn, several rounds; the best round of each counts, because other work on the machine can only add
+time. The data are made from a seed in a temporary folder.
 """
 
 from __future__ import annotations
