@@ -233,6 +233,14 @@ def test_a_full_disk(fails, folder, monkeypatch):
             "Did you mean 'opencv-bilinear'?",
         ),
         (["evaluate", "tiny.onnx", "data", "--csv", "--markdown"], "not both"),
+        (["evaluate", "tiny.onnx", "data", "--class", "dark"], "add --explain"),
+        (["evaluate", "tiny.onnx", "data", "--explain"], "a classify model has none"),
+        (["evaluate", "tiny.onnx", "--explain"], "expected MODEL DATA"),
+        (["evaluate", "--explain", "--images", "3"], "--images: of use only with MODEL DATA"),
+        (
+            ["evaluate", "--truth", "x", "--predictions", "y", "--stage", "a=b", "--classes", "common"],
+            "--stage, --classes: of use only with MODEL DATA",
+        ),
         (["evaluat"], "Did you mean"),
         (["report", "nowhere"], "no such run"),
         (["data", "make", "sings", "x"], "Did you mean 'signs'?"),
@@ -241,3 +249,21 @@ def test_a_full_disk(fails, folder, monkeypatch):
 )
 def test_wrong_words_on_the_command_line(fails, folder, arguments, words):
     assert words in fails(*arguments)
+
+
+def test_truth_without_any_class_cannot_be_explained(fails, folder):
+    (folder / "t.json").write_text('{"images": [{"id": 1}], "annotations": [], "categories": []}')
+    (folder / "p.json").write_text("[]")
+    files = ("--truth", "t.json", "--predictions", "p.json")
+    assert "the truth names none" in fails("evaluate", *files, "--explain")
+
+
+def test_a_page_is_made_from_another_folder_too(holdfast, folder, monkeypatch):
+    from holdfast.run.evaluation import open_run
+    from holdfast.run.pictures import pictures
+
+    assert holdfast("evaluate", "tiny.onnx", "data", "--jobs", 1).code == 0
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    done = open_run(folder / "holdfast-runs" / "tiny-on-data")
+    assert pictures(done)(done.records[0].name)

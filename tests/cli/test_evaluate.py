@@ -181,7 +181,7 @@ def test_a_list_of_numbers_takes_the_models_classes(holdfast, fails, tmp_path):
     assert set(json.loads((tmp_path / "o.json").read_text())["per_class"]) == {"dark", "bright"}
     (tmp_path / "data" / "val.txt").write_text("\n".join([*lines[:-1], lines[-1][:-1] + "7"]))
     line = fails("evaluate", "tiny.onnx", "data/val.txt", "--jobs", 1)
-    assert "label 7, but the model knows 2 classes" in line
+    assert "class 7 of the data; expected 0 to 1" in line
 
 
 def test_model_info_and_card(holdfast, fails, tmp_path):

@@ -6,7 +6,7 @@ import enum
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,19 +64,23 @@ def evaluate(
 
     if csv and markdown:
         raise InputError("expected --csv or --markdown, not both")
+    if of_class and not explain:
+        raise InputError("--class names the class --explain walks through; add --explain")
     shape = Shape(csv, markdown, json)
     settings = Settings(rule_named(rule), iou, score)
-    if truth or predictions:
-        if not (truth and predictions) or model:
-            raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
+    common = classes is Classes.COMMON
+    choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), strict, common, against)
+    if model and data and not (truth or predictions):
+        plan = plan_of(model, data, settings, replace(choices, runs=runs, jobs=jobs))
+        return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
+    _without_model(choices)
+    if truth and predictions and not model:
         return _files(truth, predictions, settings, explain, of_class, shape)
-    if not model and explain:
-        return _lecture(shape)
-    if not model or not data:
+    if truth or predictions:
+        raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
+    if not explain or model:
         raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
-    choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), runs, jobs, strict)
-    plan = plan_of(model, data, settings, replace(choices, common=classes is Classes.COMMON))
-    return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
+    return _lecture(shape)
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,24 @@ class Choices:
     images: int | None = None
     stages: tuple[str, ...] = ()
     renames: tuple[str, ...] = ()
-    runs: Path = Path("holdfast-runs")
-    jobs: int = 0
     strict: bool = False
     common: bool = False
+    against: Path | None = None
+    runs: Path = Path("holdfast-runs")
+    jobs: int = 0
+
+
+_OPTIONS = {"data_format": "format", "stages": "stage", "renames": "map", "common": "classes"}
+
+
+def _without_model(choices: Choices) -> None:
+    """Nothing, or InputError if an option was given that only a model with data can obey."""
+    from holdfast.core.errors import InputError
+
+    given = [f.name for f in fields(choices) if getattr(choices, f.name) != f.default]
+    if given:
+        named = ", ".join(f"--{_OPTIONS.get(name, name)}" for name in given)
+        raise InputError(f"{named}: of use only with MODEL DATA")
 
 
 @dataclass(frozen=True)
@@ -138,9 +156,14 @@ def plan_of(model: str, data: str, settings: Settings, choices: Choices) -> Plan
         strict=choices.strict,
         common_classes=choices.common,
         renames=_pairs(choices.renames, "--map", "stop=stop sign"),
-        source={"data": data, **how},
+        source={"data": _absolute(data), **how},
         command=shlex.join(["holdfast", *sys.argv[1:]]),
     )
+
+
+def _absolute(data: str) -> str:
+    """The path so that a report can be made from another folder; the name of the embedded data as it is."""
+    return data if data.split(":")[0] == "signs" else str(Path(data).resolve())
 
 
 def _pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
@@ -162,11 +185,19 @@ def run_plan(
 ) -> int:
     """The exit code after the plan was run and its result shown."""
     from holdfast.cli.progress import progress
+    from holdfast.core.errors import InputError
     from holdfast.run.evaluate import evaluate as run
     from holdfast.run.evaluate import run_folder
     from holdfast.run.evaluation import open_run
 
     before = open_run(against) if against else None
+    task = plan.model.card.task
+    if explain and task != "detect":
+        raise InputError(f"--explain walks through AP; a {task} model has none")
+    if before and (task == "segment" or before.about.task != task):
+        raise InputError(
+            f"--against: a run to {before.about.task} has no paired difference with one to {task}"
+        )
     for reason in plan.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
     for problem in plan.dataset.problems[:10]:

@@ -68,6 +68,8 @@ def _walk(
 ) -> str:
     if class_name is not None and class_name not in classes:
         raise UnknownName("class", class_name, classes)
+    if not classes:
+        raise InputError("--explain walks through one class; the truth names none")
     counts = np.bincount(truth.category, minlength=len(classes))
     index = classes.index(class_name) if class_name is not None else int(counts.argmax())
     story = explain(
