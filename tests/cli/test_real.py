@@ -54,8 +54,8 @@ def test_classifiers_on_imagenet_with_a_card(holdfast, shared_data, tmp_path, na
     count = ", ".join(f'"{i}"' for i in range(1000))
     (tmp_path / "card.toml").write_text(card.replace('"imagenet1000"', f"[{count}]"))
     done = holdfast(
-        "evaluate", shared_data / f"models/{name}.onnx", shared_data / "imagenet_sample", "--card", "card.toml",
-        "--json", "o.json",
+        "evaluate", shared_data / f"models/{name}.onnx", shared_data / "imagenet_sample",
+        "--card", "card.toml", "--json", "o.json",
     )  # fmt: skip
     assert done.code == 0, done
     assert json.loads((tmp_path / "o.json").read_text())["top1"] > top1 - 0.03
