@@ -97,3 +97,15 @@ def test_no_images_is_refused(tmp_path):
     with pytest.raises(InputError, match="at least 1"):
         make(tmp_path, 0, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_masks_are_read_back_with_their_names(tmp_path):
+    from holdfast.data.open import open_dataset
+    from holdfast.data.signs import SEGMENTS, make
+
+    make(tmp_path / "scenes", 1, 3)
+    read = open_dataset(tmp_path / "scenes", task="segment")
+    assert read.classes == SEGMENTS
+    assert len(read) == 1
+    make(tmp_path / "scenes", 2, 3)  # a folder of its own making may be made again
+    assert len(open_dataset(tmp_path / "scenes")) == 2

@@ -14,7 +14,8 @@ from holdfast.data.signs.catalogue import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEG
 from holdfast.data.signs.scene import Scene, encode, scene
 
 _MARK: Final = "holdfast-signs.json"
-_ENTRIES: Final = frozenset({_MARK, "annotations.json", "annotations.json.part", "images", "masks"})
+_NAMES: Final = "masks.yaml"  # what the mask values mean, for readers of masks
+_ENTRIES: Final = frozenset({_MARK, _NAMES, "annotations.json", "annotations.json.part", "images", "masks"})
 
 
 def _claim(folder: Path, images: int, seed: int) -> None:
@@ -34,6 +35,8 @@ def _claim(folder: Path, images: int, seed: int) -> None:
                 old.unlink()
         (folder / "annotations.json").unlink(missing_ok=True)
         (folder / _MARK).write_bytes(mark)
+        names = "".join(f"  {index}: {name}\n" for index, name in enumerate(SEGMENTS))
+        (folder / _NAMES).write_text(f"images: images\nmasks: masks\nclasses:\n{names}")
     except OSError as error:
         raise OutputError(f"cannot write to {folder}: {error.strerror}") from error
 
@@ -67,6 +70,15 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
     if images < 1:
         raise InputError(f"expected at least 1 image, got {images}")
     _claim(folder, images, seed)
+    try:
+        return _write(folder, images, seed, progress or (lambda done: None))
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {folder}: {error.strerror}; free some space, then make it again"
+        ) from error
+
+
+def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]) -> Path:
     pictures: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number in range(images):
@@ -76,8 +88,7 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
         Image.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
         pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
         annotations += _annotations(found, number + 1, len(annotations) + 1)
-        if progress is not None:
-            progress(number + 1)
+        progress(number + 1)
     categories = [
         {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
         for index, name in enumerate(CLASSES)
