@@ -54,6 +54,17 @@ def test_two_functions_cannot_share_a_name(scratch):
         registry.stage("decode", "mine")(second)
 
 
+def test_functions_of_one_name_from_two_modules_are_two(scratch):
+    def vendor(image):
+        return image
+
+    registry.stage("colour")(vendor)
+    registry.stage("colour")(vendor)  # a module read again
+    vendor.__module__ = "__main__"
+    with pytest.raises(InputError, match="already defined"):
+        registry.stage("colour")(type(vendor)(vendor.__code__, {"__name__": "elsewhere"}, "vendor"))
+
+
 def test_every_kind_has_parts_with_a_summary():
     for kind in registry.kinds():
         for name in registry.names(kind):

@@ -45,3 +45,17 @@ def test_a_writable_array_of_the_caller_stays_writable():
     Scores(mine)
     mine[0] = 1.0
     assert mine[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Boxes(np.zeros((1, 5)), [0]), r"Boxes.xyxy: expected shape \(1, 4\), got \(1, 5\)"),
+        (lambda: Boxes(np.zeros((3, 4)), []), r"Boxes.classes: expected shape \(3,\), got \(0,\)"),
+        (lambda: Boxes([[1, 2, 3, 4], [1]], [0, 0]), "Boxes.xyxy: expected numbers of shape"),
+        (lambda: Detections([[0, 0, 1, 1]], ["a"], [0]), "Detections.scores: expected numbers of shape"),
+    ],
+)
+def test_what_numpy_would_refuse_is_said_in_our_words(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

@@ -49,9 +49,14 @@ def test_a_witness_float32_cannot_hold_is_unknown(tmp_path):
     assert "float32" in verdict.note
 
 
-def test_an_exception_is_an_error_never_holds(tmp_path):
+class RuntimesOwn(Exception):
+    """As onnxruntime's: below Exception and nothing else."""
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, RuntimesOwn])
+def test_an_exception_is_an_error_never_holds(tmp_path, kind):
     def broken(x):
-        raise RuntimeError("runtime fell over")
+        raise kind("runtime fell over")
 
     verdict = settle(question(tmp_path, Box(np.zeros(2), np.ones(2))), found([0.25, 0.5]), broken)
     assert verdict.status == "error"
@@ -101,3 +106,12 @@ def test_a_patch_may_lie_anywhere_but_only_once():
 def test_rows_count_their_outputs():
     with pytest.raises(InputError, match="expected 2 outputs, got 3"):
         Rows([[1.0, 0.0]], [0.0]).slack(np.zeros(3))
+
+
+def test_a_patch_on_an_image_float32_cannot_hold():
+    image = np.full((3, 8, 8), 0.1)
+    witness = image.astype(np.float32)
+    witness[:, 2:4, 2:4] = 0.5
+    assert PatchAnywhere(image, 2, 2).excludes(witness) == ""
+    witness[0, 7, 7] = 0.5
+    assert "larger than 2×2" in PatchAnywhere(image, 2, 2).excludes(witness)

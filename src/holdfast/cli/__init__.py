@@ -14,7 +14,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
-    sys.exit(run(sys.argv[1:]))
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # before the command has begun
+        sys.exit(_interrupted())
 
 
 def run(arguments: list[str]) -> int:

@@ -57,7 +57,7 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
     def register(function: F) -> F:
         part = Part(kind, name or function.__name__.replace("_", "-"), function, facts)
         old = _PARTS.get((kind, part.name))
-        if old is not None and old.function.__qualname__ != function.__qualname__:
+        if old is not None and _home(old.function) != _home(function):
             raise InputError(
                 f"{kind} {part.name!r} is already defined by {old.function.__module__}; choose another name"
             )
@@ -65,6 +65,11 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
         return function
 
     return register
+
+
+def _home(function: Callable[..., Any]) -> tuple[str, str]:
+    # A worker process reads the user's script again under another name.
+    return function.__module__.replace("__mp_main__", "__main__"), function.__qualname__
 
 
 def part(kind: str, name: str) -> Part:

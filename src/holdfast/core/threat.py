@@ -78,7 +78,8 @@ class PatchAnywhere:
         """Why the point is not the image with one such patch; empty if it is."""
         if point.shape != self.image.shape:
             return f"shape {point.shape} is not {self.image.shape}"
-        changed = point != self.image
+        # The network sees the image in the point's precision: 0.1 in float32 is not 0.1 in float64.
+        changed = point != self.image.astype(point.dtype)
         if not changed.any():
             return ""
         rows, columns = (np.flatnonzero(changed.any(axis=axes)) for axes in ((0, 2), (0, 1)))

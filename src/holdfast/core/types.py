@@ -25,8 +25,11 @@ class Size(NamedTuple):
 
 
 def _column(owner: str, name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    array = np.array(value, dtype=dtype, order="C")  # a copy: the caller keeps the right to write
-    if array.size == 0:
+    try:
+        array = np.array(value, dtype=dtype, order="C")  # a copy: the caller keeps the right to write
+    except (ValueError, TypeError) as problem:
+        raise InputError(f"{owner}.{name}: expected numbers of shape {shape}, got: {problem}") from problem
+    if array.size == 0 and 0 in shape:
         array = array.reshape(shape)
     if array.shape != shape:
         raise InputError(f"{owner}.{name}: expected shape {shape}, got {array.shape}")
@@ -52,13 +55,13 @@ class Boxes:
     areas: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        xyxy = np.asarray(self.xyxy, np.float64)
-        n = len(xyxy)
-        sides = np.clip(xyxy.reshape(-1, 4)[:, 2:] - xyxy.reshape(-1, 4)[:, :2], 0, None)
+        n = len(self.xyxy)
+        xyxy = _column("Boxes", "xyxy", self.xyxy, np.float64, (n, 4))
+        sides = np.clip(xyxy[:, 2:] - xyxy[:, :2], 0, None)
         areas = self.areas if len(self.areas) else sides.prod(axis=1)
         _set(
             self,
-            xyxy=_column("Boxes", "xyxy", xyxy, np.float64, (n, 4)),
+            xyxy=xyxy,
             classes=_column("Boxes", "classes", self.classes, np.int64, (n,)),
             crowd=_column("Boxes", "crowd", self.crowd if len(self.crowd) else np.zeros(n), bool, (n,)),
             difficult=_column(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.errors import InputError
 from holdfast.core.property import Property
 from holdfast.core.types import Tensor
 
@@ -67,7 +67,7 @@ def settle(question: Property, verdict: Verdict, run: Callable[[Tensor], Mapping
         return verdict
     try:
         replay = _replay(question, verdict.witness, run)
-    except (HoldfastError, RuntimeError, ValueError, TypeError) as problem:
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         return dataclasses.replace(verdict, status="error", note=f"replay failed: {problem}")
     if replay.violated:
         return dataclasses.replace(verdict, replay=replay)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -88,7 +91,8 @@ def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Prog
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=start_process, initargs=(job,))
     try:
-        pending = {pool.submit(work_in_process, row): i for i, row in enumerate(rows)}
+        with _deaf_to_interrupts():
+            pending = {pool.submit(work_in_process, row): i for i, row in enumerate(rows)}
         for future in as_completed(pending):
             i = pending.pop(future)
             keys[i], worked = future.result()
@@ -102,3 +106,16 @@ def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Prog
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return Executed(tuple(keys), reused)
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C ignored meanwhile, so that processes begun here inherit that: this one alone answers it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set signals, and only it gets them
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
