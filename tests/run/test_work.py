@@ -8,6 +8,8 @@ from PIL import Image
 
 import making
 from holdfast.core.errors import ImageError
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.run.evaluate import Plan, evaluate
@@ -88,3 +90,21 @@ def test_one_mask_with_an_unknown_class_is_that_images_failure(tmp_path):
     assert [f.name for f in done.failed] == ["1.png"]
     assert "value 7" in done.failed[0].reason
     assert done.result["metrics"]["pixel_accuracy"] > 0.99
+
+
+def test_numbers_that_overflow_in_the_head_are_that_images_failure(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+
+    def post(raw, frame, card):
+        bad = post.calls == 1
+        post.calls += 1
+        return Detections([[0, 0, np.inf if bad else 9, 9]], [0.5], [0])
+
+    post.calls = 0
+    model = load_model(tmp_path / "blobs.onnx")
+    pipeline = pipeline_of(model.card).replace(post=post)
+    plan = Plan(model, open_dataset(tmp_path / "data"), pipeline, runs=tmp_path / "runs", jobs=1)
+    done = evaluate(plan)
+    assert [str(f) for f in done.failed] == ["001.jpg: Detections.boxes: expected finite numbers, got inf"]
+    assert done.result["images"] == 2

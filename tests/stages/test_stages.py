@@ -174,3 +174,19 @@ def test_label_maps_come_back_in_the_images_size():
     crop = Input(Size(16, 16), policy="crop", short_side=20)
     with pytest.raises(CardError, match="does not see the whole image"):
         finish({"y": scores}, frame_of(Size(40, 20), crop), card)
+
+
+@pytest.mark.parametrize("policy", ["stretch", "letterbox"])
+def test_a_label_map_mirrored_is_the_mirrored_label_map(policy):
+    card = Card("segment", Input(Size(12, 12), policy=policy), Head("segmentation"), ("a", "b", "c"))
+    seen = np.random.default_rng(0).integers(0, 3, (1, 3, 3))
+    frame = frame_of(Size(32, 32), card.input)
+    found, mirrored = (finish({"y": y}, frame, card).classes for y in (seen, seen[:, ::-1, ::-1]))
+    assert (found == mirrored[::-1, ::-1]).all()
+
+
+def test_scores_of_many_classes_give_the_highest_and_the_first_of_equals():
+    card = Card("segment", Input(Size(4, 4)), Head("segmentation"), tuple("abcde"))
+    scores = np.random.default_rng(0).integers(0, 4, (1, 5, 4, 4)).astype(np.float32)
+    found = finish({"y": scores}, frame_of(Size(4, 4), card.input), card).classes
+    np.testing.assert_array_equal(found, scores[0].argmax(axis=0))

@@ -16,7 +16,7 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import ImageError, InputError
+from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
 from holdfast.core.registry import lookup
@@ -136,7 +136,9 @@ def _finish(
         sample, prepared, remarks = future.result()
         prediction = machine.predict(prepared)
         return _record(job, sample, prepared.frame.original, prediction), remarks
-    except ImageError as problem:
+    except (CardError, ModelError, UnknownName):
+        raise  # wrong for every image alike
+    except InputError as problem:
         return Failed(entry.name, str(problem).removeprefix(f"{entry.name}: ")), ()
 
 

@@ -72,16 +72,21 @@ def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
         raise CardError(
             "segmentation under policy 'crop' does not see the whole image; use stretch or letterbox"
         )
-    w, h = frame.network
-    channels = scores[np.newaxis] if scores.ndim == 2 else scores
-    how = cv2.INTER_NEAREST if scores.ndim == 2 else cv2.INTER_LINEAR
     x, y = frame.offset_x, frame.offset_y
     right, bottom = x + frame.resized.width, y + frame.resized.height
-    size = (frame.original.width, frame.original.height)
-    large = []
-    for channel in channels:
-        full = cv2.resize(channel.astype(np.float32), (w, h), interpolation=how)
-        large.append(cv2.resize(full[y:bottom, x:right], size, interpolation=how))
-    stack = np.stack(large)
-    classes = stack[0] if scores.ndim == 2 else stack.argmax(axis=0)
-    return LabelMap(classes.astype(np.uint16))
+    # Exact: centres aligned as in the linear one; OpenCV's plain nearest shifts by half a pixel.
+    how = cv2.INTER_NEAREST_EXACT if scores.ndim == 2 else cv2.INTER_LINEAR
+
+    def shown(channel: NDArray[Any]) -> NDArray[Any]:
+        full = cv2.resize(channel.astype(np.float32), tuple(frame.network), interpolation=how)
+        return np.asarray(cv2.resize(full[y:bottom, x:right], tuple(frame.original), interpolation=how))
+
+    if scores.ndim == 2:
+        return LabelMap(shown(scores).astype(np.uint16))
+    best = shown(scores[0])
+    classes = np.zeros(best.shape, np.uint16)
+    for index in range(1, len(scores)):  # one after the other: all at the image's size may be gigabytes
+        channel = shown(scores[index])
+        classes[channel > best] = index
+        np.maximum(best, channel, out=best)
+    return LabelMap(classes)
