@@ -1,5 +1,6 @@
 """Bad input: one clear line that names the file, exit code 2; one bad image does not end a run."""
 
+import gzip
 import io
 import os
 import struct
@@ -131,6 +132,19 @@ def test_a_truncated_onnx_is_named(fails, folder):
     data = (folder / "tiny.onnx").read_bytes()
     (folder / "tiny.onnx").write_bytes(data[: len(data) // 2])
     assert "tiny.onnx" in fails("evaluate", "tiny.onnx", "data")
+
+
+def test_a_damaged_gz_is_named(fails, folder):
+    data = bytearray(gzip.compress((folder / "tiny.onnx").read_bytes() * 40))
+    data[20:60] = b"\xff" * 40
+    (folder / "tiny.onnx.gz").write_bytes(data)
+    assert "tiny.onnx.gz: expected a readable ONNX file" in fails("evaluate", "tiny.onnx.gz", "data")
+
+
+def test_data_without_class_names_cannot_be_renamed(fails, folder):
+    (folder / "data" / "val.txt").write_text("dark/0000.jpg 0\n")
+    line = fails("evaluate", "tiny.onnx", "data/val.txt", "--map", "0=dark")
+    assert "nothing can be renamed" in line
 
 
 def odd_graph(path, domain="", opset=17):

@@ -5,17 +5,20 @@ import os
 import shutil
 import sys
 
+import numpy as np
 import pytest
 
 import making
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.run.difference import difference
 from holdfast.run.evaluate import Plan, evaluate, run_folder
 from holdfast.run.evaluation import open_run
 from holdfast.run.pictures import pictures
+from holdfast.stages.post import by_card
 
 
 def plan_of(folder, data="data", source=None):
@@ -77,3 +80,20 @@ def test_a_long_name_of_a_stage_still_makes_a_folder(folder):
     assert open_run(run_folder(plan)).result["images"] == 8
     other = long.replace(colour=functools.partial(dim, factors=list(range(1, 201))))
     assert run_folder(dataclasses.replace(plan, pipeline=other)) != run_folder(plan)
+
+
+def test_the_difference_is_that_of_the_two_numbers(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 12)
+    model = load_model(tmp_path / "blobs.onnx")
+    plan = Plan(model, open_dataset(tmp_path / "data"), runs=tmp_path / "runs", jobs=1)
+
+    def post(raw, frame, card):
+        found = by_card(raw, frame, card)
+        return Detections(found.boxes + np.array([3, 0, 3, 0]), found.scores, found.classes)
+
+    shifted = pipeline_of(model.card).replace(post=post)
+    before, after = evaluate(plan), evaluate(dataclasses.replace(plan, pipeline=shifted))
+    numbers = [done.result["metrics"]["AP"] for done in (before, after)]
+    assert numbers[1] < numbers[0]
+    assert difference(before, after).interval.estimate == pytest.approx(numbers[1] - numbers[0], abs=1e-12)

@@ -39,3 +39,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     blocked.write_text("")
     with pytest.raises(OutputError, match="cannot write there"):
         write_atomic(blocked / "inside" / "x.json", b"")
+
+
+def test_a_folder_is_not_written_over(tmp_path):
+    with pytest.raises(OutputError, match="is a folder; give the name of a file"):
+        write_atomic(tmp_path, b"x")

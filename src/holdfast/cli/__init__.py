@@ -29,7 +29,8 @@ def run(arguments: list[str]) -> int:
 
     try:
         code = typer.main.get_command(app)(args=arguments, prog_name="holdfast", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: begun with its output closed
+            sys.stdout.flush()
         # Newer typer turns Ctrl-C into exit code 130 by itself, older ones into Abort.
         return int(code or 0) if code != INTERRUPTED else _interrupted()
     except HoldfastError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,7 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
             data = stream.read(limit + 1)
     except FileNotFoundError:
         raise ModelError(f"{path}: no such model file; give the path of an .onnx file") from None
-    except (OSError, EOFError) as problem:
+    except (OSError, EOFError, zlib.error) as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
     if len(data) > limit:
         raise ModelError(

@@ -85,4 +85,11 @@ def _extras() -> Iterable[Finding]:
                 remedy = f"pip install 'holdfast[{extra}]'"
                 yield Finding(f"extra {extra}", distribution, f"not installed ({purpose})", remedy)
             else:
-                yield Finding(f"extra {extra}", distribution, metadata.version(distribution))
+                yield Finding(f"extra {extra}", distribution, _version(distribution))
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:  # a module without a distribution, or of one named otherwise
+        return "installed, version unknown"

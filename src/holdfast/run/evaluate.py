@@ -14,7 +14,7 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import DataError
+from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.metrics.rules import RULES
@@ -90,7 +90,11 @@ def _check(plan: Plan) -> Alignment:
         raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")
     if data.task != task and {data.task, task} != {"detect", "single"}:
         raise DataError(f"{data.name} is a data set to {data.task}, {model.name} is a model to {task}")
+    if plan.common_classes and task == "segment":
+        raise InputError("--classes common: a segmenter is evaluated on all its classes; correct the card")
     if not data.classes:  # a list of numbers: the model's classes, as they are
+        if plan.renames:
+            raise InputError(f"--map: {data.name} does not name its classes; nothing can be renamed")
         same = np.arange(len(model.card.classes))
         return Alignment(
             model.card.classes, same, same, "the data does not name its classes: taken by number"

@@ -41,6 +41,8 @@ def _printable(value: Any) -> Any:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Nothing; the file is there whole or not at all. OutputError if the disk does not take it."""
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder; give the name of a file in it")
     temporary = path.parent / f".writing-{os.getpid()}-{secrets.token_hex(6)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
