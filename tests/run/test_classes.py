@@ -90,3 +90,11 @@ def test_records_get_the_evaluated_numbers():
 def test_a_class_nobody_has_is_named(record):
     with pytest.raises(DataError, match=r"x: class (2|-1) of the (data|model); expected 0 to 1"):
         realign([record], align(("a", "b"), ("a", "b")))
+
+
+def test_one_object_of_a_class_left_out_leaves_its_image_out():
+    alignment = align(("a",), ("a", "b"), common=True)
+    nothing = Detections(np.zeros((0, 4)), [], [])
+    records = [Found(name, Size(9, 9), Boxes([[0, 0, 1, 1]], [i]), nothing) for i, name in enumerate("xy")]
+    assert [r.name for r in realign(records, alignment, "single")] == ["x"]
+    assert [r.name for r in realign(records, alignment, "detect")] == ["x", "y"]  # may have false positives

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import DataError, UnknownName
+from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Ints
 from holdfast.run.records import Failed, Found, Ranked, Record
 
@@ -108,9 +109,14 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def realign(records: Iterable[Record], alignment: Alignment) -> tuple[Record, ...]:
+def realign(records: Iterable[Record], alignment: Alignment, task: Task = "detect") -> tuple[Record, ...]:
     """The records with the evaluated classes' numbers; failures and what has no such class are left out."""
-    return tuple(r for r in (_realigned(record, alignment) for record in records) if r is not None)
+    found = (_realigned(record, alignment) for record in records)
+    kept = tuple(record for record in found if record is not None)
+    if task != "single":
+        return kept
+    # An image whose one object is of a class left out says nothing of the others.
+    return tuple(r for r in kept if not (isinstance(r, Found) and len(r.truth) == 0))
 
 
 def _realigned(record: Record, alignment: Alignment) -> Record | None:

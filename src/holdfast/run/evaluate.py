@@ -74,7 +74,9 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     failed = tuple(r for r in records if isinstance(r, Failed))
     if len(failed) == len(records):
         raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
-    kept = realign(records, alignment)
+    kept = realign(records, alignment, plan.model.card.task)
+    if not kept:
+        raise DataError(f"none of the {len(records)} images shows a class that is evaluated")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     remarks = (*([alignment.note] if alignment.note else []), *notes)

@@ -99,4 +99,4 @@ def open_run(folder: Path) -> Evaluation:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
     # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
     records, _ = read_cells(Store(path.resolve().parent.parent / CELLS), keys)
-    return Evaluation(about, realign(records, alignment), failed, notes, result, keys, alignment)
+    return Evaluation(about, realign(records, alignment, about.task), failed, notes, result, keys, alignment)
