@@ -37,7 +37,7 @@ def data_sets(draw):
     )
 
 
-def reference(images, classes, truth, found):
+def reference(images, classes, truth, found, first_id=1):
     """The twelve numbers, the precision and the recall arrays of pycocotools; ids start at 1."""
     with contextlib.redirect_stdout(io.StringIO()):
         gt = pycocotools_coco.COCO()
@@ -47,7 +47,7 @@ def reference(images, classes, truth, found):
             "categories": [{"id": c + 1} for c in range(classes)],
             "annotations": [
                 {
-                    "id": n + 1,
+                    "id": n + first_id,
                     "image_id": i + 1,
                     "category_id": c + 1,
                     "bbox": list(b),
@@ -113,3 +113,12 @@ def test_equal_on_crowded_random_scenes(seed):
     found += [(5, 0, np.array([0.0, 0.0, 9.0, 9.0]), 0.95)]
     assert np.bincount([i * 3 + c for i, c, *_ in found]).max() > 100
     check((images, classes, truth, found))
+
+
+def test_annotation_id_zero_is_where_we_part_from_the_reference():
+    """pycocotools stores the id of the matched annotation as the mark of a match, so id 0 is never matched."""
+    truth, found = [(0, 0, (0.0, 0.0, 40.0, 40.0), 1600.0, 0)], [(0, 0, (0.0, 0.0, 40.0, 40.0), 0.9)]
+    stats, _, _ = reference(1, 1, truth, found, first_id=0)
+    assert stats[0] == 0.0
+    assert reference(1, 1, truth, found)[0][0] == pytest.approx(1.0)
+    assert ours(1, 1, truth, found).numbers["AP"] == pytest.approx(1.0)
