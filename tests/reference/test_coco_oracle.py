@@ -116,7 +116,7 @@ def test_equal_on_crowded_random_scenes(seed):
 
 
 def test_annotation_id_zero_is_where_we_part_from_the_reference():
-    """pycocotools stores the id of the matched annotation as the mark of a match, so id 0 is never matched."""
+    """pycocotools takes the id of the annotation as the mark of a match, so id 0 is never matched."""
     truth, found = [(0, 0, (0.0, 0.0, 40.0, 40.0), 1600.0, 0)], [(0, 0, (0.0, 0.0, 40.0, 40.0), 0.9)]
     stats, _, _ = reference(1, 1, truth, found, first_id=0)
     assert stats[0] == 0.0
