@@ -210,3 +210,19 @@ def test_the_shell_completes(tmp_path):
         check=False,
     )
     assert done.stdout.split() == ["evaluate"], done
+
+
+def test_runs_of_other_models_or_images_do_not_overwrite_each_other(holdfast, tmp_path):
+    making.image_folder(tmp_path / "data", 8)
+    making.classifier(tmp_path / "v1", "best")
+    making.classifier(tmp_path / "v2", "best", scale=2.0)
+    for arguments in (
+        ["v1/best.onnx", "data"],
+        ["v2/best.onnx", "data"],
+        ["v1/best.onnx", "data", "--images", 4],
+    ):
+        for _ in range(2):  # the same again goes to the same folder
+            assert holdfast("evaluate", *arguments, "--jobs", 1).code == 0
+    names = sorted(p.parent.name for p in (tmp_path / "holdfast-runs").glob("*/run.json"))
+    assert len(names) == 3, names
+    assert names[0] == "best-on-data"

@@ -44,6 +44,8 @@ def test_crop_is_the_centre_after_the_short_side():
     frame = frame_of(Size(500, 400), Input(Size(224, 224), policy="crop", short_side=256))
     assert frame.resized == (320, 256)
     assert (frame.offset_x, frame.offset_y) == (-48, -16)
+    cut = frame_of(Size(640, 427), Input(Size(224, 224), policy="crop", short_side=256))
+    assert cut.resized == (383, 256)  # as torchvision's Resize(256)
 
 
 def test_clipping_to_the_image():

@@ -55,8 +55,9 @@ def frame_of(original: Size, wanted: Input) -> Frame:
             x = y = 0
         return Frame(original, net, new, new.width / w, new.height / h, x, y)
     short = wanted.short_side or min(net)
-    ratio = short / min(w, h)
-    new = Size(max(net.width, int(w * ratio + 0.5)), max(net.height, int(h * ratio + 0.5)))
+    # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256.
+    new = Size(short * w // min(w, h), short * h // min(w, h))
+    new = Size(max(net.width, new.width), max(net.height, new.height))
     left, top = round((new.width - net.width) / 2), round((new.height - net.height) / 2)
     return Frame(original, net, new, new.width / w, new.height / h, -left, -top)
 

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.core.errors import ImageError
 from holdfast.core.types import Size
 
-MAX_PIXELS = 300_000_000  # more would take over a gigabyte once decoded: a decompression bomb or a mistake
+MAX_PIXELS = 89_000_000  # just below where Pillow suspects a decompression bomb
 
 # Format by the first bytes, never by the file's name.
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -66,7 +66,7 @@ class _Short(Exception):
 
 
 def sniff(data: bytes, name: str = "image") -> Sniffed:
-    """What the header says; ImageError if the data is empty, no image, or more than 300 megapixels."""
+    """What the header says; ImageError if the data is empty, no image, or more than 89 megapixels."""
     if not data:
         raise ImageError(f"{name}: the file is empty (0 bytes); expected an image")
     try:

@@ -19,7 +19,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.metrics.rules import RULES
 from holdfast.run.classes import Alignment, align, realign
-from holdfast.run.evaluation import CELLS, About, Evaluation, read_cells, save
+from holdfast.run.evaluation import CELLS, About, Evaluation, identity, read_cells, save
 from holdfast.run.executor import Progress, execute
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
@@ -40,7 +40,7 @@ class Plan:
     pipeline: Pipeline | None = None  # None: the one the model was trained with
     settings: Settings = field(default_factory=lambda: Settings(RULES["coco"]))
     runs: Path = DEFAULT_RUNS
-    jobs: int = 0
+    jobs: int = 1  # processes; 0: one a core (a script then needs `if __name__ == "__main__"`)
     strict: bool = False
     common_classes: bool = False
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,18 @@ class Plan:
 
 
 def run_folder(plan: Plan) -> Path:
-    """Where the run of this plan is written."""
+    """Where the run of this plan is written: by names, and by a hash too if another run is there already.
+
+    Another run is one of another model file, other data or another number of images; a rule does not count,
+    for it changes no cell.
+    """
+    folder = plan.runs / _name(plan)
+    same = {"sha256": plan.model.sha256, "source": dict(plan.source), "images": len(plan.dataset)}
+    there = identity(folder)
+    return folder if there in (None, same) else folder.with_name(f"{folder.name}-{fingerprint.of(same)[:6]}")
+
+
+def _name(plan: Plan) -> str:
     trained = pipeline_of(plan.model.card).describe()
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     changed = [f"-{stage}-{name}" for stage, name in chosen.items() if name != trained[stage]]
@@ -57,7 +68,7 @@ def run_folder(plan: Plan) -> Path:
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     if len(plain.encode()) > LONGEST_NAME:
         plain = f"{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}-{fingerprint.of(name)[:12]}"
-    return plan.runs / plain
+    return plain
 
 
 def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:
@@ -69,8 +80,8 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     store = Store(plan.runs / CELLS)
     classes = len(plan.dataset.classes) or len(plan.model.card.classes)
     job = job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
-    executed = execute(job, plan.dataset.entries, plan.jobs, progress)
-    records, notes = read_cells(store, executed.keys)
+    keys = execute(job, plan.dataset.entries, plan.jobs, progress)
+    records, notes = read_cells(store, keys)
     failed = tuple(r for r in records if isinstance(r, Failed))
     if len(failed) == len(records):
         raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
@@ -80,7 +91,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     remarks = (*([alignment.note] if alignment.note else []), *notes)
-    evaluation = Evaluation(about, kept, failed, remarks, result, executed.keys, alignment)
+    evaluation = Evaluation(about, kept, failed, remarks, result, keys, alignment)
     save(evaluation, run_folder(plan))
     return evaluation
 

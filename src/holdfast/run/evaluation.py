@@ -66,6 +66,16 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
     return path
 
 
+def identity(folder: Path) -> dict[str, Any] | None:
+    """Which model, data and number of images the run in a folder is of; None if there is no readable run."""
+    try:
+        about = orjson.loads((folder / MANIFEST).read_bytes())["about"]
+        data = about["data"]
+        return {"sha256": about["model"]["sha256"], "source": data["source"], "images": data["images"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def read_cells(store: Store, keys: Iterable[str]) -> tuple[list[Record], list[str]]:
     """All records of these cells in order, and the notes made beside them."""
     records: list[Record] = []

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,14 +29,6 @@ class WorkerLost(HoldfastError):
     """A worker process that was killed, mostly for lack of memory."""
 
 
-@dataclass(frozen=True)
-class Executed:
-    """The keys of all cells in the order of the images, and how many images were found finished."""
-
-    keys: tuple[str, ...]
-    reused_images: int
-
-
 def shards(entries: Sequence[Entry], size: int = SHARD) -> list[tuple[Entry, ...]]:
     """The entries in order, cut into rows of `size`."""
     return [tuple(entries[i : i + size]) for i in range(0, len(entries), size)]
@@ -47,8 +39,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def execute(job: Job, entries: Sequence[Entry], jobs: int, progress: Progress) -> Executed:
-    """All cells of the job, worked on by `jobs` processes (0: one a core)."""
+def execute(job: Job, entries: Sequence[Entry], jobs: int, progress: Progress) -> tuple[str, ...]:
+    """The keys of all cells in the order of the images, worked on by `jobs` processes (0: one a core)."""
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
     rows = shards(entries)
@@ -75,19 +67,17 @@ def _not_sendable(job: Job) -> str:
     return ""
 
 
-def _alone(job: Job, rows: list[tuple[Entry, ...]], progress: Progress) -> Executed:
-    machine, keys, reused = None, [], 0
+def _alone(job: Job, rows: list[tuple[Entry, ...]], progress: Progress) -> tuple[str, ...]:
+    machine, keys = None, []
     for row in rows:
         key, machine, worked = work(job, machine, row)
         keys.append(key)
-        reused += 0 if worked else len(row)
         progress(len(row), 0 if worked else len(row))
-    return Executed(tuple(keys), reused)
+    return tuple(keys)
 
 
-def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> Executed:
+def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> tuple[str, ...]:
     keys: list[str] = [""] * len(rows)
-    reused = 0
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=start_process, initargs=(job,))
     try:
@@ -96,7 +86,6 @@ def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Prog
         for future in as_completed(pending):
             i = pending.pop(future)
             keys[i], worked = future.result()
-            reused += 0 if worked else len(rows[i])
             progress(len(rows[i]), 0 if worked else len(rows[i]))
     except BrokenProcessPool as problem:
         raise WorkerLost(
@@ -105,7 +94,7 @@ def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Prog
         ) from problem
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return Executed(tuple(keys), reused)
+    return tuple(keys)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ import numpy as np
 from holdfast.core.errors import ImageError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-
-MAX_PIXELS = 300_000_000
+from holdfast.data.images import MAX_PIXELS
 
 
 @stage("decode", uses="Pillow (libjpeg-turbo, accurate integer IDCT, fancy upsampling)")
