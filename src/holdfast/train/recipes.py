@@ -49,10 +49,10 @@ def signs_yolo(folder: Path, seed: int) -> Recipe:
     job = Job("signs-yolo", net, _of(scenes, batches.draw_scenes), loss, YOLO_STAGES, seed, data=scenes.name)
     outputs = tuple(f"stride{stride}" for stride in net.strides)
     options = {
-        "outputs": list(outputs),
-        "anchors": anchors.tolist(),
-        "strides": list(net.strides),
-        "scale_xy": [SCALE_XY] * len(outputs),
+        "outputs": outputs,
+        "anchors": tuple(tuple(map(tuple, pair)) for pair in anchors.tolist()),
+        "strides": net.strides,
+        "scale_xy": (SCALE_XY,) * len(outputs),
         "multi_label": False,
     }
     return Recipe(job, outputs, Head("yolov3", options), signs.CLASSES)
@@ -72,7 +72,7 @@ def signs_single(folder: Path, seed: int) -> Recipe:
     job = Job(
         "signs-single", net, _of(crops, batches.draw_singles), loss, SINGLE_STAGES, seed, data=crops.name
     )
-    head = Head("landmark", {"outputs": ["box", "scores"]})
+    head = Head("landmark", {"outputs": ("box", "scores")})
     return Recipe(job, ("box", "scores"), head, signs.GROUPS)
 
 
