@@ -22,6 +22,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit code of one command; every error is one line on standard error."""
+    # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import typer
 
     from holdfast.cli.app import app

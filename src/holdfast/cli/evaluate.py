@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from holdfast.metrics.ahead import Ahead
     from holdfast.run.evaluate import Plan
     from holdfast.run.score import Settings
 
@@ -58,6 +59,9 @@ def evaluate(
     With no arguments but --explain: the worked example of the detection lecture.
     Exit code 4 means: done, but some images failed and were left out.
     """
+    from holdfast.metrics.ahead import scan_ahead
+
+    ahead = scan_ahead(predictions) if truth and predictions and not model else None
     from holdfast.core.errors import InputError
     from holdfast.metrics.rules import rule_named
     from holdfast.run.score import Settings
@@ -75,7 +79,7 @@ def evaluate(
         return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
     _without_model(choices)
     if truth and predictions and not model:
-        return _files(truth, predictions, settings, explain, of_class, shape)
+        return _files(truth, predictions, settings, explain, of_class, shape, ahead)
     if truth or predictions:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not explain or model:
@@ -233,11 +237,17 @@ def _ending(done: Any, folder: Path) -> int:
 
 
 def _files(
-    truth: Path, predictions: Path, settings: Settings, explain: bool, of_class: str | None, shape: Shape
+    truth: Path,
+    predictions: Path,
+    settings: Settings,
+    explain: bool,
+    of_class: str | None,
+    shape: Shape,
+    ahead: Ahead | None,
 ) -> int:
     from holdfast.run.files import score_files
 
-    shape.show(score_files(truth, predictions, settings))
+    shape.show(score_files(truth, predictions, settings, ahead))
     if explain:
         from holdfast.run.explain import explain_files
 

@@ -16,6 +16,7 @@ import orjson
 
 from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.ahead import Ahead
 from holdfast.metrics.records import (
     Problems,
     boxes,
@@ -87,11 +88,17 @@ def read_truth(path: str | Path) -> TruthFile:
         )
 
 
-def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
-    """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}."""
+def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = None) -> DetectionTable:
+    """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}.
+
+    `ahead` is what `scan_ahead` began on the same file; what it does not give is read here.
+    """
     path = Path(path)
+    quick = _scanned(ahead(), truth) if ahead else None
+    if quick is not None:
+        return quick
     data = read_bytes(path)
-    quick = _scanned(data, truth)
+    quick = None if ahead else _scanned(scan_records(data), truth)
     if quick is not None:
         return quick
     with collector_paused():
@@ -166,9 +173,8 @@ def _placed_boxes(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> tupl
     return image, category, xywh
 
 
-def _scanned(data: bytes, truth: TruthFile) -> DetectionTable | None:
+def _scanned(scanned: Scanned | None, truth: TruthFile) -> DetectionTable | None:
     """The table read as columns, or None if the file is not regular or has a fault to be named."""
-    scanned = scan_records(data)
     if scanned is None:
         return None
     placed = _placed_boxes(scanned, truth.image_ids, truth.category_ids)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from holdfast.metrics.ahead import Ahead
 from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.run.score import Settings, score_tables
 
 
-def score_files(truth: Path, predictions: Path, settings: Settings) -> dict[str, Any]:
+def score_files(
+    truth: Path, predictions: Path, settings: Settings, ahead: Ahead | None = None
+) -> dict[str, Any]:
     """The result of the predictions against the truth, of the form `score_records` gives."""
     true = read_truth(truth)
-    found = read_predictions(predictions, true)
+    found = read_predictions(predictions, true, ahead)
     result = score_tables(true.table, found, true.images, true.class_names, settings)
     return {"task": "detect", "images": true.images, **result}

@@ -5,22 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Detections, Floats, Ints
 from holdfast.metrics.classification import classification_result
 from holdfast.metrics.coco import KEYS, coco_numbers
-from holdfast.metrics.detection import DetectionResult, evaluate
+from holdfast.metrics.counts import Counts, counts_at
+from holdfast.metrics.curves import average_precision
+from holdfast.metrics.detection import class_curves, mean_of_present
+from holdfast.metrics.matching import match
 from holdfast.metrics.pairing import prepare
 from holdfast.metrics.rules import Rule
 from holdfast.metrics.segmentation import segmentation_result
 from holdfast.metrics.single import single_result, single_values
 from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
 from holdfast.run.records import Counted, Found, Ranked, Record
+
+if TYPE_CHECKING:
+    from holdfast.core.model import Task
 
 
 @dataclass(frozen=True)
@@ -92,24 +97,19 @@ def score_tables(
 ) -> dict[str, Any]:
     """Average precision by the rule, and counts per class at the score and IoU thresholds."""
     prepared = prepare(truth, detections, settings.rule, images)
-    found = evaluate(
-        truth,
-        detections,
-        settings.rule,
-        images=images,
-        classes=len(classes),
-        iou=settings.iou,
-        score=settings.score,
-        prepared=prepared,
-    )
+    known: dict[str, Any] = {"images": images, "classes": len(classes), "prepared": prepared}
+    matches = match(truth, detections, settings.rule, settings.iou, **known)
+    counts = counts_at(matches, settings.score, settings.rule)
     if settings.rule.name == "coco":
-        whole = coco_numbers(truth, detections, images=images, classes=len(classes), prepared=prepared)
+        whole = coco_numbers(truth, detections, **known)
         metrics = {key: _number(whole.numbers[key]) for key in KEYS}
         per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
     else:
-        metrics = {"mAP": _number(found.mean_ap)}
-        per_class = [{"AP": _number(value)} for value in found.ap.tolist()]
-    rows = _counted(found, detections)
+        curves = class_curves(matches, settings.rule)
+        ap = np.array([average_precision(c, settings.rule) for c in curves], dtype=np.float64)
+        metrics = {"mAP": _number(mean_of_present(ap))}
+        per_class = [{"AP": _number(value)} for value in ap.tolist()]
+    rows = _counted(counts, matches.positives, detections)
     return {
         "rule": str(settings.rule),
         "metrics": metrics,
@@ -117,32 +117,33 @@ def score_tables(
             {"class": name, **numbers, **row}
             for name, numbers, row in zip(classes, per_class, rows, strict=True)
         ],
-        "at_score": {"score": settings.score, "iou": settings.iou, **_totals(found)},
+        "at_score": {"score": settings.score, "iou": settings.iou, **_totals(counts)},
     }
 
 
-def _counted(found: DetectionResult, detections: DetectionTable) -> list[dict[str, Any]]:
-    c = found.counts
-    classes = len(c.tp)
-    numbers = np.bincount(detections.category, minlength=classes)
-    columns: dict[str, Floats] = {"precision": c.precision, "recall": c.recall, "f1": c.f1}
+def _counted(counts: Counts, positives: Ints, detections: DetectionTable) -> list[dict[str, Any]]:
+    classes = len(positives)
+    columns: dict[str, Any] = {
+        "truth": positives,
+        "found": np.bincount(detections.category, minlength=classes),
+        "tp": counts.tp,
+        "fp": counts.fp,
+        "fn": counts.fn,
+    }
+    shares: dict[str, Floats] = {"precision": counts.precision, "recall": counts.recall, "f1": counts.f1}
     return [
         {
-            "truth": int(found.matches.positives[i]),
-            "found": int(numbers[i]),
-            "tp": int(c.tp[i]),
-            "fp": int(c.fp[i]),
-            "fn": int(c.fn[i]),
-            **{name: _number(column[i]) for name, column in columns.items()},
+            **{name: int(column[i]) for name, column in columns.items()},
+            **{name: _number(column[i]) for name, column in shares.items()},
         }
         for i in range(classes)
     ]
 
 
-def _totals(found: DetectionResult) -> dict[str, Any]:
-    c = found.counts.total()
-    counts = {"tp": int(c.tp[0]), "fp": int(c.fp[0]), "fn": int(c.fn[0])}
-    return {**counts, **{k: _number(getattr(c, k)[0]) for k in ("precision", "recall", "f1")}}
+def _totals(counts: Counts) -> dict[str, Any]:
+    c = counts.total()
+    sums = {"tp": int(c.tp[0]), "fp": int(c.fp[0]), "fn": int(c.fn[0])}
+    return {**sums, **{k: _number(getattr(c, k)[0]) for k in ("precision", "recall", "f1")}}
 
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Nothing; the file is there whole or not at all. OutputError if the disk does not take it."""
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file in it")
-    temporary = path.parent / f".writing-{os.getpid()}-{secrets.token_hex(6)}"
+    temporary = path.parent / f".writing-{os.getpid()}-{os.urandom(6).hex()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = temporary.open("xb")

@@ -1,0 +1,75 @@
+"""A large file scanned by a second process while this one still starts up.
+
+Nothing heavy is imported here: the fork must come before numpy, so that both processes load it side by side.
+The child leaves what it found in anonymous shared memory. Where a process cannot be forked safely, or the
+child fails in any way, there is nothing ahead, and the file is read as always.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from holdfast.metrics.scan import Scanned
+
+WORTH_IT = 4 << 20  # bytes of a file; a smaller one is read before a child has begun
+HEADER = 8  # bytes: how many follow
+
+Ahead: TypeAlias = "Callable[[], Scanned | None]"
+
+
+def scan_ahead(path: Path) -> Ahead | None:
+    """A function that waits for the columns of a regular JSON list (None if it is not one), or None."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    if size < WORTH_IT or not _can_fork():
+        return None
+    shared = mmap.mmap(-1, HEADER + 8 * size)  # only what is written takes memory
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking beside threads; there are none of ours, and the child ends by _exit.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _be_the_child(path, shared)
+    return lambda: _left(child, shared)
+
+
+def _can_fork() -> bool:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return sys.platform == "linux" and usable > 1 and threading.active_count() == 1
+
+
+def _be_the_child(path: Path, shared: mmap.mmap) -> None:
+    """Nothing is returned: the child leaves its columns and ends without the parent's clean-up."""
+    code = 1
+    try:
+        import pickle
+
+        from holdfast.metrics.scan import scan_records
+
+        found = pickle.dumps(scan_records(path.read_bytes()), protocol=5)
+        shared[HEADER : HEADER + len(found)] = found
+        shared[:HEADER] = len(found).to_bytes(HEADER, "little")
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _left(child: int, shared: mmap.mmap) -> Scanned | None:
+    import pickle
+
+    _, status = os.waitpid(child, 0)
+    size = int.from_bytes(shared[:HEADER], "little")
+    if status != 0 or size == 0:
+        return None
+    found: Scanned | None = pickle.loads(memoryview(shared)[HEADER : HEADER + size])  # noqa: S301 - our child's
+    return found
