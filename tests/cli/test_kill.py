@@ -96,3 +96,15 @@ def alive(pid):
             return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.2, 1.6, 2.0])
+def test_ctrl_c_ends_two_processes_soon_whenever_it_comes(tmp_path, seconds):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 400, size=160)
+    process = start(tmp_path, "--jobs", "2")
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) in (0, 130, -signal.SIGINT)
+    assert "Traceback" not in said(tmp_path)

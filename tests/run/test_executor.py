@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.run import executor
+from holdfast.run import workers
 from holdfast.run.evaluate import Plan, evaluate
 from holdfast.run.store import Store
 from holdfast.run.work import job_of
@@ -44,7 +44,7 @@ def dimmed(plan, by):
 
 
 def test_a_local_function_runs_in_this_process_unless_more_were_asked_for(plan):
-    assert evaluate(dimmed(plan, 1.0)).result["images"] == 30
+    assert evaluate(dataclasses.replace(dimmed(plan, 1.0), jobs=0)).result["images"] == 30
     with pytest.raises(InputError, match="--jobs 2: other processes cannot do this work: a stage is not"):
         evaluate(dataclasses.replace(dimmed(plan, 1.0), jobs=2))
 
@@ -56,7 +56,7 @@ def test_two_functions_of_one_source_do_not_share_cells(plan):
 
 def test_a_program_that_cannot_be_read_again_runs_in_this_process(plan, monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
-    assert evaluate(plan).result["images"] == 30
+    assert evaluate(dataclasses.replace(plan, jobs=0)).result["images"] == 30
 
 
 def test_a_plug_in_is_known_to_other_processes_and_its_source_to_the_cells(plan, tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_processes_begun_by_a_run_never_hear_ctrl_c():
     # Not even while they start, where it would be a traceback on the user's terminal.
     before = signal.getsignal(signal.SIGINT)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        with executor._deaf_to_interrupts():
+        with workers.deaf_to_interrupts():
             answer = pool.submit(signal.getsignal, signal.SIGINT)
         assert answer.result() == signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is before
@@ -104,3 +104,33 @@ def test_a_cell_is_named_by_all_that_can_change_a_number(plan):
     names += [job_of(model, pipeline, 3, None, store).setup, job_of(model, pipeline, 2, 255, store).setup]
     assert len(set(names)) == len(names)
     assert job_of(model, pipeline, 2, None, store, strict=True).setup == names[0]
+
+
+ENDS = """
+import os
+from holdfast import stage
+
+
+@stage("colour")
+def vendor_{how}(image):
+    \"\"\"Nothing: the process ends, or something nobody expects is raised.\"\"\"
+    {what}
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "error", "words"),
+    [
+        ("dies", "os._exit(7)", workers.WorkerLost, "a worker process ended unexpectedly"),
+        ("raises", "raise ZeroDivisionError('by nought')", RuntimeError, "ZeroDivisionError in a worker"),
+    ],
+)
+def test_a_worker_that_ends_or_raises_ends_the_run_and_no_process_is_left(
+    plan, tmp_path, monkeypatch, how, what, error, words
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / f"vendor_{how}.py").write_text(ENDS.format(how=how, what=what))
+    __import__(f"vendor_{how}")
+    with pytest.raises(error, match=words):
+        evaluate(dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour=f"vendor-{how}"), jobs=2))
+    assert multiprocessing.active_children() == []

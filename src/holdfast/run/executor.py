@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
 import pickle
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import HoldfastError, InputError
-from holdfast.run.work import Job, start_process, work, work_in_process
+from holdfast.core.errors import InputError
+from holdfast.run.work import Job, work
+from holdfast.run.workers import answers, workers
 
 SHARD = 25  # images per cell: small enough to lose little, large enough to write few files
 
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
-
-
-class WorkerLost(HoldfastError):
-    """A worker process that was killed, mostly for lack of memory."""
 
 
 def shards(entries: Sequence[Entry], size: int = SHARD) -> list[tuple[Entry, ...]]:
@@ -78,33 +69,8 @@ def _alone(job: Job, rows: list[tuple[Entry, ...]], progress: Progress) -> tuple
 
 def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> tuple[str, ...]:
     keys: list[str] = [""] * len(rows)
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=start_process, initargs=(job,))
-    try:
-        with _deaf_to_interrupts():
-            pending = {pool.submit(work_in_process, row): i for i, row in enumerate(rows)}
-        for future in as_completed(pending):
-            i = pending.pop(future)
-            keys[i], worked = future.result()
-            progress(len(rows[i]), 0 if worked else len(rows[i]))
-    except BrokenProcessPool as problem:
-        raise WorkerLost(
-            "a worker process ended unexpectedly (no memory? a script without `if __name__ == '__main__'`?); "
-            "what was finished is kept: run the same command again, perhaps with a smaller --jobs"
-        ) from problem
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with workers(job, jobs) as staff:
+        for place, key, worked in answers(staff, rows):
+            keys[place] = key
+            progress(len(rows[place]), 0 if worked else len(rows[place]))
     return tuple(keys)
-
-
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C ignored meanwhile, so that processes begun here inherit that: this one alone answers it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set signals, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

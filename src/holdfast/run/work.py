@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import io
-import os
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -183,36 +179,3 @@ def read_mask(data: bytes) -> Any:
     if mask.ndim != 2 or mask.dtype.kind not in "biu":
         raise ImageError(f"its mask has colours; expected class ids in one channel, got mode {picture.mode}")
     return mask.astype(np.int64)
-
-
-# --- in worker processes -------------------------------------------------------------------------------
-
-_process_job: Job | None = None
-_process_machine: Machine | None = None
-
-
-def start_process(job: Job) -> None:
-    """Nothing; this worker process knows its job and ends when its parent does."""
-    global _process_job
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for module in job.modules:
-        importlib.import_module(module)
-    _process_job = job
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def work_in_process(shard: Sequence[Entry]) -> tuple[str, bool]:
-    """The key of the shard's cell and whether work was done, in a process begun by `start_process`."""
-    global _process_machine
-    if _process_job is None:
-        raise RuntimeError("start_process was not called in this process")
-    key, _process_machine, worked = work(_process_job, _process_machine, shard)
-    return key, worked
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

@@ -1,0 +1,129 @@
+"""Worker processes: each has a pipe, gets one shard at a time, and can be ended at any moment.
+
+Cells are written by atomic rename, so a worker may be killed in the middle of its work: nothing is lost but
+the cell it was at. The pool of `concurrent.futures` is not used, because it can wait for ever after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from holdfast.core.dataset import Entry
+from holdfast.core.errors import HoldfastError
+from holdfast.run.work import Job, work
+
+PATIENCE = 5.0  # seconds an idle worker has to end by itself
+
+
+class WorkerLost(HoldfastError):
+    """A worker process that was killed, mostly for lack of memory."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process and our end of its pipe."""
+
+    process: BaseProcess
+    pipe: Connection
+
+
+@contextlib.contextmanager
+def workers(job: Job, count: int) -> Iterator[list[Worker]]:
+    """So many processes that know the job; they are gone when the block is left, however it is left."""
+    context = multiprocessing.get_context("spawn")
+    begun: list[Worker] = []
+    try:
+        with deaf_to_interrupts():
+            for _ in range(count):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(job, theirs), daemon=True)
+                process.start()
+                theirs.close()  # so that our end tells when the process is gone
+                begun.append(Worker(process, ours))
+        yield begun
+        for worker in begun:
+            with contextlib.suppress(OSError):
+                worker.pipe.send(None)
+            worker.process.join(PATIENCE)
+    finally:
+        for worker in begun:
+            worker.process.kill()
+            worker.process.join()
+            worker.pipe.close()
+
+
+def answers(staff: Sequence[Worker], shards: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[int, str, bool]]:
+    """The place, the key and whether work was done, of every shard, as they are finished."""
+    todo = list(enumerate(shards))[::-1]
+    busy: dict[Connection, int] = {}
+
+    def give(pipe: Connection) -> None:
+        if todo:
+            busy[pipe], shard = todo.pop()
+            pipe.send(shard)
+
+    try:
+        for worker in staff:
+            give(worker.pipe)
+        while busy:
+            for pipe in wait(list(busy)):
+                assert isinstance(pipe, Connection)  # noqa: S101 - of what we gave to wait
+                answer = pipe.recv()
+                place = busy.pop(pipe)
+                if isinstance(answer, BaseException):
+                    raise answer
+                give(pipe)
+                yield place, *answer
+    except (EOFError, OSError) as problem:
+        raise WorkerLost(
+            "a worker process ended unexpectedly (no memory? a script without `if __name__ == '__main__'`?); "
+            "what was finished is kept: run the same command again, perhaps with a smaller --jobs"
+        ) from problem
+
+
+@contextlib.contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C ignored meanwhile, so that processes begun here inherit that: this one alone answers it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set signals, and only it gets them
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(job: Job, pipe: Connection) -> None:
+    """Nothing; a worker's life: shards in, answers or errors out, until None or the end of the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    machine = None
+    try:
+        for module in job.modules:
+            importlib.import_module(module)
+        while (shard := pipe.recv()) is not None:
+            key, machine, worked = work(job, machine, shard)
+            pipe.send((key, worked))
+    except (EOFError, BrokenPipeError):
+        return  # the parent is gone
+    except HoldfastError as problem:
+        pipe.send(problem)
+    except Exception as problem:  # noqa: BLE001 - told by the parent, which is the one with a voice
+        pipe.send(RuntimeError(f"{type(problem).__name__} in a worker process: {problem}"))
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
