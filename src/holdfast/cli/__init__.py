@@ -5,6 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.metrics.ahead import Ahead
 
 INTERRUPTED = 130
 
@@ -24,13 +29,15 @@ def run(arguments: list[str]) -> int:
     """The exit code of one command; every error is one line on standard error."""
     # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    begun = _begin(arguments)
     import typer
 
     from holdfast.cli.app import app
     from holdfast.core.errors import HoldfastError
 
     try:
-        code = typer.main.get_command(app)(args=arguments, prog_name="holdfast", standalone_mode=False)
+        command = typer.main.get_command(app)
+        code = command(args=arguments, prog_name="holdfast", standalone_mode=False, obj=begun)
         if sys.stdout is not None:  # None: begun with its output closed
             sys.stdout.flush()
         # Newer typer turns Ctrl-C into exit code 130 by itself, older ones into Abort.
@@ -54,6 +61,15 @@ def run(arguments: list[str]) -> int:
         return _say("out of memory; try a smaller --jobs", 2)
     except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
+
+
+def _begin(arguments: list[str]) -> Ahead | None:
+    """The scan of a large predictions file, begun before anything is imported; None if there is none."""
+    if arguments[:1] != ["evaluate"] or "--predictions" not in arguments[:-1]:
+        return None
+    from holdfast.metrics.ahead import scan_ahead
+
+    return scan_ahead(Path(arguments[arguments.index("--predictions") + 1]))
 
 
 def _nobody_reads() -> int:

@@ -26,6 +26,7 @@ class Classes(enum.StrEnum):
 
 
 def evaluate(
+    context: typer.Context,
     model: str = typer.Argument(None, help="An ONNX file, or a shipped model such as signs-yolo."),
     data: str = typer.Argument(None, help="A data set: folder or file, or 'signs' (signs:SEED:COUNT)."),
     truth: Path = typer.Option(None, help="Instead of a model: COCO truth file."),
@@ -59,9 +60,6 @@ def evaluate(
     With no arguments but --explain: the worked example of the detection lecture.
     Exit code 4 means: done, but some images failed and were left out.
     """
-    from holdfast.metrics.ahead import scan_ahead
-
-    ahead = scan_ahead(predictions) if truth and predictions and not model else None
     from holdfast.core.errors import InputError
     from holdfast.metrics.rules import rule_named
     from holdfast.run.score import Settings
@@ -79,7 +77,7 @@ def evaluate(
         return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
     _without_model(choices)
     if truth and predictions and not model:
-        return _files(truth, predictions, settings, explain, of_class, shape, ahead)
+        return _files(truth, predictions, settings, explain, of_class, shape, context.obj)
     if truth or predictions:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not explain or model:

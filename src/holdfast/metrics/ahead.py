@@ -12,9 +12,9 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.metrics.scan import Scanned
@@ -22,11 +22,29 @@ if TYPE_CHECKING:
 WORTH_IT = 4 << 20  # bytes of a file; a smaller one is read before a child has begun
 HEADER = 8  # bytes: how many follow
 
-Ahead: TypeAlias = "Callable[[], Scanned | None]"
+
+@dataclass(frozen=True)
+class Ahead:
+    """A file and the process that scans it."""
+
+    path: Path
+    child: int
+    shared: mmap.mmap
+
+    def result(self) -> Scanned | None:
+        """The columns of a regular JSON list, waited for; None if it is not one or the child failed."""
+        import pickle
+
+        _, status = os.waitpid(self.child, 0)
+        size = int.from_bytes(self.shared[:HEADER], "little")
+        if status != 0 or size == 0:
+            return None
+        found: Scanned | None = pickle.loads(memoryview(self.shared)[HEADER : HEADER + size])  # noqa: S301 - ours
+        return found
 
 
 def scan_ahead(path: Path) -> Ahead | None:
-    """A function that waits for the columns of a regular JSON list (None if it is not one), or None."""
+    """The scan of a file, begun; None if it is not worth it or not possible."""
     try:
         size = path.stat().st_size
     except OSError:
@@ -40,7 +58,7 @@ def scan_ahead(path: Path) -> Ahead | None:
         child = os.fork()
     if child == 0:
         _be_the_child(path, shared)
-    return lambda: _left(child, shared)
+    return Ahead(path, child, shared)
 
 
 def _can_fork() -> bool:
@@ -62,14 +80,3 @@ def _be_the_child(path: Path, shared: mmap.mmap) -> None:
         code = 0
     finally:
         os._exit(code)
-
-
-def _left(child: int, shared: mmap.mmap) -> Scanned | None:
-    import pickle
-
-    _, status = os.waitpid(child, 0)
-    size = int.from_bytes(shared[:HEADER], "little")
-    if status != 0 or size == 0:
-        return None
-    found: Scanned | None = pickle.loads(memoryview(shared)[HEADER : HEADER + size])  # noqa: S301 - our child's
-    return found

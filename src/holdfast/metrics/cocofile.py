@@ -94,11 +94,12 @@ def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = N
     `ahead` is what `scan_ahead` began on the same file; what it does not give is read here.
     """
     path = Path(path)
-    quick = _scanned(ahead(), truth) if ahead else None
+    begun = ahead if ahead is not None and ahead.path == path else None
+    quick = _scanned(begun.result(), truth) if begun else None
     if quick is not None:
         return quick
     data = read_bytes(path)
-    quick = None if ahead else _scanned(scan_records(data), truth)
+    quick = None if begun else _scanned(scan_records(data), truth)
     if quick is not None:
         return quick
     with collector_paused():
