@@ -42,8 +42,8 @@ def test_the_rule_is_named_beside_the_number(holdfast, blobs, rule):
 def test_csv_and_markdown(holdfast, blobs):
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--csv")
     rows = list(csv.DictReader(io.StringIO(done.out)))
-    assert [row["class"] for row in rows] == ["blob"]
-    assert float(rows[0]["AP"]) == 1.0
+    assert [row["class"] for row in rows] == ["all classes", "blob"]
+    assert [float(row["AP"]) for row in rows] == [1.0, 1.0]
     done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--markdown")
     assert "| blob | 1.000 |" in done.out
 
@@ -226,3 +226,82 @@ def test_runs_of_other_models_or_images_do_not_overwrite_each_other(holdfast, tm
     names = sorted(p.parent.name for p in (tmp_path / "holdfast-runs").glob("*/run.json"))
     assert len(names) == 3, names
     assert names[0] == "best-on-data"
+
+
+def test_a_changed_card_or_rule_is_another_run(holdfast, blobs):
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1).code == 0
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--rule", "voc").code == 0
+    card = blobs / "blobs.toml"
+    card.write_text(card.read_text().replace("score = 0.1", "score = 0.9"))
+    for _ in range(2):  # the second time the run compared with is still there
+        done = holdfast(
+            "evaluate", "blobs.onnx", "data", "--jobs", 1, "--against", "holdfast-runs/blobs-on-data"
+        )
+        assert done.code == 0
+    before = json.loads((blobs / "holdfast-runs/blobs-on-data/run.json").read_text())
+    assert before["about"]["model"]["card"]["score"] == 0.1
+    assert len(list((blobs / "holdfast-runs").glob("*/run.json"))) == 3
+
+
+def test_an_image_that_is_listed_but_missing_is_a_failure(holdfast, fails, blobs):
+    (blobs / "data/images/003.jpg").unlink()
+    done = holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1)
+    assert done.code == 4, done
+    assert "1 of 12 images failed" in done.err
+    assert "003.jpg" in done.err
+    assert "003.jpg" in fails("evaluate", "blobs.onnx", "data", "--jobs", 1, "--strict")
+
+
+def test_csv_is_csv_alone_and_has_the_overall_numbers(holdfast, blobs):
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1).code == 0
+    done = holdfast(
+        "evaluate",
+        "blobs.onnx",
+        "data",
+        "--jobs",
+        1,
+        "--csv",
+        "--explain",
+        "--against",
+        "holdfast-runs/blobs-on-data",
+    )
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [row["class"] for row in rows] == ["all classes", "blob"]
+    assert float(rows[0]["AP50"]) == 1.0
+    assert "Δ AP" in done.err
+    assert "no image makes a difference" in done.err
+
+
+def test_rules_are_refused_where_there_is_no_ap(fails, tmp_path):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 4)
+    line = fails("evaluate", "tiny.onnx", "data", "--jobs", 1, "--rule", "voc", "--iou", 0.9)
+    assert "--rule, --iou: a model to classify has no AP" in line
+
+
+def test_json_goes_through_links_and_pipes(holdfast, blobs):
+    import threading
+
+    (blobs / "real.json").write_text("old")
+    (blobs / "link.json").symlink_to("real.json")
+    assert holdfast("evaluate", "--explain", "--json", "link.json").code == 0
+    assert (blobs / "link.json").is_symlink()
+    assert json.loads((blobs / "real.json").read_text())["at_score"]
+    os.mkfifo(blobs / "fifo")
+    heard = []
+    listener = threading.Thread(target=lambda: heard.append((blobs / "fifo").read_bytes()))
+    listener.start()
+    assert holdfast("evaluate", "--explain", "--json", "fifo").code == 0
+    listener.join(10)
+    assert json.loads(heard[0])["at_score"]
+
+
+def test_the_page_shows_no_boxes_on_an_image_that_was_changed(holdfast, blobs):
+    assert holdfast("evaluate", "blobs.onnx", "data", "--jobs", 1, "--score", 0.1).code == 0
+    run = next((blobs / "holdfast-runs").glob("blobs*"))
+    assert holdfast("report", run, "-o", "a.html").code == 0
+    assert "data:image/jpeg" in (blobs / "a.html").read_text()
+    for path in (blobs / "data/images").iterdir():
+        path.write_bytes(making.jpeg(making.np.full((64, 64, 3), 99, making.np.uint8)))
+    assert holdfast("report", run, "-o", "b.html").code == 0
+    assert "data:image/jpeg" not in (blobs / "b.html").read_text()

@@ -33,7 +33,7 @@ def info(
 def make(
     what: str = typer.Argument(help="'signs': procedural road scenes with traffic signs."),
     folder: Path = typer.Argument(help="A new or empty folder."),
-    images: int = typer.Option(1000, min=1, help="How many scenes."),
+    images: int = typer.Option(1000, min=1, max=10_000_000, help="How many scenes."),
     seed: int = typer.Option(0, min=0, help="Another seed, other scenes."),
 ) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from holdfast.run.score import Settings
 
 
+MOST_IMAGES = 2**31 - 1
+
+
 class Classes(enum.StrEnum):
     """Which classes are evaluated."""
 
@@ -31,11 +34,11 @@ def evaluate(
     data: str = typer.Argument(None, help="A data set: folder or file, or 'signs' (signs:SEED:COUNT)."),
     truth: Path = typer.Option(None, help="Instead of a model: COCO truth file."),
     predictions: Path = typer.Option(None, help="Instead of a model: COCO result file."),
-    rule: str = typer.Option("coco", help="AP rule: coco, voc, voc2007 or lecture."),
+    rule: str = typer.Option(None, help="AP rule: coco (default), voc, voc2007 or lecture."),
     iou: float = typer.Option(
-        0.5, min=0, max=1, help="IoU threshold of counts and of AP (coco AP: .5 to .95)."
+        None, min=0, max=1, help="IoU threshold of counts and of AP (coco AP: .5 to .95)."
     ),
-    score: float = typer.Option(0.5, min=0, max=1, help="Score threshold of counts, precision and recall."),
+    score: float = typer.Option(None, min=0, max=1, help="Score threshold of counts, precision and recall."),
     json: Path = typer.Option(None, help="Write all numbers to this JSON file."),
     csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
     markdown: bool = typer.Option(False, "--markdown", help="Print the tables as Markdown."),
@@ -44,7 +47,7 @@ def evaluate(
     card: Path = typer.Option(None, help="The model's card, if it does not lie beside it."),
     data_format: str = typer.Option(None, "--format", help="Read the data as this format."),
     split: str = typer.Option(None, help="Which split of the data."),
-    images: int = typer.Option(None, min=1, help="Only the first N images."),
+    images: int = typer.Option(None, min=1, max=MOST_IMAGES, help="Only the first N images."),
     stage: list[str] = typer.Option([], help="Exchange a stage: resize=opencv-bilinear. May be repeated."),
     classes: Classes = typer.Option(Classes.ALL, help="'common': only classes both model and data know."),
     rename: list[str] = typer.Option([], "--map", help="'data class=model class'. May be repeated."),
@@ -68,12 +71,21 @@ def evaluate(
         raise InputError("expected --csv or --markdown, not both")
     if of_class and not explain:
         raise InputError("--class names the class --explain walks through; add --explain")
+    if json and json.is_dir():
+        raise InputError(f"--json {json}: is a folder; give the name of a file")
     shape = Shape(csv, markdown, json)
-    settings = Settings(rule_named(rule), iou, score)
+    stated = [f"--{n}" for n, v in (("rule", rule), ("iou", iou), ("score", score)) if v is not None]
+    if iou != iou or score != score:
+        raise InputError("--iou and --score: expected a number from 0 to 1, got nan")
+    settings = Settings(
+        rule_named(rule or "coco"), 0.5 if iou is None else iou, 0.5 if score is None else score
+    )
     common = classes is Classes.COMMON
     choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), strict, common, against)
     if model and data and not (truth or predictions):
         plan = plan_of(model, data, settings, replace(choices, runs=runs, jobs=jobs))
+        if stated and plan.model.card.task != "detect":
+            raise InputError(f"{', '.join(stated)}: a model to {plan.model.card.task} has no AP")
         return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
     _without_model(choices)
     if truth and predictions and not model:
@@ -132,7 +144,7 @@ class Shape:
         if self.json:
             write_json(self.json, {**as_json(result), **(extra or {})})
         if self.csv:
-            typer.echo(to_csv(by_class(result, every=True)), nl=False)
+            typer.echo(to_csv(by_class(result, every=True, overall=True)), nl=False)
             return
         write = to_markdown if self.markdown else to_text
         typer.echo(write(headline(result)) + "\n\n" + write(by_class(result, every=self.markdown)))
@@ -214,11 +226,11 @@ def run_plan(
     if explain:
         from holdfast.run.explain import explain_run
 
-        typer.echo("\n" + explain_run(done, plan.settings, of_class))
+        typer.echo("\n" + explain_run(done, plan.settings, of_class), err=shape.csv)
     if before:
         from holdfast.run.difference import difference
 
-        typer.echo(f"\n{difference(before, done)}")
+        typer.echo(f"\n{difference(before, done)}", err=shape.csv)
     return _ending(done, run_folder(plan))
 
 
@@ -249,7 +261,7 @@ def _files(
     if explain:
         from holdfast.run.explain import explain_files
 
-        typer.echo("\n" + explain_files(truth, predictions, settings, of_class))
+        typer.echo("\n" + explain_files(truth, predictions, settings, of_class), err=shape.csv)
     return 0
 
 

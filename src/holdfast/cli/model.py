@@ -59,12 +59,16 @@ def convert(
     out: Path = typer.Option(..., "-o", "--out", help="The ONNX file to write; the card goes beside it."),
     names: Path = typer.Option(None, help="A file with one class name a line."),
     size: int = typer.Option(None, min=32, help="Another input size than the .cfg's."),
+    force: bool = typer.Option(False, help="Overwrite a card that is there."),
 ) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
+    from holdfast.core.errors import CardError
     from holdfast.core.types import Size
     from holdfast.graph.card_text import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet
 
+    if out.with_suffix(".toml").exists() and not force:
+        raise CardError(f"{out.with_suffix('.toml')}: there is a card already; --force overwrites it")
     made = convert_darknet(cfg, weights, out, names, Size(size, size) if size else None)
     write_card(made, out.with_suffix(".toml"))
     typer.echo(f"written: {out} and {out.with_suffix('.toml')}")

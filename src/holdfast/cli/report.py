@@ -27,6 +27,10 @@ def demo(
     jobs: int = typer.Option(0, min=0, help="Processes; 0: one a core."),
 ) -> int:
     """Evaluate the embedded detector on the embedded road scenes and write the page."""
+    from holdfast.core.errors import OutputError
+
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
     from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
     from holdfast.metrics.rules import RULES
     from holdfast.run.evaluate import run_folder

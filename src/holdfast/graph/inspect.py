@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -169,7 +170,7 @@ def _check_version(path: Path, proto: Any) -> None:
     opset, ir = _opset(proto), int(proto.ir_version)
     if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
         return
-    import onnxruntime
+    onnxruntime = runtime()
     from onnx import TensorProto, helper
 
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
@@ -207,6 +208,14 @@ def _sha256(path: Path, proto: Any) -> str:
     if not beside:
         return whole
     return of_bytes("\n".join([whole, *(of_file(path.parent / file) for file in beside)]).encode())
+
+
+def runtime() -> Any:
+    """The onnxruntime module, with its telemetry off: it would write a device id into the user's home."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    return onnxruntime
 
 
 def condense(problem: BaseException, limit: int = 160) -> str:

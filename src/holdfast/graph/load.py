@@ -38,10 +38,10 @@ def find_model(name_or_path: str | Path) -> Path:
     path = Path(name_or_path)
     if path.is_file():
         return path
-    looks_like_path = isinstance(name_or_path, Path) or path.suffix in (".onnx", ".gz") or len(path.parts) > 1
-    if not looks_like_path:
-        if name_or_path in shipped():
-            return _shipped_folder() / f"{name_or_path}.onnx"
+    if name_or_path in shipped():
+        return _shipped_folder() / f"{name_or_path}.onnx"
+    like_a_path = isinstance(name_or_path, Path) or path.suffix in (".onnx", ".gz") or len(path.parts) > 1
+    if not like_a_path and not path.is_dir():
         raise UnknownName("model", str(name_or_path), shipped())
     what = "is a folder" if path.is_dir() else "no such model file"
     raise ModelError(f"{path}: {what}; give the path of an .onnx file or one of {', '.join(shipped())}")

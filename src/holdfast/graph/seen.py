@@ -14,7 +14,7 @@ from holdfast.core.errors import ModelError
 from holdfast.core.model import Layout
 from holdfast.core.types import Size
 from holdfast.graph.check import image_input
-from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, info_of, load_proto
+from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, info_of, load_proto, runtime
 
 # Operators that move values without changing them.
 MOVES = frozenset(
@@ -93,7 +93,7 @@ def _run(
     path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
 ) -> tuple[Size, dict[str, Shape]]:
     """The first size the network runs at, and the shapes that really come out for a grey image."""
-    import onnxruntime
+    onnxruntime = runtime()
 
     quiet = onnxruntime.SessionOptions()
     quiet.log_severity_level = 4

@@ -18,6 +18,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.ahead import Ahead
 from holdfast.metrics.records import (
+    FARTHEST,
     Problems,
     boxes,
     collector_paused,
@@ -169,7 +170,9 @@ def _placed_boxes(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> tupl
         return None
     image = _places(scanned.columns["image_id"], image_ids)
     category = _places(scanned.columns["category_id"], category_ids)
-    if image is None or category is None or xywh.shape[1:] != (4,) or bool((xywh[:, 2:] < 0).any()):
+    if image is None or category is None or xywh.shape[1:] != (4,):
+        return None
+    if bool((xywh[:, 2:] < 0).any()) or not bool((np.abs(xywh) <= FARTHEST).all()):
         return None
     return image, category, xywh
 

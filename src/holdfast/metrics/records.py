@@ -21,6 +21,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.types import Floats, Ints
 
 SHOWN_PROBLEMS = 20
+FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
 
 
 @dataclass
@@ -151,7 +152,7 @@ def numbers(
 
 def boxes(records: list[dict[str, Any]], where: str, problems: Problems) -> Floats | None:
     """The column `bbox` as xywh, (n, 4), or None after noting what is wrong."""
-    expected = "4 finite numbers x, y, w, h with w ≥ 0 and h ≥ 0"
+    expected = "4 finite numbers x, y, w, h (at most 1e9) with w ≥ 0 and h ≥ 0"
     try:
         values = list(map(itemgetter("bbox"), records))
         well_formed = set(map(type, values)) <= {list} and set(map(len, values)) <= {4}
@@ -161,7 +162,7 @@ def boxes(records: list[dict[str, Any]], where: str, problems: Problems) -> Floa
         flat = list(chain.from_iterable(values))
         if set(map(type, flat)) <= {int, float}:
             column = np.array(flat, dtype=np.float64).reshape(-1, 4)
-            wrong = ~np.isfinite(column).all(axis=1) | (column[:, 2:] < 0).any(axis=1)
+            wrong = ~(np.abs(column) <= FARTHEST).all(axis=1) | (column[:, 2:] < 0).any(axis=1)
             for index in np.flatnonzero(wrong).tolist():
                 problems.add(f"{where}[{index}].bbox", expected, values[index])
             return None if wrong.any() else column

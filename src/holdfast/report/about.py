@@ -18,10 +18,16 @@ def facts(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
         ("task", about.task),
         ("images", grouped(len(evaluation.records))),
         ("classes", str(len(about.classes))),
-        ("time", duration(about.seconds)),
+        ("time", duration(about.seconds) + _reused(about)),
         ("run", about.created.replace("T", " ").replace("+00:00", " UTC")),
         ("holdfast", about.versions.get("holdfast", "n/a")),
     )
+
+
+def _reused(about: About) -> str:
+    """What the time does not contain, in words; empty if it contains all."""
+    found = int(about.data.get("reused_images", 0))
+    return f" ({grouped(found)} images from earlier)" if found else ""
 
 
 def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:

@@ -13,17 +13,21 @@ SHOWN_TOO = ("precision", "recall", "f1")
 
 def headline(result: Mapping[str, Any]) -> Table:
     """All numbers of the whole data set, one a row."""
-    rows = [[name, value] for name, value in result["metrics"].items()]
     at = result.get("at_score")
+    shown = {"mAP": f"mAP at IoU {at['iou']:g}"} if at else {}
+    rows = [[shown.get(name, name), value] for name, value in result["metrics"].items()]
     if at:
         where = f"score {at['score']:g}, IoU {at['iou']:g}"
         rows += [[f"{name} at {where}", at[name]] for name in ("precision", "recall", "f1", "tp", "fp", "fn")]
     return Table([Column("metric"), Column("value", 4)], rows, f"{result['images']} images. {result['rule']}")
 
 
-def by_class(result: Mapping[str, Any], every: bool = False) -> Table:
-    """The numbers of each class: the main ones, or every one."""
-    rows = result["per_class"]
+def by_class(result: Mapping[str, Any], every: bool = False, overall: bool = False) -> Table:
+    """The numbers of each class: the main ones or every one, with or without a row of all classes."""
+    rows = list(result["per_class"])
+    if overall:
+        at = {k: v for k, v in result.get("at_score", {}).items() if k not in ("score", "iou")}
+        rows.insert(0, {"class": "all classes", **result["metrics"], **at})
     if not every:
         keys = [k for k in (*SHOWN, *SHOWN_TOO) if any(k in row for row in rows)]
         rows = [{k: row.get(k) for k in keys} for row in rows]

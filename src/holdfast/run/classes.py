@@ -57,10 +57,12 @@ def align(
         named = model if _numbered(data) else data
         return Alignment(named, same, same, "classes matched by number: one side has no names")
     missing = [name for name, i in zip(data, found, strict=True) if i < 0]
+    shared = len(data) - len(missing)
+    common_ones = f"--classes common to evaluate only what both know ({shared}), " if shared else ""
     raise DataError(
         f"class mismatch: the data has {len(data)} classes, the model {len(model)}; the model does not know "
-        f"{_listed(missing)}. Use --classes common to evaluate the {len(data) - len(missing)} shared ones, "
-        f"--map 'data name=model name', or correct the card (the model knows {_listed(list(model))})"
+        f"{_listed(missing)}. Use {common_ones}--map 'data name=model name', or correct the card "
+        f"(the model knows {_listed(list(model))})"
     )
 
 

@@ -31,6 +31,8 @@ class Difference:
     def __str__(self) -> str:
         i = self.interval
         words = "clear of 0" if i.excludes_zero else "includes 0: may be the choice of images"
+        if i.low == i.estimate == i.high == 0.0:
+            words = "no image makes a difference"
         changed = f"; {self.flips.lost} lost, {self.flips.gained} gained" if self.flips else ""
         return (
             f"Δ {self.metric} {i.estimate:+.4f}, paired {i.level:.0%} interval [{i.low:+.4f}, {i.high:+.4f}] "

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.data.problems import MISSING_FILE
 from holdfast.metrics.rules import RULES
 from holdfast.run.classes import Alignment, align, realign
 from holdfast.run.evaluation import CELLS, About, Evaluation, identity, read_cells, save
 from holdfast.run.executor import Progress, execute
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
-from holdfast.run.store import Store
+from holdfast.run.store import Store, to_json
 from holdfast.run.versions import versions
 from holdfast.run.work import job_of
 
@@ -51,11 +53,17 @@ class Plan:
 def run_folder(plan: Plan) -> Path:
     """Where the run of this plan is written: by names, and by a hash too if another run is there already.
 
-    Another run is one of another model file, other data or another number of images; a rule does not count,
-    for it changes no cell.
+    Another run is one of another model file or card, other data, another number of images, or another rule.
     """
     folder = plan.runs / _name(plan)
-    same = {"sha256": plan.model.sha256, "source": dict(plan.source), "images": len(plan.dataset)}
+    same = {
+        "sha256": plan.model.sha256,
+        "card": dataclasses.asdict(plan.model.card),
+        "source": dict(plan.source),
+        "images": len(plan.dataset),
+        "settings": _settings(plan.settings),
+    }
+    same = orjson.loads(to_json(same))
     there = identity(folder)
     return folder if there in (None, same) else folder.with_name(f"{folder.name}-{fingerprint.of(same)[:6]}")
 
@@ -75,23 +83,35 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
     began = time.perf_counter()
     alignment = _check(plan)
+    if plan.strict and _missing(plan.dataset):
+        raise DataError(str(_missing(plan.dataset)[0]))
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
     check_names(pipeline)
     store = Store(plan.runs / CELLS)
     classes = len(plan.dataset.classes) or len(plan.model.card.classes)
     job = job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
-    keys = execute(job, plan.dataset.entries, plan.jobs, progress)
-    records, notes = read_cells(store, keys)
+    reused = 0
+
+    def step(done: int, found: int) -> None:
+        nonlocal reused
+        reused += found
+        progress(done, found)
+
+    keys = execute(job, plan.dataset.entries, plan.jobs, step)
+    cells = read_cells(store, keys)
+    records = cells.records
     failed = tuple(r for r in records if isinstance(r, Failed))
     if len(failed) == len(records):
         raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
+    failed += _missing(plan.dataset)
     kept = realign(records, alignment, plan.model.card.task)
     if not kept:
         raise DataError(f"none of the {len(records)} images shows a class that is evaluated")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
-    remarks = (*([alignment.note] if alignment.note else []), *notes)
-    evaluation = Evaluation(about, kept, failed, remarks, result, keys, alignment)
+    about.data["reused_images"] = reused
+    remarks = (*([alignment.note] if alignment.note else []), *cells.notes)
+    evaluation = Evaluation(about, kept, failed, remarks, result, keys, alignment, cells.content)
     save(evaluation, run_folder(plan))
     return evaluation
 
@@ -120,6 +140,16 @@ def _check(plan: Plan) -> Alignment:
     return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
 
 
+def _missing(dataset: Dataset) -> tuple[Failed, ...]:
+    """Images the data set lists but that are not there."""
+    gone = [p for p in dataset.problems if p.kind == MISSING_FILE]
+    return tuple(Failed(p.where, p.what) for p in gone)
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    return {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
+
+
 def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seconds: float) -> About:
     model, data, settings = plan.model, plan.dataset, plan.settings
     return About(
@@ -145,6 +175,6 @@ def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seco
         classes=alignment.names,
         pipeline=pipeline.describe(),
         rule=rule,
-        settings={"rule": settings.rule.name, "iou": settings.iou, "score": settings.score},
+        settings=_settings(settings),
         versions=versions(),
     )

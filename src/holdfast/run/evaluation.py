@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Evaluation:
     result: dict[str, Any]
     cells: tuple[str, ...] = field(default=(), repr=False)
     alignment: Alignment | None = field(default=None, repr=False)
+    content: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> key of what it held
 
 
 def save(evaluation: Evaluation, folder: Path) -> Path:
@@ -67,19 +68,28 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
 
 
 def identity(folder: Path) -> dict[str, Any] | None:
-    """Which model, data and number of images the run in a folder is of; None if there is no readable run."""
+    """Which model, card, data, images and rule the run in a folder is of; None if there is none readable."""
     try:
         about = orjson.loads((folder / MANIFEST).read_bytes())["about"]
         data = about["data"]
-        return {"sha256": about["model"]["sha256"], "source": data["source"], "images": data["images"]}
+        model = {"sha256": about["model"]["sha256"], "card": about["model"]["card"]}
+        return {**model, "source": data["source"], "images": data["images"], "settings": about["settings"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def read_cells(store: Store, keys: Iterable[str]) -> tuple[list[Record], list[str]]:
-    """All records of these cells in order, and the notes made beside them."""
-    records: list[Record] = []
-    notes: list[str] = []
+@dataclass(frozen=True)
+class Cells:
+    """What was read from cells: records in order, notes beside them, and what each image's content was."""
+
+    records: list[Record] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    content: dict[str, str] = field(default_factory=dict)
+
+
+def read_cells(store: Store, keys: Iterable[str]) -> Cells:
+    """All that these cells hold; InputError if one is missing or damaged."""
+    found = Cells()
     for key in keys:
         data = store.get(key)
         if data is None:
@@ -87,9 +97,10 @@ def read_cells(store: Store, keys: Iterable[str]) -> tuple[list[Record], list[st
                 f"{store.path(key)}: the cell is missing or damaged; evaluate again, only that is redone"
             )
         plain = orjson.loads(data)
-        records.extend(from_plain(p) for p in plain["records"])
-        notes.extend(plain["notes"])
-    return records, notes
+        found.records.extend(from_plain(p) for p in plain["records"])
+        found.notes.extend(plain["notes"])
+        found.content.update(plain.get("content", {}))
+    return found
 
 
 def open_run(folder: Path) -> Evaluation:
@@ -108,5 +119,6 @@ def open_run(folder: Path) -> Evaluation:
     except (KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
     # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
-    records, _ = read_cells(Store(path.resolve().parent.parent / CELLS), keys)
-    return Evaluation(about, realign(records, alignment, about.task), failed, notes, result, keys, alignment)
+    cells = read_cells(Store(path.resolve().parent.parent / CELLS), keys)
+    records = realign(cells.records, alignment, about.task)
+    return Evaluation(about, records, failed, notes, result, keys, alignment, cells.content)

@@ -11,7 +11,7 @@ from holdfast.run.store import printable
 
 
 def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
-    """A function that gives the encoded bytes of an image of the run, or None if it cannot be had."""
+    """A function that gives an image of the run, encoded; None if it cannot be had or was changed since."""
     source = evaluation.about.data["source"]
     if "data" not in source:
         return lambda name: None
@@ -28,6 +28,9 @@ def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
 
     def picture(name: str) -> bytes | None:
         try:
+            known = evaluation.content.get(name)
+            if known is not None and known != entries[name].key():
+                return None  # another image by now: the boxes do not belong to it
             return entries[name].load().data
         except (KeyError, HoldfastError):
             return None

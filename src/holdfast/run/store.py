@@ -39,9 +39,15 @@ def _printable(value: Any) -> Any:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Nothing; the file is there whole or not at all. OutputError if the disk does not take it."""
+    """Nothing; the file is there whole or not at all. OutputError if the disk does not take it.
+
+    A link keeps pointing where it points, and a device or pipe is written to, not replaced.
+    """
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file in it")
+    if path.exists() and not path.is_file():
+        return _write_through(path, data)
+    path = path.resolve() if path.is_symlink() else path
     temporary = path.parent / f".writing-{os.getpid()}-{os.urandom(6).hex()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +70,16 @@ def write_atomic(path: Path, data: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    try:
+        with path.open("wb", buffering=0) as stream:
+            view = memoryview(data)
+            while view:
+                view = view[stream.write(view) or 0 :]
+    except OSError as problem:
+        raise OutputError(f"{path}: could not be written: {problem.strerror}") from problem
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from holdfast.core.types import (
 from holdfast.data.images import notes
 from holdfast.metrics.segmentation import pixel_confusion
 from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
-from holdfast.run.store import Store, to_json
+from holdfast.run.store import Store, printable, to_json
 from holdfast.run.versions import versions
 
 AHEAD = 4  # images prepared before the network asks for them
@@ -99,7 +99,8 @@ def work(job: Job, machine: Machine | None, shard: Sequence[Entry]) -> tuple[str
             raise ImageError(str(record))
         records.append(to_plain(record))
         remarks.extend(remark)
-    job.store.put(key, to_json({"records": records, "notes": remarks}))
+    content = {printable(entry.name): _entry_key(entry) for entry in shard}
+    job.store.put(key, to_json({"records": records, "notes": remarks, "content": content}))
     return key, machine, True
 
 

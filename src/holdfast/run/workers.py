@@ -56,10 +56,11 @@ def workers(job: Job, count: int) -> Iterator[list[Worker]]:
                 worker.pipe.send(None)
             worker.process.join(PATIENCE)
     finally:
-        for worker in begun:
-            worker.process.kill()
-            worker.process.join()
-            worker.pipe.close()
+        with deaf_to_interrupts():  # a second Ctrl-C must not leave half of them behind
+            for worker in begun:
+                worker.process.kill()
+                worker.process.join()
+                worker.pipe.close()
 
 
 def answers(staff: Sequence[Worker], shards: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[int, str, bool]]:

@@ -11,7 +11,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
+from holdfast.graph.inspect import condense, runtime
 
 
 @stage("infer")
@@ -23,7 +23,7 @@ def onnxruntime(model: Model, threads: int = 0) -> Run:
 
 def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     """A function that runs one tensor (1, …) through these ONNX bytes or this file: output name -> array."""
-    import onnxruntime as ort
+    ort = runtime()
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads

@@ -71,6 +71,7 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
                 f"{path}: no YOLO data set found; looked for a .yaml file with names and one of "
                 f"{', '.join(_KEYS)}, and for images/ beside labels/ with .txt files"
             )
+        _tell_broken(path, problems)
         names = classes_beside(path, path / "labels")
         _, folder = choose_split(plain, split, path, problems)
         images = _folder(folder, path)
@@ -85,8 +86,21 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
 
 
 def _config(folder: Path) -> Path | None:
-    names = [name for name in file_names(folder) if name.lower().endswith((".yaml", ".yml"))]
-    return next((folder / name for name in names if _is_config(folder / name)), None)
+    return next((file for file in _yaml_files(folder) if _is_config(file)), None)
+
+
+def _yaml_files(folder: Path) -> list[Path]:
+    return [folder / name for name in file_names(folder) if name.lower().endswith((".yaml", ".yml"))]
+
+
+def _tell_broken(folder: Path, problems: list[Problem]) -> None:
+    """Note every yaml file that cannot be read: it may be the one with the names."""
+    for file in _yaml_files(folder):
+        try:
+            read_yaml(file)
+        except DataError as problem:
+            what = str(problem).removeprefix(f"{file}: ")
+            problems.append(Problem(kinds.UNREADABLE_LABEL, str(file), f"{what}; the classes have no names"))
 
 
 def _is_config(file: Path) -> bool:
