@@ -4,8 +4,9 @@
     python benchmarks/coco_scoring.py --full     # predictions with all digits of a 32-bit float
     python benchmarks/coco_scoring.py --runs 9 --skip pycocotools
 
-The peers are called from a short script, as their users do. So is holdfast in one row; the other row is the
-whole command with its options, per-class table and JSON file. Each tool runs as a process of its own, the
+The peers are called from a short script, as their users do; hotcoco, which has a command of its own
+(`coco eval`), also by that. So is holdfast: its functions from a script in one row, in the other the whole
+command with its options, counts, per-class table and JSON file. Each tool runs as a process of its own, the
 tools in turn, several rounds; the best round of each counts, because other work on the machine can only add
 time. The data are made from a seed in a temporary folder.
 """
@@ -51,6 +52,15 @@ PEERS = {
         imports="import hotcoco", coco="hotcoco.COCO", load="load_res", evaluation="hotcoco.COCOeval"
     ),
 }  # fmt: skip
+
+# `coco eval --json` prints its numbers; here they go to a file, as those of the others do.
+HOTCOCO_COMMAND = """
+import contextlib, sys
+from hotcoco.cli import main
+output = sys.argv.pop(1)
+with open(output, "w") as stream, contextlib.redirect_stdout(stream), contextlib.suppress(SystemExit):
+    main()
+"""
 
 OURS = """
 import json, sys
@@ -134,6 +144,8 @@ def commands(truth: Path, predictions: Path, output: Path) -> dict[str, list[str
     ours = ["-m", "holdfast", "evaluate", "--truth", files[0], "--predictions", files[1], "--json", files[2]]
     tools = {name: [sys.executable, "-c", program, *files] for name, program in PEERS.items()}
     tools["holdfast (functions)"] = [sys.executable, "-c", OURS, *files]
+    theirs = ["-c", HOTCOCO_COMMAND, files[2], "eval", "--gt", files[0], "--dt", files[1], "--json"]
+    tools["hotcoco (its command)"] = [sys.executable, *theirs]
     return tools | {"holdfast evaluate": [sys.executable, *ours]}
 
 
