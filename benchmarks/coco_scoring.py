@@ -141,12 +141,12 @@ def _predicted(
 def commands(truth: Path, predictions: Path, output: Path) -> dict[str, list[str]]:
     """The command line of each tool."""
     files = [str(truth), str(predictions), str(output)]
-    ours = ["-m", "holdfast", "evaluate", "--truth", files[0], "--predictions", files[1], "--json", files[2]]
+    ours = ["evaluate", "--truth", files[0], "--predictions", files[1], "--json", files[2]]
     tools = {name: [sys.executable, "-c", program, *files] for name, program in PEERS.items()}
     tools["holdfast (functions)"] = [sys.executable, "-c", OURS, *files]
     theirs = ["-c", HOTCOCO_COMMAND, files[2], "eval", "--gt", files[0], "--dt", files[1], "--json"]
     tools["hotcoco (its command)"] = [sys.executable, *theirs]
-    return tools | {"holdfast evaluate": [sys.executable, *ours]}
+    return tools | {"holdfast evaluate": [str(Path(sys.executable).parent / "holdfast"), *ours]}
 
 
 def run_once(command: list[str], output: Path) -> Timing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -20,9 +21,18 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
     try:
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:  # before the command has begun
-        sys.exit(_interrupted())
+        code = _interrupted()
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """Nothing is returned: the process ends at once. Files are whole, workers gone, nothing is to tidy."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None from the beginning
+            stream.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

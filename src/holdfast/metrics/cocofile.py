@@ -95,12 +95,9 @@ def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = N
     `ahead` is what `scan_ahead` began on the same file; what it does not give is read here.
     """
     path = Path(path)
-    begun = ahead if ahead is not None and ahead.path == path else None
-    quick = _scanned(begun.result(), truth) if begun else None
-    if quick is not None:
-        return quick
     data = read_bytes(path)
-    quick = None if begun else _scanned(scan_records(data), truth)
+    head = ahead.head if ahead is not None and ahead.path == path else None
+    quick = _scanned(scan_records(data, head), truth)
     if quick is not None:
         return quick
     with collector_paused():

@@ -10,7 +10,7 @@ bit for bit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,13 @@ from numpy.typing import NDArray
 from holdfast.core.types import Bools, Floats, Ints
 
 Words = NDArray[np.uint64]
+Part = tuple[Floats, Bools]  # numbers, and which are written without a point
+Span = tuple[int, int]  # first byte, and the one behind the last
 NUMERIC = b"0123456789.-"
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 MOST_SPECIAL = 200  # numbers of a piece to be read one by one before the ordinary reader is quicker
 PIECE = 1 << 18  # bytes read at a time
+TAIL = 3  # one part in so many is left for the process that asked
 LONGEST = 20  # characters of a number: 19 digits fit into 64 bits, and a point
 PADDING = 24  # bytes, so that three words before any number exist
 EXACT_POWERS: Floats = np.array([10.0**k for k in range(23)])  # larger powers of ten are not exact floats
@@ -53,35 +56,63 @@ class _Template:
     keys: dict[str, int | None]  # None for a number, else the length of a list
 
 
-def scan_records(data: bytes) -> Scanned | None:
-    """The columns of a regular list of records, or None if it must be read in the ordinary way."""
+def scan_records(data: bytes, head: Callable[[], Part | None] | None = None) -> Scanned | None:
+    """The columns of a regular list of records, or None if it must be read in the ordinary way.
+
+    `head` gives what `scan_head` gave of the same bytes in another process; what it lacks is read here.
+    """
     template = _template(data)
     if template is None:
         return None
-    many = template.unit * (2 * PIECE // len(template.unit) + 2)
-    parts: list[tuple[Floats, Bools]] = []
-    for piece in _pieces(data, template):
-        part = _piece(piece, template, many)
-        if part is None:
-            return None
-        parts.append(part)
+    spans = _spans(data, template)
+    cut = _cut(spans) if head is not None else 0
+    rest = _read(data, spans[cut:], template)
+    first = None if head is None or rest is None else head() or _read(data, spans[:cut], template)
+    if rest is None or (head is not None and first is None):
+        return None
+    parts = [rest] if first is None else [first, rest]
     return _columns(template, np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
 
-def _pieces(data: bytes, template: _Template) -> Iterator[bytes]:
+def scan_head(data: bytes) -> Part | None:
+    """The numbers of the larger first part of a regular list, and which are whole; None if it is not one."""
+    template = _template(data)
+    if template is None:
+        return None
+    spans = _spans(data, template)
+    return _read(data, spans[: _cut(spans)], template)
+
+
+def _cut(spans: list[Span]) -> int:
+    """Where the head ends: before the last parts, which the other process has time for."""
+    return len(spans) - (len(spans) + TAIL - 1) // TAIL
+
+
+def _spans(data: bytes, template: _Template) -> list[Span]:
     """The records a few thousand at a time, so that what is computed on the way stays in the cache."""
     seam = b"}" + template.between + b"{"
-    low = template.begin
+    spans, low = [], template.begin
     while low < template.end:
         cut = data.find(seam, low + PIECE, min(low + 2 * PIECE, template.end))
         if cut < 0:
-            if template.end - low > 2 * PIECE:
-                yield b""  # no seam where there should be many: not regular
-                return
-            yield data[low : template.end] + template.between
-            return
-        yield data[low : cut + len(seam) - 1]
+            # no seam where there should be many: not regular, and an empty part says so
+            spans.append((low, template.end) if template.end - low <= 2 * PIECE else (low, low))
+            break
+        spans.append((low, cut + len(seam) - 1))
         low = cut + len(seam) - 1
+    return spans
+
+
+def _read(data: bytes, spans: list[Span], template: _Template) -> Part | None:
+    """The numbers of these parts of the file, or None if one is not regular."""
+    many = template.unit * (2 * PIECE // len(template.unit) + 2)
+    parts: list[Part] = [(np.zeros(0), np.zeros(0, dtype=bool))]
+    for low, high in spans:
+        part = _piece(data[low:high] + template.between * (high == template.end), template, many)
+        if part is None:
+            return None
+        parts.append(part)
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
 def _piece(piece: bytes, template: _Template, many: bytes) -> tuple[Floats, Bools] | None:

@@ -6,8 +6,6 @@ digits everywhere but in CSV and in the sort keys of HTML, which keep all of the
 
 from __future__ import annotations
 
-import csv
-import html
 import io
 import math
 import re
@@ -81,7 +79,10 @@ def shown(cell: Cell, digits: int = 3) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, float):
         return f"{cell:.{digits}f}"
-    return "".join("�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in str(cell))
+    text = str(cell)
+    if text.isprintable():
+        return text
+    return "".join("�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)
 
 
 def grouped(count: int) -> str:
@@ -115,6 +116,8 @@ def to_markdown(table: Table) -> str:
 def to_csv(table: Table) -> str:
     """The table as comma-separated values with all digits; missing ones are empty, there is no caption."""
     out = io.StringIO()
+    import csv
+
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([head.name for head in table.heads])
     writer.writerows(["" if is_missing(cell) else cell for cell in row] for row in table.rows)
@@ -145,7 +148,7 @@ def to_html(table: Table, *, sortable: bool = True) -> str:
     heads, numeric = table.heads, table.numeric()
     titles = "".join(_heading(head, right, sortable) for head, right in zip(heads, numeric, strict=True))
     rows = "".join(f"<tr>{_row(row, heads, numeric)}</tr>" for row in table.rows)
-    caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
+    caption = f"<caption>{_escape(table.caption)}</caption>" if table.caption else ""
     kinds = ["sortable"] * sortable + ["few"] * (len(heads) <= 5 and any(numeric))
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f"<table{kind}>{caption}<thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
@@ -153,8 +156,8 @@ def to_html(table: Table, *, sortable: bool = True) -> str:
 
 def _heading(head: Column, right: bool, sortable: bool) -> str:
     kind = ' class="number"' if right else ""
-    note = f' title="{html.escape(head.note)}"' if head.note else ""
-    name = html.escape(head.name)
+    note = f' title="{_escape(head.note)}"' if head.note else ""
+    name = _escape(head.name)
     if not sortable:
         return f'<th scope="col"{kind}{note}>{name}</th>'
     button = f'<button type="button">{name}<span class="arrow" aria-hidden="true"></span></button>'
@@ -166,7 +169,7 @@ def _row(row: Sequence[Cell], heads: Sequence[Column], numeric: Sequence[bool]) 
 
 
 def _cell(cell: Cell, place: int, head: Column, right: bool) -> str:
-    text = html.escape(shown(cell, head.digits))
+    text = _escape(shown(cell, head.digits))
     if isinstance(cell, int) and not isinstance(cell, bool):
         text = grouped(cell)
     if place == 0 and not right:
@@ -193,6 +196,8 @@ def _is_number(cell: Cell) -> bool:
 
 def _width(text: str) -> int:
     """How many places a terminal gives the text: two for each wide (Chinese, Japanese, Korean) sign."""
+    if text.isascii():
+        return len(text)
     places = {"W": 2, "F": 2}
     return sum(
         0 if unicodedata.combining(c) else places.get(unicodedata.east_asian_width(c), 1) for c in text
@@ -202,6 +207,12 @@ def _width(text: str) -> int:
 def _aligned(text: str, width: int, right: bool) -> str:
     space = " " * (width - _width(text))
     return space + text if right else text + space
+
+
+def _escape(text: str) -> str:
+    import html  # here, because a command that prints no page need not load its table of entities
+
+    return html.escape(text)
 
 
 def _markdown(text: str) -> str:

@@ -38,10 +38,11 @@ def _printable(value: Any) -> Any:
     return [_printable(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Nothing; the file is there whole or not at all. OutputError if the disk does not take it.
 
-    A link keeps pointing where it points, and a device or pipe is written to, not replaced.
+    A link keeps pointing where it points, and a device or pipe is written to, not replaced. `durable` waits
+    until the disk has it: for results that took long, not for what can be printed again at once.
     """
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; give the name of a file in it")
@@ -60,7 +61,8 @@ def write_atomic(path: Path, data: bytes) -> None:
         with stream:
             stream.write(data)
             stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError as problem:
         raise OutputError(
