@@ -64,8 +64,6 @@ def evaluate(
     Exit code 4 means: done, but some images failed and were left out.
     """
     from holdfast.core.errors import InputError
-    from holdfast.metrics.rules import rule_named
-    from holdfast.run.score import Settings
 
     if csv and markdown:
         raise InputError("expected --csv or --markdown, not both")
@@ -74,12 +72,7 @@ def evaluate(
     if json and json.is_dir():
         raise InputError(f"--json {json}: is a folder; give the name of a file")
     shape = Shape(csv, markdown, json)
-    stated = [f"--{n}" for n, v in (("rule", rule), ("iou", iou), ("score", score)) if v is not None]
-    if iou != iou or score != score:
-        raise InputError("--iou and --score: expected a number from 0 to 1, got nan")
-    settings = Settings(
-        rule_named(rule or "coco"), 0.5 if iou is None else iou, 0.5 if score is None else score
-    )
+    stated, settings = _settings(rule, iou, score)
     common = classes is Classes.COMMON
     choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), strict, common, against)
     if model and data and not (truth or predictions):
@@ -95,6 +88,20 @@ def evaluate(
     if not explain or model:
         raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
     return _lecture(shape)
+
+
+def _settings(rule: str | None, iou: float | None, score: float | None) -> tuple[list[str], Settings]:
+    """The options that were given, and the settings with the defaults of the others."""
+    from holdfast.core.errors import InputError
+    from holdfast.metrics.rules import rule_named
+    from holdfast.run.score import Settings
+
+    if iou != iou or score != score:
+        raise InputError("--iou and --score: expected a number from 0 to 1, got nan")
+    given = {"rule": rule, "iou": iou, "score": score}
+    stated = [f"--{name}" for name, value in given.items() if value is not None]
+    levels = (0.5 if iou is None else iou, 0.5 if score is None else score)
+    return stated, Settings(rule_named(rule or "coco"), *levels)
 
 
 @dataclass(frozen=True)
