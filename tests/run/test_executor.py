@@ -123,6 +123,12 @@ def vendor_{how}(image):
     [
         ("dies", "os._exit(7)", workers.WorkerLost, "a worker process ended unexpectedly"),
         ("raises", "raise ZeroDivisionError('by nought')", RuntimeError, "ZeroDivisionError in a worker"),
+        (
+            "ends",
+            "raise EOFError('of a file')",
+            RuntimeError,
+            "EOFError in a worker process: of a file",
+        ),
     ],
 )
 def test_a_worker_that_ends_or_raises_ends_the_run_and_no_process_is_left(

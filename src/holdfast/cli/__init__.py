@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.metrics.ahead import Ahead
 
 INTERRUPTED = 130
+KEPT = "interrupted; finished work is kept, the same command goes on from there"
 
 
 def main() -> None:
@@ -20,11 +22,20 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
-    try:
-        code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the command has begun
-        code = _interrupted()
-    _leave(code)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    _leave(run(sys.argv[1:]))
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    """Nothing is returned: Ctrl-C ends the process at once; workers see that and end within half a second.
+
+    An exception would be no way out: raised inside an import or a library's start-up it is lost, or aborts.
+    """
+    cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar may have hidden it
+    with contextlib.suppress(OSError):
+        os.write(2, cursor + f"\nholdfast: {KEPT}\n".encode()[0 if cursor else 1 :])
+    os._exit(INTERRUPTED)
 
 
 def _leave(code: int) -> None:
@@ -88,7 +99,7 @@ def _nobody_reads() -> int:
 
 
 def _interrupted() -> int:
-    return _say("interrupted; finished work is kept, the same command goes on from there", INTERRUPTED)
+    return _say(KEPT, INTERRUPTED)
 
 
 def _unexpected(problem: Exception) -> int:

@@ -78,7 +78,9 @@ def _be_the_child(path: Path, shared: mmap.mmap) -> None:
     code = 1
     try:
         import pickle
+        import signal
 
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
         from holdfast.metrics.scan import scan_head
 
         state = _state(path)

@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError
+from holdfast.core.pipeline import Machine
 from holdfast.run.work import Job, work
 
 PATIENCE = 5.0  # seconds an idle worker has to end by itself
@@ -109,19 +110,26 @@ def _serve(job: Job, pipe: Connection) -> None:
     """Nothing; a worker's life: shards in, answers or errors out, until None or the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    machine = None
+    machine: Machine | None = None
+    with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
+        while (shard := pipe.recv()) is not None:
+            answer, machine = _attempt(job, machine, shard)
+            pipe.send(answer)
+
+
+def _attempt(
+    job: Job, machine: Machine | None, shard: Sequence[Entry]
+) -> tuple[tuple[str, bool] | Exception, Machine | None]:
+    """The answer to one shard, or the error to be told by the parent, which is the one with a voice."""
     try:
         for module in job.modules:
             importlib.import_module(module)
-        while (shard := pipe.recv()) is not None:
-            key, machine, worked = work(job, machine, shard)
-            pipe.send((key, worked))
-    except (EOFError, BrokenPipeError):
-        return  # the parent is gone
+        key, machine, worked = work(job, machine, shard)
+        return (key, worked), machine
     except HoldfastError as problem:
-        pipe.send(problem)
-    except Exception as problem:  # noqa: BLE001 - told by the parent, which is the one with a voice
-        pipe.send(RuntimeError(f"{type(problem).__name__} in a worker process: {problem}"))
+        return problem, machine
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it must not be taken for a lost worker
+        return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}"), machine
 
 
 def _end_with_parent(parent: int) -> None:
