@@ -60,18 +60,24 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Model:
-    """An ONNX file with its card; `guessed` says what no card stated, and why it was taken to be so."""
+class Network:
+    """An ONNX file as it is, without a card: what a verifier needs."""
 
     name: str
     path: Path
-    card: Card
-    sha256: str
-    guessed: tuple[str, ...] = ()
 
     def read(self) -> bytes:
         """The bytes of the user's original file (unpacked if it is a .gz)."""
         return read_onnx(self.path)
+
+
+@dataclass(frozen=True)
+class Model(Network):
+    """An ONNX file with its card; `guessed` says what no card stated, and why it was taken to be so."""
+
+    card: Card
+    sha256: str
+    guessed: tuple[str, ...] = ()
 
 
 def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:

@@ -86,5 +86,5 @@ def _replay(question: Property, witness: NDArray[Any], run: Callable[[Tensor], M
     output = np.concatenate([np.asarray(v, np.float64).ravel() for v in outputs.values()])
     if not np.isfinite(output).all():
         return Replay(output, False, "the outputs are not finite")
-    violated = question.violated_by(output)
+    violated = question.violated_by(output, point)
     return Replay(output, violated, "" if violated else "the outputs are safe")

@@ -1,0 +1,74 @@
+"""What an engine is given, and what it gives back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.verdict import Budget
+from holdfast.graph.ir import Array, Net
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One disjunct: unsafe is an input of the box with rows (m, k) @ y + inputs (m, n) @ x <= bound (m,).
+
+    Inputs are the net's free ones. `lower` and `upper` are as the specification says (nearest float64); an
+    engine that proves widens them by one ulp, a witness stays inside.
+    """
+
+    lower: Array
+    upper: Array
+    rows: Array
+    bound: Array
+    inputs: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A net, and the cases in which it is unsafe; it holds when no case can be met.
+
+    `violates` replays free inputs (b, n) float32 in ONNX Runtime on the original file and says which are
+    real counterexamples: an engine may say "violated" only of a point that passed it.
+    """
+
+    net: Net
+    cases: tuple[Case, ...]
+    violates: Callable[[NDArray[np.float32]], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven."""
+
+    status: Literal["holds", "violated", "unknown", "timeout"]
+    engine: str
+    witness: NDArray[np.float32] | None = None
+    margin: float | None = None
+    note: str = ""
+
+
+Tell: TypeAlias = Callable[[str, int, float], None]  # what is being done, open domains, best bound
+
+
+def silent(what: str, domains: int, bound: float) -> None:
+    """Progress that nobody wants to see."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How much may still be spent, and whom to tell how it goes."""
+
+    budget: Budget
+    started: float = field(default_factory=time.monotonic)
+    tell: Tell = silent
+
+    @property
+    def left(self) -> float:
+        """Seconds left; at most 0 when the time is up."""
+        return self.started + self.budget.seconds - time.monotonic()
