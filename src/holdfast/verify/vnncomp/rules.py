@@ -1,0 +1,106 @@
+"""The competition's rules of scoring, year by year, as the organisers' own scoring programs apply them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from holdfast.core.errors import UnknownName
+
+# When a violation needs a counterexample that stands: never (a vote decides), where another tool says holds,
+# always but any tool's will do, or always and the tool's own.
+Needs: TypeAlias = Literal["none", "contradicted", "any", "own"]
+
+SAME_SECONDS = 0.2  # times that are nearer than this are one time
+LEAST_SECONDS = 1.0  # every time below counts as this where time is scored
+RANDOM_TOOL = "randgen"  # the organisers' random tests, a tool like the others in the tables of 2021
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an answer is worth, and what a counterexample must fulfil to be accepted.
+
+    `box` and `output` are absolute tolerances on the input box and on the output rows, `declared` the one on
+    the outputs a tool declares against ONNX Runtime's (`relative`: to their largest); None ignores them.
+    """
+
+    name: str
+    wrong: int
+    needs: Needs
+    timed: bool = False  # the fastest +2, the second +1, after each tool's overhead was taken off
+    right: int = 10
+    easy: int = 10  # for a violation that random tests found too
+    box: float = 1e-4
+    output: float = 1e-4
+    declared: float | None = 1e-3
+    relative: bool = True
+    says: str = ""
+
+
+_TIMED = "the fastest tool +2, the second +1 (times within 0.2 s are one, below 1 s all are), each tool's \
+smallest time of a solved instance taken off as its overhead"
+
+RULES = {
+    rules.name: rules
+    for rules in (
+        Rules(
+            "2021", -100, "none", timed=True, easy=1, output=0.0, declared=None,
+            says=f"VNN-COMP 2021: right 10 (1 where random tests find the violation), wrong −100, {_TIMED}. "
+            "What is right is decided by the majority of the tools; a tie counts for nobody.",
+        ),
+        Rules(
+            "2022", -100, "contradicted", timed=True, relative=False, declared=1e-4,
+            says=f"VNN-COMP 2022: right 10, wrong −100, {_TIMED}. Where tools contradict one another, a "
+            "valid counterexample of any of them decides; without one, violated is wrong.",
+        ),
+        Rules(
+            "2023", -150, "any",
+            says="VNN-COMP 2023: right 10, wrong −150, no bonus for time. Violated is right if any tool has "
+            "a counterexample that stands, holds if none has.",
+        ),
+        Rules(
+            "2025", -150, "own",
+            says="VNN-COMP 2025: right 10, wrong −150, no bonus for time. Violated needs the tool's own "
+            "counterexample, within 1e-4 of box and rows, its outputs within 1e-3 (relative) of ONNX "
+            "Runtime's; only one without any tolerance makes holds wrong.",
+        ),
+        Rules(
+            "2026", -150, "own", output=0.0, declared=None,
+            says="VNN-COMP 2026: right 10, wrong −150, no bonus for time. Violated needs the tool's own "
+            "counterexample: ONNX Runtime's outputs decide, what the tool declares is ignored, the box has a "
+            "tolerance of 1e-4; only one without any tolerance makes holds wrong.",
+        ),
+    )
+}  # fmt: skip
+
+
+def rules_named(name: str) -> Rules:
+    """The rules of that year, or UnknownName with the nearest one."""
+    if name not in RULES:
+        raise UnknownName("rules", name, RULES)
+    return RULES[name]
+
+
+def scored_seconds(rules: Rules, seconds: float, overhead: float) -> float:
+    """The time that is scored and drawn: without overhead and at least 1 s where the rules say so."""
+    return max(LEAST_SECONDS, seconds - overhead) if rules.timed else seconds
+
+
+def bonus(rules: Rules, seconds: float, times: Sequence[float]) -> int:
+    """The points for speed among the times (scored, this one included) of all tools with the right answer.
+
+    As the organisers do it: who ties with the fastest gets 2, and a second place exists only if exactly one
+    tool was the fastest to the last digit.
+    """
+    if not rules.timed:
+        return 0
+    ordered = sorted(times)
+    if seconds < ordered[0] + SAME_SECONDS:
+        return 2
+    return 1 if seconds < ordered[1] + SAME_SECONDS else 0
+
+
+def percent(points: int, best: int) -> float:
+    """A tool's points of a benchmark as percent of the best tool's; never below 0."""
+    return max(0.0, 100.0 * points / best) if best > 0 else 0.0
