@@ -1,0 +1,252 @@
+"""Lines below and above a curve over an interval, with the parameters that may be tuned.
+
+A `Bend` holds one activation step's pre-activation bounds l <= z <= u and says for parameters theta which
+lines it uses, how the bound changes with theta, and how theta is kept valid:
+
+  relu, leaky   lower line slope alpha in [slope, 1] through 0; upper line the chord (Salman et al. 2019)
+  sigmoid, tanh lower and upper tangents whose touching points are the parameters, chords where those are best
+  sign          lower and upper lines through the jump
+
+Lines are rounded outward: an offset absorbs what rounding took from the slope.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from holdfast.graph.ir import Activation
+
+Tensor = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """below: ls·z + lo <= f(z) <= us·z + uo, each (1 or q, n); an offset of None is zero."""
+
+    ls: Tensor
+    lo: Tensor | None
+    us: Tensor
+    uo: Tensor | None
+
+
+def curve(step: Activation, z: Tensor) -> Tensor:
+    """The curve itself."""
+    if step.curve == "relu":
+        return z.clamp(min=0)
+    if step.curve == "leaky":
+        return torch.where(z > 0, z, z * step.slope)
+    if step.curve == "sigmoid":
+        return torch.sigmoid(z)
+    return torch.tanh(z) if step.curve == "tanh" else torch.sign(z)
+
+
+def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and largest value of the curve over [lower, upper], rounded outward (all curves rise)."""
+    if step.curve == "leaky" and not 0.0 <= step.slope <= 1.0:
+        ends = torch.stack([curve(step, lower), curve(step, upper), torch.zeros_like(lower)])
+        inside = (lower < 0) & (upper > 0)
+        low = torch.where(inside, ends.min(0).values, ends[:2].min(0).values)
+        return low, torch.where(inside, ends.max(0).values, ends[:2].max(0).values)
+    low, high = curve(step, lower), curve(step, upper)
+    if step.curve in ("sigmoid", "tanh"):
+        pad = 8 * torch.finfo(lower.dtype).eps
+        return low - pad, high + pad
+    return low, high
+
+
+class Hinge:
+    """relu and leaky relu with a slope in [0, 1]: theta (q, m) are the lower slopes of the m unstable ones."""
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.nonzero((lower[0] < 0) & (upper[0] > 0)).reshape(-1)
+        p = step.slope if step.curve == "leaky" else 0.0
+        self.floor = p
+        self.base = torch.where(lower >= 0, torch.ones_like(lower), torch.full_like(lower, p))
+        low, high = lower[:, self.index].double(), upper[:, self.index].double()
+        slope = ((high - p * low) / (high - low)).to(lower.dtype)
+        # The chord must not pass below the curve at either end, whatever was rounded.
+        need = torch.maximum(p * low - slope.double() * low, high - slope.double() * high).clamp(min=0)
+        self.chord = slope
+        self.offset = _up(need, lower.dtype)
+
+    def start(self, queries: int) -> Tensor:
+        """Slopes that make the smaller triangle."""
+        larger = self.upper[:, self.index] > -self.lower[:, self.index]
+        alpha = torch.where(larger, torch.ones_like(self.chord), torch.full_like(self.chord, self.floor))
+        return alpha.expand(queries, -1).clone()
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The lines for slopes theta (q, m); `split` (q, m) is 1 or -1 where z >= 0 or z <= 0 is assumed."""
+        queries = len(theta)
+        lower, upper = theta, self.chord.expand(queries, -1)
+        offset = self.offset.expand(queries, -1)
+        if split is not None:
+            known = torch.where(split > 0, 1.0, self.floor).to(theta.dtype)
+            lower = torch.where(split == 0, lower, known)
+            upper = torch.where(split == 0, upper, known)
+            offset = torch.where(split == 0, offset, torch.zeros_like(offset))
+        ls = self.base.expand(queries, -1).clone()
+        us, uo = ls.clone(), torch.zeros_like(ls)
+        ls[:, self.index], us[:, self.index], uo[:, self.index] = lower, upper, offset
+        return Lines(ls, None, us, uo)
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor) -> Tensor:
+        """How the bound changes with theta: rows (q, n) of the output, z (q, n) of the relaxed point."""
+        return rows[:, self.index].clamp(min=0) * z[:, self.index]
+
+    def keep(self, theta: Tensor) -> Tensor:
+        """Theta moved to where the lines are valid."""
+        return theta.clamp_(self.floor, 1.0)
+
+
+class Bow:
+    """sigmoid and tanh: theta (q, 2, n) are the touching points of the lower and the upper tangent."""
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.zeros(0, dtype=torch.int64)
+        self.ends = [_reach(step, lower, upper), -_reach(step, -upper, -lower)]
+        self.low_chord = self.ends[0] < lower  # no tangent below the curve reaches from the convex part
+        self.high_chord = self.ends[1] > upper
+        f_low, f_high = curve(step, lower.double()), curve(step, upper.double())
+        width = (upper.double() - lower.double()).clamp(min=1e-12)
+        chord = ((f_high - f_low) / width).to(lower.dtype)
+        self.chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
+        at_low = f_low - self.chord.double() * lower.double()
+        at_high = f_high - self.chord.double() * upper.double()
+        pad = self._pad(self.chord).double()
+        self.chord_low = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
+        self.chord_high = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
+
+    def _pad(self, slope: Tensor) -> Tensor:
+        eps = torch.finfo(self.lower.dtype).eps
+        return 8 * eps * (1 + slope.abs() * (self.lower.abs() + self.upper.abs()))
+
+    def start(self, queries: int) -> Tensor:
+        """Tangents in the middle of where they may touch."""
+        low = (self.lower + torch.minimum(self.ends[0], self.upper)) / 2
+        high = (self.upper + torch.maximum(self.ends[1], self.lower)) / 2
+        return self.keep(torch.stack([low, high], 1).expand(queries, -1, -1).clone())
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The lines for touching points theta (q, 2, n)."""
+        value, slope = curve(self.step, theta), _derivative(self.step, theta)
+        offset = value - slope * theta
+        pad = self._pad(slope)
+        return Lines(
+            torch.where(self.low_chord, self.chord, slope[:, 0]),
+            torch.where(self.low_chord, self.chord_low, offset[:, 0] - pad[:, 0]),
+            torch.where(self.high_chord, self.chord, slope[:, 1]),
+            torch.where(self.high_chord, self.chord_high, offset[:, 1] + pad[:, 1]),
+        )
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor) -> Tensor:
+        """How the bound changes with theta: the line turns about its touching point."""
+        turn = _second(self.step, theta) * (z[:, None] - theta)
+        low = rows.clamp(min=0) * turn[:, 0] * ~self.low_chord
+        high = rows.clamp(max=0) * turn[:, 1] * ~self.high_chord
+        return torch.stack([low, high], 1)
+
+    def keep(self, theta: Tensor) -> Tensor:
+        """Theta moved to where the tangents are valid."""
+        low = torch.maximum(self.lower, torch.minimum(theta[:, 0], torch.minimum(self.ends[0], self.upper)))
+        high = torch.minimum(self.upper, torch.maximum(theta[:, 1], torch.maximum(self.ends[1], self.lower)))
+        return torch.stack([low, high], 1)
+
+
+class Jump:
+    """sign: lines through the jump, or constants where the sign is known; nothing to tune."""
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.zeros(0, dtype=torch.int64)
+        zero, one = torch.zeros_like(lower), torch.ones_like(lower)
+        # Below: -1 + 2 z / u reaches 1 only at u. Rounded down so that it stays below at u.
+        rise = torch.where((lower < 0) & (upper > -lower), 2 * (1 - 1e-6) / upper.clamp(min=1e-12), zero)
+        fall = torch.where((upper > 0) & (upper <= -lower), 2 * (1 - 1e-6) / (-lower).clamp(min=1e-12), zero)
+        self.drawn = Lines(
+            torch.where(rise > 1e6, zero, rise),
+            torch.where(lower > 0, one, torch.where(lower == 0, zero, -one)),
+            torch.where(fall > 1e6, zero, fall),
+            torch.where(upper < 0, -one, torch.where(upper == 0, zero, one)),
+        )
+
+    def start(self, queries: int) -> Tensor:
+        """No parameters."""
+        return self.lower.new_zeros(queries, 0)
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The lines, the same for every query."""
+        return self.drawn
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor) -> Tensor:
+        """No parameters, no change."""
+        return theta
+
+    def keep(self, theta: Tensor) -> Tensor:
+        """Nothing to keep valid."""
+        return theta
+
+
+Bend = Hinge | Bow | Jump
+
+
+def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
+    """The relaxation of one activation step between pre-activation bounds (1, n)."""
+    if step.curve in ("relu", "leaky"):
+        return Hinge(step, lower, upper)
+    return Jump(step, lower, upper) if step.curve == "sign" else Bow(step, lower, upper)
+
+
+def _up(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """A float64 tensor rounded up to dtype."""
+    rounded = value.to(dtype)
+    more = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
+    return torch.where((rounded.double() < value) | (value > 0), more, rounded)
+
+
+def _derivative(step: Activation, z: Tensor) -> Tensor:
+    if step.curve == "sigmoid":
+        s = torch.sigmoid(z)
+        return s * (1 - s)
+    return 1 - torch.tanh(z) ** 2
+
+
+def _second(step: Activation, z: Tensor) -> Tensor:
+    if step.curve == "sigmoid":
+        s = torch.sigmoid(z)
+        return s * (1 - s) * (1 - 2 * s)
+    t = torch.tanh(z)
+    return -2 * t * (1 - t * t)
+
+
+def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
+    """The largest touching point whose tangent stays below the curve up to `upper`; below `lower` if none.
+
+    In the convex part (z <= 0) every tangent is below the curve there; over the concave part it is below
+    when it is at `upper`. Bisection keeps the end that was checked, so the result is on the safe side.
+    """
+    high = torch.minimum(upper, torch.zeros_like(upper)).double()
+    u = upper.double()
+    target = curve(step, u)
+    safe = lower.double().clone()
+    fits = _tangent(step, safe, u) <= target - 1e-12
+    bad = high.clone()
+    whole = (upper <= 0) | (_tangent(step, bad, u) <= target - 1e-12)
+    for _ in range(40):
+        middle = (safe + bad) / 2
+        good = _tangent(step, middle, u) <= target - 1e-12
+        safe, bad = torch.where(good, middle, safe), torch.where(good, bad, middle)
+    found = torch.where(whole, high, safe)
+    none = ~fits & ~(upper <= 0)
+    result = torch.where(none | (lower >= 0), lower.double() - 1.0, found).to(lower.dtype)
+    # Rounding to float32 may move the point up; one step down is safe again.
+    return torch.nextafter(result, torch.full_like(result, -torch.inf))
+
+
+def _tangent(step: Activation, touch: Tensor, at: Tensor) -> Tensor:
+    return curve(step, touch) + _derivative(step, touch) * (at - touch)

@@ -1,0 +1,207 @@
+"""One backward pass: a linear function of a step bounded from below by a linear function of the inputs.
+
+For rows A (q, n) of step `top`:  A·v >= A_in·x + const  for every x of the box. At each activation the part
+of A that is positive takes the lower line, the negative part the upper one (CROWN). Assumed signs of
+pre-activations enter with multipliers beta >= 0 (beta-CROWN): z >= 0 adds -beta·z <= 0.
+
+The forward pass takes the input where the bound is attained through the same lines. Its values at the
+activations are the derivatives of the bound by alpha and beta, so no automatic differentiation is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from holdfast.graph.ir import Activation, Start, sources_of
+from holdfast.verify.linear.curves import Bend, Lines, curve
+from holdfast.verify.linear.pieces import Pieces
+
+Tensor = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The box as centre and radius (1, n) or (q, n), outward; and what is known of each step over it."""
+
+    centre: Tensor
+    radius: Tensor
+    bends: Mapping[int, Bend] = field(default_factory=dict)
+    largest: Mapping[int, Tensor] = field(default_factory=dict)  # magnitude of each step's output (1, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A finished backward pass: lower bound (q,), input coefficients (q, n) and rows at each activation."""
+
+    lower: Tensor
+    rows_in: Tensor
+    rows: Mapping[int, Tensor]
+    lines: Mapping[int, Lines]
+
+
+def backward(
+    pieces: Pieces,
+    region: Region,
+    top: int,
+    rows: Tensor,
+    lines: Mapping[int, Lines],
+    extra: Mapping[int, Tensor] | None = None,
+    rows_in: Tensor | None = None,
+    careful: bool = False,
+) -> Traced:
+    """The lower bound of rows (q, n) · step `top`; `extra` is added to pre-activation rows (the betas).
+
+    `rows_in` (q, inputs) are coefficients of the inputs themselves (rows of a specification over x).
+    A `careful` pass subtracts what rounding can have added (see `_Slack`); only such a bound proves.
+    """
+    pending: dict[int, Tensor] = {top: rows}
+    seen: dict[int, Tensor] = {}
+    slack = _Slack(pieces, region, len(rows)) if careful else None
+    const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
+    for at in range(top, 0, -1):
+        if at not in pending:
+            continue
+        now, step = pending.pop(at), pieces.net.steps[at]
+        if isinstance(step, Activation):
+            seen[at] = now
+            more = None if extra is None else extra.get(at)
+            if slack is not None:
+                slack.activation(at, step, now, lines[at], more)
+            const, now = _through(now, lines[at], const)
+            _add(pending, step.source, now if more is None else now + more)
+            continue
+        if slack is not None:
+            slack.linear(at, now)
+        bias = pieces.bias(at)
+        if bias is not None:
+            const = const + now.to(const.dtype) @ bias.to(const.dtype)
+        for source, part in zip(sources_of(step), pieces.backward(at, now), strict=True):
+            _add(pending, source, part)
+    at_input = pending.get(0)
+    if at_input is None:
+        at_input = rows.new_zeros(len(rows), pieces.sizes[0])
+    if rows_in is not None:
+        at_input = at_input + rows_in
+    exact = at_input.to(const.dtype)
+    centre, radius = region.centre.to(const.dtype), region.radius.to(const.dtype)
+    lower = const + (exact * centre).sum(1) - (exact.abs() * radius).sum(1)
+    return Traced(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
+
+
+def _through(rows: Tensor, lines: Lines, const: Tensor) -> tuple[Tensor, Tensor]:
+    positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+    if lines.lo is not None:
+        const = const + (positive.to(const.dtype) * lines.lo).sum(1)
+    if lines.uo is not None:
+        const = const + (negative.to(const.dtype) * lines.uo).sum(1)
+    return const, positive * lines.ls + negative * lines.us
+
+
+class _Slack:
+    """How much rounding can have raised the bound of one pass at most.
+
+    The computed rows of a source differ from the exact A·W by E with |E| <= gamma·|A||W|, gamma = n·u/(1-n·u)
+    (Higham). Whatever E is, it multiplies true values v of that source, so the bound moves by at most
+    gamma·|A|·(|W| |v|max + |b|): one product per step. Constants are summed in float64 and counted likewise.
+    """
+
+    def __init__(self, pieces: Pieces, region: Region, queries: int) -> None:
+        self.pieces, self.region = pieces, region
+        self.sum = torch.zeros(queries, dtype=torch.float64)
+
+    def linear(self, at: int, rows: Tensor) -> None:
+        """Count a linear step whose output has these rows."""
+        pieces, largest = self.pieces, self.region.largest
+        mass = pieces.mass(at, [largest[s] for s in sources_of(pieces.net.steps[at])])
+        gamma = _gamma(pieces.terms(at) + 4, pieces.unit)
+        self.sum += (gamma + _gamma(pieces.sizes[at] + 4, 2.0**-53)) * (rows.abs() @ mass[0]).double()
+
+    def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
+        """Count an activation whose output has these rows, and the betas added before it."""
+        z = self.region.largest[step.source]
+        size = rows.abs() * torch.maximum(lines.ls.abs(), lines.us.abs())
+        moved = ((size if more is None else size + more.abs()) * z).sum(1).double()
+        fixed = torch.zeros_like(moved)
+        for offset in (lines.lo, lines.uo):
+            if offset is not None:
+                fixed += (rows.abs() * offset.abs()).sum(1).double()
+        self.sum += _gamma(4, self.pieces.unit) * moved + _gamma(self.pieces.sizes[at] + 4, 2.0**-53) * fixed
+
+    def total(self, rows: Tensor) -> Tensor:
+        """All that was counted (q,), with the sum over the inputs."""
+        reach = self.region.centre.abs() + self.region.radius
+        last = (rows.abs() * reach).sum(1).double()
+        gamma = _gamma(4, self.pieces.unit) + 3 * _gamma(self.pieces.sizes[0] + 4, 2.0**-53)
+        # One hundredth more for the rounding of this sum itself; it only has positive terms.
+        return (self.sum + gamma * last) * 1.01
+
+
+def _add(pending: dict[int, Tensor], at: int, part: Tensor) -> None:
+    pending[at] = pending[at] + part if at in pending else part
+
+
+def attained(region: Region, traced: Traced) -> Tensor:
+    """The inputs (q, n) at which the linear lower bound is attained."""
+    return region.centre - traced.rows_in.sign() * region.radius
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """Values (q, n) when the lines replace the curves: before and after each activation, and at the top."""
+
+    before: Mapping[int, Tensor]
+    after: Mapping[int, Tensor]
+    top: Tensor | None
+
+
+def forward(pieces: Pieces, top: int, traced: Traced, point: Tensor) -> Relaxed:
+    """What the lines of a backward pass make of points (q, n)."""
+    values: dict[int, Tensor] = {0: point}
+    before: dict[int, Tensor] = {}
+    after: dict[int, Tensor] = {}
+    for at in range(1, top + 1):
+        step = pieces.net.steps[at]
+        if any(source not in values for source in sources_of(step)):
+            continue
+        given = [values[source] for source in sources_of(step)]
+        if isinstance(step, Activation):
+            if at not in traced.rows:
+                continue
+            before[at] = given[0]
+            values[at] = after[at] = _along(traced.rows[at], traced.lines[at], given[0])
+        else:
+            values[at] = pieces.forward(at, given)
+        for source in sources_of(step):
+            if pieces.readers[source] <= at:
+                values.pop(source, None)
+    return Relaxed(before, after, values.get(top))
+
+
+def _along(rows: Tensor, lines: Lines, z: Tensor) -> Tensor:
+    low = z * lines.ls if lines.lo is None else z * lines.ls + lines.lo
+    high = z * lines.us if lines.uo is None else z * lines.us + lines.uo
+    return torch.where(rows >= 0, low, high)
+
+
+def evaluate(pieces: Pieces, points: Tensor) -> Tensor:
+    """The net's outputs (q, k) at points (q, n)."""
+    values: dict[int, Tensor] = {0: points}
+    for at, step in enumerate(pieces.net.steps):
+        if isinstance(step, Start):
+            continue
+        given = [values[source] for source in sources_of(step)]
+        values[at] = curve(step, given[0]) if isinstance(step, Activation) else pieces.forward(at, given)
+        for source in sources_of(step):
+            if pieces.readers[source] <= at:
+                values.pop(source, None)
+    return values[len(pieces.net.steps) - 1]
+
+
+def _gamma(terms: int, unit: float) -> float:
+    """Higham's n·u / (1 - n·u): the relative error of a sum of n products, in any order."""
+    product = terms * unit
+    return product / (1 - product) if product < 0.5 else float("inf")

@@ -1,0 +1,171 @@
+"""The linear steps of a net in torch: forward with bias, backward without, and how large rounding can be.
+
+Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is one net in one precision.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+
+Tensor = Any
+
+
+class Pieces:
+    """The linear steps of a net as torch operations in one precision."""
+
+    def __init__(self, net: Net, dtype: torch.dtype) -> None:
+        self.net, self.dtype = net, dtype
+        self.unit = torch.finfo(dtype).eps / 2
+        self.sizes = [prod(step.shape) for step in net.steps]
+        self.readers = _last_readers(net)
+        self._constants = [self._constant(step) for step in net.steps]
+
+    def tensor(self, array: Any) -> Tensor:
+        """A numpy array in this precision."""
+        return torch.as_tensor(np.ascontiguousarray(array), dtype=self.dtype)
+
+    def _constant(self, step: Step) -> tuple[Tensor, ...]:
+        if isinstance(step, Dense | Conv):
+            return self.tensor(step.weight), self.tensor(step.bias)
+        if isinstance(step, Scale):
+            return self.tensor(step.factor).reshape(-1), self.tensor(step.offset).reshape(-1)
+        if isinstance(step, Take):
+            index = torch.as_tensor(step.index.reshape(-1))
+            fill = None if step.fill is None else self.tensor(np.where(step.index < 0, step.fill, 0.0)).reshape(-1)
+            return index, fill
+        if isinstance(step, Start | Total | Activation):
+            return ()
+        raise ModelError(f"bounds: expected linear steps and curves, got {type(step).__name__}")
+
+    def forward(self, at: int, values: list[Tensor], bias: bool = True) -> Tensor:
+        """The output (q, n) of linear step `at` on its sources' values."""
+        step, const = self.net.steps[at], self._constants[at]
+        if isinstance(step, Dense):
+            out = values[0] @ const[0].T
+            return out + const[1] if bias else out
+        if isinstance(step, Conv):
+            return self._convolve(step, const[0], const[1] if bias else None, values[0], at)
+        if isinstance(step, Scale):
+            return values[0] * const[0] + const[1] if bias else values[0] * const[0]
+        if isinstance(step, Total):
+            return sum((v * w for v, w in zip(values[1:], step.weights[1:], strict=True)), values[0] * step.weights[0])
+        return self._take(const, values, bias)
+
+    def _take(self, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
+        index, fill = const
+        joined = values[0] if len(values) == 1 else torch.cat(values, 1)
+        if fill is None:
+            return joined[:, index]
+        out = joined[:, index.clamp(min=0)]
+        out[:, index < 0] = 0.0
+        return out + fill if bias else out
+
+    def _convolve(self, step: Conv, weight: Tensor, bias: Tensor | None, value: Tensor, at: int) -> Tensor:
+        source = self.net.steps[step.source]
+        image = value.reshape(len(value), weight.shape[1] * step.groups, *_plane(source, step))
+        top, left, bottom, right = step.pads
+        if (top, left) == (bottom, right):
+            out = torch.nn.functional.conv2d(
+                image, weight, bias, step.stride, (top, left), step.dilation, step.groups
+            )
+        else:
+            image = torch.nn.functional.pad(image, (left, right, top, bottom))
+            out = torch.nn.functional.conv2d(image, weight, bias, step.stride, 0, step.dilation, step.groups)
+        return out.reshape(len(value), self.sizes[at])
+
+    def backward(self, at: int, rows: Tensor) -> list[Tensor]:
+        """Coefficients (q, n) of the output of linear step `at` as coefficients of each of its sources."""
+        step, const = self.net.steps[at], self._constants[at]
+        if isinstance(step, Dense):
+            return [rows @ const[0]]
+        if isinstance(step, Conv):
+            return [self._deconvolve(step, const[0], rows)]
+        if isinstance(step, Scale):
+            return [rows * const[0]]
+        if isinstance(step, Total):
+            return [rows * w for w in step.weights]
+        assert isinstance(step, Take)
+        index, fill = const
+        if fill is not None:
+            rows, index = rows[:, index >= 0], index[index >= 0]
+        sizes = [self.sizes[s] for s in step.sources]
+        out = rows.new_zeros(len(rows), sum(sizes))
+        out.index_add_(1, index, rows)
+        return list(out.split(sizes, 1))
+
+    def _deconvolve(self, step: Conv, weight: Tensor, rows: Tensor) -> Tensor:
+        height, width = _plane(self.net.steps[step.source], step)
+        top, left, bottom, right = step.pads
+        image = rows.reshape(len(rows), *step.shape)
+        reach = [
+            (out - 1) * s + d * (k - 1) + 1
+            for out, s, d, k in zip(step.shape[1:], step.stride, step.dilation, weight.shape[2:], strict=True)
+        ]
+        if (top, left) == (bottom, right):
+            extra = (height + 2 * top - reach[0], width + 2 * left - reach[1])
+            out = torch.nn.functional.conv_transpose2d(
+                image, weight, None, step.stride, (top, left), extra, step.groups, step.dilation
+            )
+        else:
+            out = torch.nn.functional.conv_transpose2d(
+                image, weight, None, step.stride, 0, 0, step.groups, step.dilation
+            )
+            out = torch.nn.functional.pad(out, (0, left + width + right - reach[1], 0, top + height + bottom - reach[0]))
+            out = out[:, :, top : top + height, left : left + width]
+        return out.reshape(len(rows), -1)
+
+    def bias(self, at: int) -> Tensor | None:
+        """What step `at` adds whatever its sources are, flat (n,), or None."""
+        step, const = self.net.steps[at], self._constants[at]
+        if isinstance(step, Dense | Scale):
+            return const[1]
+        if isinstance(step, Conv):
+            return const[1].repeat_interleave(step.shape[1] * step.shape[2])
+        return const[1] if isinstance(step, Take) else None
+
+    def mass(self, at: int, largest: list[Tensor]) -> Tensor:
+        """sum |w| |v| + |b| per output (1, n), for sources at most `largest` (1, n) in magnitude."""
+        step, const = self.net.steps[at], self._constants[at]
+        if isinstance(step, Dense):
+            return largest[0] @ const[0].abs().T + const[1].abs()
+        if isinstance(step, Conv):
+            return self._convolve(step, const[0].abs(), const[1].abs(), largest[0], at)
+        if isinstance(step, Scale):
+            return largest[0] * const[0].abs() + const[1].abs()
+        if isinstance(step, Total):
+            return sum(v * abs(w) for v, w in zip(largest, step.weights, strict=True))
+        index, fill = const
+        return self._take((index, None if fill is None else fill.abs()), largest, True)
+
+    def terms(self, at: int) -> int:
+        """How many products one element of a forward or backward pass through step `at` sums at most."""
+        step = self.net.steps[at]
+        if isinstance(step, Dense):
+            return max(step.weight.shape)
+        if isinstance(step, Conv):
+            out, inner, *kernel = step.weight.shape
+            return max(out // step.groups, inner) * prod(kernel)
+        if isinstance(step, Take):
+            return int(np.bincount(step.index[step.index >= 0].reshape(-1)).max(initial=1))
+        return len(sources_of(step)) + 1
+
+
+def _plane(source: Step, step: Conv) -> tuple[int, int]:
+    if len(source.shape) < 2:
+        raise ModelError(f"bounds: expected a convolution of (c, h, w), got a source of shape {source.shape}")
+    return source.shape[-2], source.shape[-1]
+
+
+def _last_readers(net: Net) -> list[int]:
+    last = list(range(len(net.steps)))
+    for at, step in enumerate(net.steps):
+        for source in sources_of(step):
+            last[source] = at
+    return last

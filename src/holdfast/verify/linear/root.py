@@ -1,0 +1,151 @@
+"""Bounds of every step over a box: intervals forward, then CROWN and alpha-CROWN at each activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast.graph.ir import Activation, Start, sources_of
+from holdfast.verify.linear.curves import Bend, Hinge, bend, span
+from holdfast.verify.linear.passes import Region
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.tune import Queries, bound, tune
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard the bounds before activations are worked on."""
+
+    iterations: int = 10
+    rate: float = 0.3
+    decay: float = 0.85
+    chunk_bytes: int = 256 << 20
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass(eq=False)
+class Sweep:
+    """What is known so far while the steps are walked through: bounds (1, n) by step."""
+
+    centre: Tensor
+    radius: Tensor
+    lower: dict[int, Tensor] = field(default_factory=dict)
+    upper: dict[int, Tensor] = field(default_factory=dict)
+    bends: dict[int, Bend] = field(default_factory=dict)
+
+    def region(self) -> Region:
+        """The region with all that is known."""
+        largest = {at: torch.maximum(self.lower[at].abs(), self.upper[at].abs()) for at in self.lower}
+        return Region(self.centre, self.radius, self.bends, largest)
+
+
+def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
+    """Centre and radius (1, n) that contain the box of the specification, rounded outward."""
+    low, high = (np.nextafter(np.asarray(v, np.float64), way) for v, way in ((lower, -np.inf), (upper, np.inf)))
+    centre = pieces.tensor((low + high) / 2)
+    middle = centre.double().numpy()
+    radius = np.maximum(high - middle, middle - low) * (1 + 1e-12)
+    narrow = pieces.tensor(radius)
+    wide = torch.nextafter(narrow, torch.full_like(narrow, torch.inf))
+    return centre.reshape(1, -1), wide.reshape(1, -1)
+
+
+def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort) -> Sweep:
+    """Bounds of every step over the box, with the relaxation of each activation."""
+    centre, radius = ball(pieces, lower, upper)
+    sweep = Sweep(centre, radius)
+    sweep.lower[0], sweep.upper[0] = _outward(centre - radius, centre + radius)
+    depth = {0: 0}
+    for at, step in enumerate(pieces.net.steps):
+        if isinstance(step, Start):
+            continue
+        depth[at] = 1 + max(depth[s] for s in sources_of(step))
+        if not isinstance(step, Activation):
+            sweep.lower[at], sweep.upper[at] = interval(pieces, at, sweep)
+            continue
+        source = step.source
+        if depth[source] > 1 and not _refined(pieces, source, at):
+            _refine(pieces, sweep, source, step, effort)
+        sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
+        sweep.lower[at], sweep.upper[at] = span(step, sweep.lower[source], sweep.upper[source])
+    return sweep
+
+
+def _refined(pieces: Pieces, source: int, before: int) -> bool:
+    """Whether an earlier activation has already refined this source."""
+    return any(
+        isinstance(step, Activation) and step.source == source for step in pieces.net.steps[:before]
+    )
+
+
+def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    low = torch.nextafter(lower, torch.full_like(lower, -torch.inf))
+    return low, torch.nextafter(upper, torch.full_like(upper, torch.inf))
+
+
+def interval(pieces: Pieces, at: int, sweep: Sweep) -> tuple[Tensor, Tensor]:
+    """Bounds (1, n) of a linear step from its sources' bounds, rounded outward."""
+    sources = sources_of(pieces.net.steps[at])
+    lower, upper = [sweep.lower[s] for s in sources], [sweep.upper[s] for s in sources]
+    centres = [(low + high) / 2 for low, high in zip(lower, upper, strict=True)]
+    radii = [torch.maximum(h - c, c - w) for w, h, c in zip(lower, upper, centres, strict=True)]
+    bias = pieces.bias(at)
+    middle = pieces.forward(at, centres)
+    reach = pieces.mass(at, radii) - (0 if bias is None else bias.abs())
+    largest = [torch.maximum(low.abs(), high.abs()) for low, high in zip(lower, upper, strict=True)]
+    slack = (pieces.terms(at) + 8) * 4 * pieces.unit * pieces.mass(at, largest)
+    return middle - reach - slack, middle + reach + slack
+
+
+def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation, effort: Effort) -> None:
+    """Bounds of an activation's source by backward passes, tuned where they do not yet decide its sign."""
+    lower, upper = sweep.lower[source], sweep.upper[source]
+    hinge = step.curve in ("relu", "leaky", "sign")
+    wanted = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
+    region = sweep.region()
+    index = wanted.nonzero().reshape(-1)
+    for sign in (1.0, -1.0):
+        if len(index):
+            found = _tightest(pieces, region, source, index, sign, hinge, effort)
+            if sign > 0:
+                lower[0, index] = torch.maximum(lower[0, index], found)
+            else:
+                upper[0, index] = torch.minimum(upper[0, index], -found)
+        if hinge and sign > 0:
+            index = index[lower[0, index] < 0]
+    upper.copy_(torch.maximum(upper, lower))
+
+
+def _tightest(
+    pieces: Pieces, region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort
+) -> Tensor:
+    """Lower bounds of sign · source[index], tuned unless the first pass decides them."""
+    below = [at for at in region.bends if at < source]
+    # About six values a neuron are alive at once: rows, lines and Adam's moments.
+    share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
+    found = []
+    for part in index.split(share):
+        rows = torch.zeros(len(part), pieces.sizes[source], dtype=pieces.dtype)
+        rows[torch.arange(len(part)), part] = sign
+        theta = {at: region.bends[at].start(len(part)) for at in below}
+        asked = Queries(source, rows, theta)
+        goal = 0.0 if hinge else float("inf")
+        if effort.iterations and not effort.stop():
+            tuned = tune(
+                pieces, region, asked, effort.iterations, effort.rate, effort.decay, goal=goal, stop=effort.stop
+            )
+            asked = tuned.queries
+        found.append(bound(pieces, region, asked, careful=True).lower)
+    result = torch.cat(found)
+    return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
+
+
+def unstable(sweep: Sweep) -> int:
+    """How many neurons have an undecided sign."""
+    return sum(len(b.index) for b in sweep.bends.values() if isinstance(b, Hinge))

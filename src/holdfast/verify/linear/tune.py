@@ -1,0 +1,231 @@
+"""Lower bounds tuned: slopes, touching points, split multipliers and row weights climbed by Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from holdfast.verify.linear.curves import Hinge, Lines
+from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
+from holdfast.verify.linear.pieces import Pieces
+
+Tensor = Any
+Thetas = Mapping[int, Tensor]  # by activation step
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The r rows of each query's conjunction: (q, r, k), their offsets (q, r), and inputs (q, r, n)."""
+
+    rows: Tensor
+    offset: Tensor
+    rows_in: Tensor | None = None
+
+    def pick(self, index: Tensor) -> Parts:
+        """Those of some of the queries."""
+        rows_in = None if self.rows_in is None else self.rows_in[index]
+        return Parts(self.rows[index], self.offset[index], rows_in)
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """q lower bounds asked at once: rows (q, n) of step `top`, minus `offset` (q,).
+
+    `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
+    multipliers; `rows_in` (q, inputs) what is asked of the inputs themselves. For a conjunction of r rows
+    `parts` holds them all and `mix` (q, r), on the simplex, says how the asked row is made of them: any mix
+    that is positive shows that not all of them can be at most zero.
+    """
+
+    top: int
+    rows: Tensor
+    theta: Thetas
+    offset: Tensor | None = None
+    rows_in: Tensor | None = None
+    split: Thetas | None = None
+    beta: Thetas | None = None
+    parts: Parts | None = None
+    mix: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pick(self, index: Tensor) -> Queries:
+        """Some of the queries."""
+        return Queries(
+            self.top,
+            self.rows[index],
+            {k: v[index] for k, v in self.theta.items()},
+            None if self.offset is None else self.offset[index],
+            None if self.rows_in is None else self.rows_in[index],
+            None if self.split is None else {k: v[index] for k, v in self.split.items()},
+            None if self.beta is None else {k: v[index] for k, v in self.beta.items()},
+            None if self.parts is None else self.parts.pick(index),
+            None if self.mix is None else self.mix[index],
+        )
+
+    def mixed(self, mix: Tensor) -> Queries:
+        """The queries with their rows made anew from the parts."""
+        parts = self.parts
+        if parts is None:
+            return self
+        rows_in = None if parts.rows_in is None else (mix[:, :, None] * parts.rows_in).sum(1)
+        return replace(
+            self,
+            mix=mix,
+            rows=(mix[:, :, None] * parts.rows).sum(1),
+            offset=(mix * parts.offset).sum(1),
+            rows_in=rows_in,
+        )
+
+
+def lines_of(region: Region, queries: Queries) -> dict[int, Lines]:
+    """The lines of every activation below the top."""
+    split = queries.split or {}
+    return {at: region.bends[at].lines(theta, split.get(at)) for at, theta in queries.theta.items()}
+
+
+def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = False) -> Traced:
+    """One backward pass for these queries, the offset taken off."""
+    lines = lines_of(region, queries)
+    extra = _extra(region, queries)
+    traced = backward(pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful)
+    return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
+
+
+def _extra(region: Region, queries: Queries) -> dict[int, Tensor] | None:
+    """The betas as rows of the pre-activations: -beta where z >= 0 is assumed, +beta where z <= 0 is."""
+    if queries.beta is None or queries.split is None:
+        return None
+    extra = {}
+    for at, beta in queries.beta.items():
+        bend = region.bends[at]
+        dense = beta.new_zeros(len(beta), bend.lower.shape[1])
+        dense[:, bend.index] = -beta * queries.split[at].to(beta.dtype)
+        extra[at] = dense
+    return extra
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The best bounds (q,) found and the queries with the parameters that gave them."""
+
+    lower: Tensor
+    queries: Queries
+
+
+class _Adam:
+    """Adam's moments for one parameter; steps are of the size of the rate whatever the gradient's is."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.first, self.second, self.count = torch.zeros_like(like), torch.zeros_like(like), 0
+
+    def step(self, gradient: Tensor, rate: float) -> Tensor:
+        self.count += 1
+        self.first.lerp_(gradient, 0.1)
+        self.second.lerp_(gradient * gradient, 0.01)
+        mean = self.first / (1 - 0.9**self.count)
+        size = (self.second / (1 - 0.99**self.count)).sqrt_().add_(1e-12)
+        return rate * mean / size
+
+    def pick(self, index: Tensor) -> None:
+        self.first, self.second = self.first[index], self.second[index]
+
+
+def tune(
+    pieces: Pieces,
+    region: Region,
+    queries: Queries,
+    iterations: int,
+    rate: float = 0.25,
+    decay: float = 0.9,
+    beta_rate: float = 0.1,
+    goal: float = 0.0,
+    stop: Callable[[], bool] = lambda: False,
+) -> Tuned:
+    """The queries with tuned parameters; a query whose bound passes `goal` is not worked on any more."""
+    best = torch.full((len(queries),), -torch.inf, dtype=pieces.dtype)
+    kept = replace(
+        queries,
+        theta={k: v.clone() for k, v in queries.theta.items()},
+        beta=None if queries.beta is None else {k: v.clone() for k, v in queries.beta.items()},
+        mix=None if queries.mix is None else queries.mix.clone(),
+    )
+    open_ = torch.arange(len(queries))
+    now = queries
+    theta_moves = {k: _Adam(v) for k, v in now.theta.items()}
+    beta_moves = {k: _Adam(v) for k, v in (now.beta or {}).items()}
+    for turn in range(iterations + 1):
+        traced = bound(pieces, region, now)
+        better = traced.lower > best[open_]
+        _keep(kept, now, open_, better)
+        best[open_[better]] = traced.lower[better]
+        going = traced.lower <= goal
+        if turn == iterations or not bool(going.any()) or stop():
+            break
+        if int(going.sum()) < 0.7 * len(going):
+            index = going.nonzero().reshape(-1)
+            open_, now = open_[index], now.pick(index)
+            traced = _narrow(traced, index)
+            for move in (*theta_moves.values(), *beta_moves.values()):
+                move.pick(index)
+        now = _climb(pieces, region, now, traced, theta_moves, beta_moves, rate, beta_rate)
+        rate, beta_rate = rate * decay, beta_rate * decay
+    return Tuned(best, kept if kept.mix is None else kept.mixed(kept.mix))
+
+
+def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
+    index = open_[better]
+    for at, theta in now.theta.items():
+        kept.theta[at][index] = theta[better]
+    if kept.beta is not None and now.beta is not None:
+        for at, beta in now.beta.items():
+            kept.beta[at][index] = beta[better]
+    if kept.mix is not None and now.mix is not None:
+        kept.mix[index] = now.mix[better]
+
+
+def _narrow(traced: Traced, index: Tensor) -> Traced:
+    def some(line: Tensor | None) -> Tensor | None:
+        return line if line is None or len(line) == 1 else line[index]
+
+    lines = {k: Lines(some(v.ls), some(v.lo), some(v.us), some(v.uo)) for k, v in traced.lines.items()}
+    rows = {k: v[index] for k, v in traced.rows.items()}
+    return Traced(traced.lower[index], traced.rows_in[index], rows, lines)
+
+
+def _climb(
+    pieces: Pieces,
+    region: Region,
+    now: Queries,
+    traced: Traced,
+    theta_moves: dict[int, _Adam],
+    beta_moves: dict[int, _Adam],
+    rate: float,
+    beta_rate: float,
+) -> Queries:
+    point = attained(region, traced)
+    relaxed = forward(pieces, now.top, traced, point)
+    before = relaxed.before
+    theta = dict(now.theta)
+    beta = None if now.beta is None else dict(now.beta)
+    for at, rows in traced.rows.items():
+        bend, z = region.bends[at], before[at]
+        if theta[at].numel():
+            move = theta_moves[at].step(bend.slope(theta[at], rows, z), rate)
+            theta[at] = bend.keep(theta[at] + move)
+        if beta is not None and now.split is not None and isinstance(bend, Hinge):
+            gradient = -z[:, bend.index] * now.split[at].to(z.dtype)
+            beta[at] = (beta[at] + beta_moves[at].step(gradient, beta_rate)).clamp_(min=0) * (now.split[at] != 0)
+    now = replace(now, theta=theta, beta=beta)
+    if now.parts is None or now.mix is None:
+        return now
+    # Mirror ascent on the simplex: a row that is larger at the relaxed point gets more weight.
+    value = (now.parts.rows * relaxed.top[:, None]).sum(2) - now.parts.offset
+    if now.parts.rows_in is not None:
+        value = value + (now.parts.rows_in * point[:, None]).sum(2)
+    size = value.abs().amax(1, keepdim=True).clamp(min=1e-9)
+    return now.mixed(torch.softmax(now.mix.clamp(min=1e-6).log() + 4 * rate * value / size, 1))
