@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
     from holdfast.core.frame import Frame
-    from holdfast.core.model import Card, Head, Input, Model
+    from holdfast.core.model import Card, Head, Input, Model, Network
     from holdfast.core.pipeline import Machine, Noise, Pipeline, open_machine, pipeline_of
     from holdfast.core.property import Property, Rows
     from holdfast.core.registry import stage
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from holdfast.run.evaluate import Plan, evaluate
     from holdfast.run.evaluation import Evaluation, open_run
     from holdfast.run.score import Settings
+    from holdfast.verify.vnnlib import Spec, parse_vnnlib, print_vnnlib, property_of, read_vnnlib
 
 _HOMES = {
+    "RULES": "metrics.rules",
     "Box": "core.threat",
     "Boxes": "core.types",
     "Budget": "core.verdict",
@@ -47,18 +49,19 @@ _HOMES = {
     "Machine": "core.pipeline",
     "MaskFile": "core.types",
     "Model": "core.model",
+    "Network": "core.model",
     "Noise": "core.pipeline",
     "PatchAnywhere": "core.threat",
     "Pipeline": "core.pipeline",
     "Plan": "run.evaluate",
     "Property": "core.property",
-    "RULES": "metrics.rules",
     "Rows": "core.property",
     "Rule": "metrics.rules",
     "Sample": "core.types",
     "Scores": "core.types",
     "Settings": "run.score",
     "Size": "core.types",
+    "Spec": "verify.vnnlib",
     "Threat": "core.threat",
     "Verdict": "core.verdict",
     "evaluate": "run.evaluate",
@@ -68,7 +71,11 @@ _HOMES = {
     "open_dataset": "data.open",
     "open_machine": "core.pipeline",
     "open_run": "run.evaluation",
+    "parse_vnnlib": "verify.vnnlib",
     "pipeline_of": "core.pipeline",
+    "print_vnnlib": "verify.vnnlib",
+    "property_of": "verify.vnnlib",
+    "read_vnnlib": "verify.vnnlib",
     "settle": "core.verdict",
     "stage": "core.registry",
     "write_report": "report.html:write",
@@ -92,6 +99,7 @@ __all__ = [
     "Machine",
     "MaskFile",
     "Model",
+    "Network",
     "Noise",
     "PatchAnywhere",
     "Pipeline",
@@ -103,6 +111,7 @@ __all__ = [
     "Scores",
     "Settings",
     "Size",
+    "Spec",
     "Threat",
     "Verdict",
     "__version__",
@@ -113,7 +122,11 @@ __all__ = [
     "open_dataset",
     "open_machine",
     "open_run",
+    "parse_vnnlib",
     "pipeline_of",
+    "print_vnnlib",
+    "property_of",
+    "read_vnnlib",
     "settle",
     "stage",
     "write_report",

@@ -59,11 +59,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Property:
-    """No input of the threat may give an output in any of the unsafe sets."""
+    """No input of the threat may give an output in any of the unsafe sets; `note` tells how it was read."""
 
     model: Network
     threat: Threat
     unsafe: tuple[Rows, ...]
+    note: str = ""
 
     def violated_by(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> bool:
         """Whether this output (of this point) lies in one of the unsafe sets."""

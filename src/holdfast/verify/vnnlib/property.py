@@ -1,0 +1,113 @@
+"""A specification made a property of a network."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import InputError, ModelError
+from holdfast.core.model import Network
+from holdfast.core.property import Property, Rows
+from holdfast.core.threat import Box
+from holdfast.core.types import Floats
+from holdfast.graph.inspect import load_proto
+from holdfast.verify.vnnlib.spec import Disjunct, Spec
+
+
+def property_of(spec: Spec, network: Network) -> Property:
+    """The question a specification asks of a network, after a check that it has as many inputs and outputs.
+
+    An interval without any float32, such as one decimal given as lower and upper bound, becomes the nearest
+    float32: that is what a runtime can be fed. The property's note says so.
+    """
+    shape = input_shape(network, spec)
+    boxes: dict[tuple[int, int], Box] = {}
+    moved = 0
+    for case in spec.cases:
+        if _key(case) not in boxes:
+            lower, upper, count = _representable(case.lower, case.upper)
+            boxes[_key(case)] = Box(lower.reshape(shape), upper.reshape(shape))
+            moved = max(moved, count)
+    threat = _around(list(boxes.values()), shape)
+    unsafe = tuple(_rows(case, None if len(boxes) == 1 else boxes[_key(case)]) for case in spec.cases)
+    notes = list(spec.notes)
+    if moved:
+        notes.append(f"{moved} fixed inputs are no float32 and were taken as the nearest one")
+    return Property(network, threat, unsafe, "; ".join(notes))
+
+
+def _key(case: Disjunct) -> tuple[int, int]:
+    return id(case.lower), id(case.upper)
+
+
+def _representable(lower: Floats, upper: Floats) -> tuple[Floats, Floats, int]:
+    """The box with intervals that hold no float32 moved to the nearest one, and how many these are."""
+    with np.errstate(over="ignore"):
+        nearest = lower.astype(np.float32)
+        after = np.nextafter(nearest, np.float32(np.inf))
+        middle = ((lower + upper) / 2).astype(np.float32).astype(np.float64)
+    first = np.where(nearest.astype(np.float64) < lower, after, nearest)  # the first float32 not below
+    empty = first.astype(np.float64) > upper
+    if not empty.any():
+        return lower, upper, 0
+    if not np.isfinite(middle[empty]).all():
+        at = int(np.flatnonzero(empty & ~np.isfinite(middle))[0])
+        raise InputError(f"expected inputs within the range of float32, got X_{at} = {lower[at]!r}")
+    return np.where(empty, middle, lower), np.where(empty, middle, upper), int(empty.sum())
+
+
+def _around(boxes: list[Box], shape: tuple[int, ...]) -> Box:
+    """The box around all boxes; any point will do where there are none, since nothing is unsafe then."""
+    if not boxes:
+        return Box(np.zeros(shape), np.zeros(shape))
+    if len(boxes) == 1:
+        return boxes[0]
+    lower, upper = boxes[0].lower.copy(), boxes[0].upper.copy()
+    for box in boxes[1:]:
+        np.minimum(lower, box.lower, out=lower)
+        np.maximum(upper, box.upper, out=upper)
+    return Box(lower, upper)
+
+
+def _rows(case: Disjunct, within: Box | None) -> Rows:
+    # Outputs are floats: less than a bound is at most the number before it.
+    bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
+    return Rows(case.rows, bound, case.inputs, within)
+
+
+def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
+    """The shape of the network's one input, its free dimensions filled in to fit the specification."""
+    graph = load_proto(network.path).graph
+    weights = {w.name for w in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in weights]
+    if len(inputs) != 1:
+        names = ", ".join(value.name for value in inputs) or "none"
+        raise ModelError(f"{network.path}: expected a network with one input, got {len(inputs)}: {names}")
+    shape = _filled(_dims(inputs[0]), spec.inputs)
+    got = prod(shape)
+    sizes = [_dims(value) for value in graph.output]
+    known = all(size for dims in sizes for size in dims[1:])  # the first may be a free batch of 1
+    outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if known else spec.outputs
+    if (got, outputs) != (spec.inputs, spec.outputs):
+        raise InputError(
+            f"{network.path}: expected {spec.inputs} inputs and {spec.outputs} outputs as in the "
+            f"specification, got {got} and {outputs}; is it the specification of another network?"
+        )
+    return shape
+
+
+def _dims(value: Any) -> list[int]:
+    """The shape of an input or output; 0 where it is free."""
+    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim]
+
+
+def _filled(dims: list[int], size: int) -> tuple[int, ...]:
+    """The shape with free dimensions set: the first to 1, and another single one to whatever fits `size`."""
+    filled = [1 if i == 0 and not d else d for i, d in enumerate(dims)]
+    free = [i for i, d in enumerate(filled) if not d]
+    known = prod(d for d in filled if d)
+    if len(free) == 1 and size % known == 0:
+        filled[free[0]] = size // known
+    return tuple(d or 1 for d in filled)
