@@ -1,0 +1,267 @@
+"""Convolutions and averages: Conv, ConvTranspose, AveragePool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from holdfast.graph.ir import Array, Conv
+from holdfast.graph.lower.linear import scaled
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a window slides over the spatial axes: one number per axis."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]  # padding
+    after: tuple[int, ...]
+    out: tuple[int, ...]  # how many places it stops at
+
+
+def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Window:
+    """The window a Conv or Pool node slides over an input of this spatial shape.
+
+    With ceil_mode the padding after grows until the last window fits; a window that would begin in that
+    padding is dropped, as ONNX Runtime does.
+    """
+    axes = len(spatial)
+    stride = node.ints("strides") or (1,) * axes
+    dilation = node.ints("dilations") or (1,) * axes
+    pads = node.ints("pads") or (0,) * (2 * axes)
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    before, after, out = [], [], []
+    for i in range(axes):
+        reach = dilation[i] * (kernel[i] - 1) + 1
+        low, high = (0, 0) if auto == "VALID" else (pads[i], pads[i + axes])
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            lack = max((-(-spatial[i] // stride[i]) - 1) * stride[i] + reach - spatial[i], 0)
+            low = (lack + 1) // 2 if auto == "SAME_LOWER" else lack // 2
+            high = lack - low
+        room = spatial[i] + low + high - reach
+        if room < 0:
+            raise node.fail(f"its window of {reach} does not fit into {spatial[i]} + {low} + {high} values")
+        places = room // stride[i] + 1
+        if node.attributes.get("ceil_mode") and auto == "NOTSET":
+            places = -(-room // stride[i]) + 1
+            if (places - 1) * stride[i] >= spatial[i] + low:
+                places -= 1
+            high = max(high, (places - 1) * stride[i] + reach - spatial[i] - low)
+        before.append(low)
+        after.append(high)
+        out.append(places)
+    return Window(kernel, stride, dilation, tuple(before), tuple(after), tuple(out))
+
+
+def convolved(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
+    """The convolution of a view (n, c, ...) with one, two or three spatial axes."""
+    if view.index.shape[0] != 1:
+        parts = [convolved(build, part, weight, bias, window, groups) for part in _split(view, view.shape[0])]
+        return View(np.concatenate([p.index for p in parts]))
+    if len(window.out) == 3:
+        return _volume(build, view, weight, bias, window, groups)
+    flat = len(window.out) == 1
+    source, before, after = _without_border(view, window)
+    shape = (source.shape[1], 1, source.shape[2]) if flat else source.shape[1:]
+    step = build.held(source, shape)
+
+    def pair(values: tuple[int, ...], one: int) -> Pair:
+        return (one, values[0]) if flat else (values[0], values[1])
+
+    kernel = weight[:, :, None, :] if flat else weight
+    out = (len(weight), *pair(window.out, 1))
+    low, high = pair(before, 0), pair(after, 0)
+    made = Conv(
+        step,
+        np.ascontiguousarray(kernel, np.float64),
+        np.asarray(bias, np.float64),
+        pair(window.stride, 1),
+        (*low, *high),
+        pair(window.dilation, 1),
+        groups,
+        out,
+    )
+    return build.whole(build.emit(made), (1, len(weight), *window.out))
+
+
+def _split(view: View, parts: int) -> list[View]:
+    fills = [None] * parts if view.fill is None else np.split(view.fill, parts)
+    return [View(i, f) for i, f in zip(np.split(view.index, parts), fills, strict=True)]
+
+
+def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], tuple[int, ...]]:
+    """The view without a border of constant zeros (a Pad before the Conv), and the padding with it."""
+    if view.fill is None:
+        return view, window.before, window.after
+    empty = (view.index < 0) & (view.fill == 0)
+    before, after, cuts = [], [], [slice(None), slice(None)]
+    for i in range(len(window.out)):
+        others = tuple(a for a in range(view.index.ndim) if a != i + 2)
+        kept = np.flatnonzero(~empty.all(axis=others))
+        if not len(kept):
+            return view, window.before, window.after
+        before.append(window.before[i] + int(kept[0]))
+        after.append(window.after[i] + view.shape[i + 2] - 1 - int(kept[-1]))
+        cuts.append(slice(int(kept[0]), int(kept[-1]) + 1))
+    index, fill = view.index[tuple(cuts)], view.fill[tuple(cuts)]
+    return View(index, fill if (index < 0).any() else None), tuple(before), tuple(after)
+
+
+def _volume(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
+    """A 3-D convolution as one 2-D convolution per depth, over channels and depths of the kernel."""
+    pads = [(0, 0), (0, 0), (window.before[0], window.after[0]), (0, 0), (0, 0)]
+    index = np.pad(view.index, pads, constant_values=-1)
+    fill = np.pad(view.filled(), pads)
+    plane = Window(
+        window.kernel[1:],
+        window.stride[1:],
+        window.dilation[1:],
+        window.before[1:],
+        window.after[1:],
+        window.out[1:],
+    )
+    merged = weight.reshape(weight.shape[0], -1, *weight.shape[3:])
+    slices = []
+    for z in range(window.out[0]):
+        depths = z * window.stride[0] + window.dilation[0] * np.arange(window.kernel[0])
+        shape = (1, view.shape[1] * len(depths), *view.shape[3:])
+        part = View(index[:, :, depths].reshape(shape), fill[:, :, depths].reshape(shape))
+        slices.append(convolved(build, part, merged, bias, plane, groups).index)
+    return View(np.stack(slices, axis=2))
+
+
+def _conv(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    weight = node.constant(1, "weight")
+    if weight is None or weight.ndim not in (3, 4, 5) or weight.ndim != len(view.shape):
+        raise node.fail("expected one, two or three spatial axes and a weight of as many")
+    bias = node.constant(2, "bias")
+    groups = int(node.attributes.get("group", 1))
+    window = window_of(node, view.shape[2:], weight.shape[2:])
+    bias = np.zeros(len(weight)) if bias is None else bias
+    return [convolved(build, view, weight.astype(np.float64), bias.astype(np.float64), window, groups)]
+
+
+def _transposed(node: Node, build: Build) -> list[Value]:
+    """A transposed convolution: one Conv with a channel per phase of the stride, its outputs interleaved."""
+    view = node.view()
+    weight = node.constant(1, "weight")
+    if weight is None or weight.ndim not in (3, 4) or weight.ndim != len(view.shape):
+        raise node.fail("expected one or two spatial axes and a weight of as many")
+    axes = weight.ndim - 2
+    groups = int(node.attributes.get("group", 1))
+    stride = node.ints("strides") or (1,) * axes
+    weight = _dilated(weight.astype(np.float64), node.ints("dilations") or (1,) * axes)
+    before, out = _transposed_size(node, view.shape[2:], weight.shape[2:], stride)
+    reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
+    kernel = _phases(weight, stride, reach, groups)
+    # place q of phase p holds output q * stride + p - before; the last output says how many places are needed
+    places = tuple((o - 1 + b) // s + 1 for o, b, s in zip(out, before, stride, strict=True))
+    after = tuple(max(p - n, 0) for p, n in zip(places, view.shape[2:], strict=True))
+    one = (1,) * axes
+    window = Window(reach, one, one, tuple(r - 1 for r in reach), after, places)
+    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # values that reach no output
+    view = View(view.index[cut], None if view.fill is None else view.fill[cut])
+    channels = weight.shape[1] * groups
+    given = node.constant(2, "bias")
+    bias = np.zeros(channels) if given is None else given.astype(np.float64)
+    made = convolved(build, view, kernel, np.repeat(bias, prod(stride)), window, groups)
+    index = made.index.reshape(-1, channels, *stride, *places)
+    ends = [np.arange(o) + b for o, b in zip(out, before, strict=True)]
+    picks = [e % s for e, s in zip(ends, stride, strict=True)] + [
+        e // s for e, s in zip(ends, stride, strict=True)
+    ]
+    if axes == 1:
+        return [View(index[:, :, picks[0], picks[1]])]
+    return [View(index[:, :, picks[0][:, None], picks[1][None], picks[2][:, None], picks[3][None]])]
+
+
+def _dilated(weight: Array, dilation: tuple[int, ...]) -> Array:
+    spread = np.zeros(
+        weight.shape[:2] + tuple(d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True))
+    )
+    spread[(slice(None), slice(None), *(slice(None, None, d) for d in dilation))] = weight
+    return spread
+
+
+def _transposed_size(
+    node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The padding before and the output shape of a ConvTranspose."""
+    axes = len(spatial)
+    pads = node.ints("pads") or (0,) * (2 * axes)
+    extra = node.ints("output_padding") or (0,) * axes
+    wanted = node.ints("output_shape")
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    before, out = [], []
+    for i in range(axes):
+        full = stride[i] * (spatial[i] - 1) + extra[i] + kernel[i]
+        if wanted is None and auto in ("NOTSET", "VALID"):
+            low = pads[i] if auto == "NOTSET" else 0
+            size = full - (pads[i] + pads[i + axes] if auto == "NOTSET" else 0)
+        else:
+            size = spatial[i] * stride[i] if wanted is None else wanted[i - axes]
+            lack = full - size
+            low = lack - lack // 2 if auto == "SAME_LOWER" else lack // 2
+        before.append(low)
+        out.append(size)
+    return tuple(before), tuple(out)
+
+
+def _phases(weight: Array, stride: tuple[int, ...], reach: tuple[int, ...], groups: int) -> Array:
+    """The kernel (out * phases, in / groups, ...) of the Conv whose phases are interleaved."""
+    inner, each = weight.shape[0] // groups, weight.shape[1]
+    grown = np.zeros((*weight.shape[:2], *(r * s for r, s in zip(reach, stride, strict=True))))
+    grown[(slice(None), slice(None), *(slice(0, k) for k in weight.shape[2:]))] = weight
+    if len(stride) == 1:
+        split = grown.reshape(groups, inner, each, reach[0], stride[0])[..., ::-1, :]
+        return split.transpose(0, 2, 4, 1, 3).reshape(-1, inner, reach[0])
+    split = grown.reshape(groups, inner, each, reach[0], stride[0], reach[1], stride[1])
+    split = split[:, :, :, ::-1, :, ::-1]
+    return split.transpose(0, 2, 4, 6, 1, 3, 5).reshape(-1, inner, *reach)
+
+
+def _average(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    kernel = node.ints("kernel_shape")
+    if kernel is None or len(kernel) not in (1, 2):
+        raise node.fail("expected one or two spatial axes")
+    window = window_of(node, view.shape[2:], kernel)
+    channels = view.shape[1]
+    ones = np.ones((channels, 1, *kernel))
+    summed = convolved(build, view, ones, np.zeros(channels), window, channels)
+    return [scaled(build, summed, 1.0 / _counts(node, view.shape[2:], window), 0.0)]
+
+
+def _counts(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
+    """By how much each window's sum is divided; padding counts if the node says so, ceil's never does."""
+    axes = len(spatial)
+    pads = node.ints("pads") or (0,) * (2 * axes)
+    if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        pads = (*window.before, *window.after)
+    counts = np.ones((1,) * axes)
+    for i in range(axes):
+        at = (
+            np.arange(window.out[i])[:, None] * window.stride[i]
+            + np.arange(window.kernel[i])[None] * window.dilation[i]
+            - window.before[i]
+        )
+        low, high = (pads[i], pads[i + axes]) if node.attributes.get("count_include_pad") else (0, 0)
+        count = ((at >= -low) & (at < spatial[i] + high)).sum(axis=1)
+        counts = counts * count.reshape((-1,) + (1,) * (axes - 1 - i))
+    return counts.astype(np.float64)
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "Conv": _conv,
+    "ConvTranspose": _transposed,
+    "AveragePool": _average,
+}

@@ -1,0 +1,146 @@
+"""Curves, element by element: what is no curve of the steps is a sum of relus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from holdfast.graph.ir import Array
+from holdfast.graph.lower.linear import product, scaled, total
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+
+LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
+
+
+def relu(build: Build, value: Value) -> Value:
+    """max(value, 0)."""
+    if not isinstance(value, View):
+        return np.maximum(value, 0)
+    return build.curved(value, "relu", lambda c: np.maximum(c, 0.0))
+
+
+def at_least(build: Build, view: View, low: Array | float) -> Value:
+    """max(view, low) for a constant."""
+    if np.all(np.asarray(low) <= -LARGEST):
+        return view
+    if np.all(np.asarray(low) == 0):
+        shape = np.broadcast_shapes(view.shape, np.shape(low))
+        return relu(build, scaled(build, view, np.ones(shape), 0.0))
+    above = relu(build, scaled(build, view, 1.0, -np.asarray(low, np.float64)))
+    return scaled(build, as_view(above), 1.0, np.asarray(low, np.float64))
+
+
+def at_most(build: Build, view: View, high: Array | float) -> Value:
+    """min(view, high) for a constant: high - relu(high - view)."""
+    if np.all(np.asarray(high) >= LARGEST):
+        return view
+    below = relu(build, scaled(build, view, -1.0, np.asarray(high, np.float64)))
+    return scaled(build, as_view(below), -1.0, np.asarray(high, np.float64))
+
+
+def clipped(build: Build, view: View, low: float, high: float) -> Value:
+    """min(max(view, low), high); the relus in a row keep the bounds inside [low, high]."""
+    return at_most(build, as_view(at_least(build, view, low)), high)
+
+
+def _relu(node: Node, build: Build) -> list[Value]:
+    return [relu(build, node.view())]
+
+
+def _leaky(node: Node, build: Build) -> list[Value]:
+    return [leaky(build, node.view(), float(node.attributes.get("alpha", 0.01)))]
+
+
+def leaky(build: Build, view: View, slope: float) -> Value:
+    """The view where positive, slope times it where negative."""
+    if slope == 0:
+        return relu(build, view)
+    if not 0 < slope < 1:  # the step's relaxations expect a slope between
+        above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+        return total(build, scaled(build, view, slope, 0.0), above)
+    return build.curved(view, "leaky", lambda c: np.where(c < 0, slope * c, c), slope)
+
+
+def _prelu(node: Node, build: Build) -> list[Value]:
+    """The sum slope * x + (1 - slope) * relu(x), or leaky relu where all slopes are one."""
+    slope = node.constant(1, "slope")
+    view = node.view()
+    if slope is None:
+        raise node.fail("expected a slope")
+    slope = slope.astype(np.float64)
+    if slope.size and (slope == slope.flat[0]).all():
+        return [leaky(build, view, float(slope.flat[0]))]
+    above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+    return [total(build, scaled(build, view, slope, 0.0), above)]
+
+
+def sigmoid(values: Array) -> Array:
+    """1 / (1 + exp(-x)) without overflow."""
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0 / (1.0 + small), small / (1.0 + small))
+
+
+def _sigmoid(node: Node, build: Build) -> list[Value]:
+    return [build.curved(node.view(), "sigmoid", sigmoid)]
+
+
+def _tanh(node: Node, build: Build) -> list[Value]:
+    return [build.curved(node.view(), "tanh", np.tanh)]
+
+
+def _sign(node: Node, build: Build) -> list[Value]:
+    return [build.curved(node.view(), "sign", np.sign)]
+
+
+def _hard_sigmoid(node: Node, build: Build) -> list[Value]:
+    alpha, beta = float(node.attributes.get("alpha", 0.2)), float(node.attributes.get("beta", 0.5))
+    return [clipped(build, as_view(scaled(build, node.view(), alpha, beta)), 0.0, 1.0)]
+
+
+def _hard_swish(node: Node, build: Build) -> list[Value]:
+    gate = clipped(build, as_view(scaled(build, node.view(), 1 / 6, 0.5)), 0.0, 1.0)
+    return [product(build, node.view(), gate)]
+
+
+def _clip(node: Node, build: Build) -> list[Value]:
+    low, high = (node.attributes.get(n) for n in ("min", "max"))
+    given = (node.constant(1, "minimum"), node.constant(2, "maximum"))
+    low = given[0].item() if given[0] is not None else (-np.inf if low is None else low)
+    high = given[1].item() if given[1] is not None else (np.inf if high is None else high)
+    if low > high:
+        raise node.fail(f"its minimum {low} is above its maximum {high}")
+    return [clipped(build, node.view(), float(low), float(high))]
+
+
+def _abs(node: Node, build: Build) -> list[Value]:
+    """2 relu(x) - x."""
+    return [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))]
+
+
+def _softmax(node: Node, build: Build) -> list[Value]:
+    """The value before it, if the caller said that only the order of the outputs counts."""
+    view = node.view()
+    axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1))
+    one_group = view.index.size == (
+        view.shape[axis] if node.opset >= 13 else int(np.prod(view.shape[axis % len(view.shape) :]))
+    )
+    if not build.drop_softmax or not node.last or not one_group:
+        raise node.fail("Softmax is supported only as the last layer, where outputs are only compared")
+    return [view]
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "Relu": _relu,
+    "LeakyRelu": _leaky,
+    "PRelu": _prelu,
+    "Sigmoid": _sigmoid,
+    "Tanh": _tanh,
+    "Sign": _sign,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "Clip": _clip,
+    "Abs": _abs,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+}

@@ -1,0 +1,191 @@
+"""Sums, differences and products with constants: Scale, Total, Product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+import numpy as np
+
+from holdfast.graph.ir import Array, Product, Scale, Total
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+
+
+def scaled(build: Build, view: View, factor: Array | float, offset: Array | float) -> Value:
+    """The view times factor plus offset, both broadcast with the view."""
+    shape = np.broadcast_shapes(view.shape, np.shape(factor), np.shape(offset))
+    factor, offset = (np.broadcast_to(np.asarray(v, np.float64), shape) for v in (factor, offset))
+    view = _broadcast(view, shape)
+    if (factor == 1).all() and (offset == 0).all():
+        return view
+    if (factor == 0).any():  # nothing of the input is left there
+        view = View(np.where(factor == 0, -1, view.index), view.filled())
+    if view.fill is not None and (view.index < 0).all():
+        return (factor * view.fill + offset).astype(build.dtype)
+    index = view.index
+    fill = None if view.fill is None else factor * view.fill + offset
+    step, place = build.settled(view)
+    live = place >= 0
+    factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
+    if (
+        not (factors.ravel()[place[live]] == factor[live]).all()
+        or not (offsets.ravel()[place[live]] == offset[live]).all()
+    ):  # one element appears twice with different factors
+        step = build.held(View(index[live]) if fill is not None else view)
+        place = np.full(shape, -1, np.int64)
+        place[live] = np.arange(int(live.sum()))
+        factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
+    made = build.emit(Scale(step, factors, offsets, build.steps[step].shape))
+    return build.placed(made, place, fill)
+
+
+def _spread(
+    place: np.ndarray, live: np.ndarray, factor: Array, offset: Array, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    factors, offsets = np.ones(shape), np.zeros(shape)
+    factors.reshape(-1)[place[live]] = factor[live]
+    offsets.reshape(-1)[place[live]] = offset[live]
+    return factors, offsets
+
+
+def total(build: Build, left: Value, right: Value, weights: tuple[float, float] = (1.0, 1.0)) -> Value:
+    """weights[0] * left + weights[1] * right, broadcast."""
+    if not isinstance(right, View):
+        return scaled(build, as_view(left), weights[0], weights[1] * np.asarray(right, np.float64))
+    if not isinstance(left, View):
+        return scaled(build, right, weights[1], weights[0] * np.asarray(left, np.float64))
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    first, second, place = aligned(build, left, right, shape)
+    if first == second:
+        made = build.emit(Total((first,), (weights[0] + weights[1],), build.steps[first].shape))
+    else:
+        made = build.emit(Total((first, second), weights, build.steps[first].shape))
+    return build.placed(made, place)
+
+
+def aligned(build: Build, left: View, right: View, shape: tuple[int, ...]) -> tuple[int, int, np.ndarray]:
+    """Two steps of one shape that hold the elements of both views side by side, and where those are."""
+    left, right = _broadcast(left, shape), _broadcast(right, shape)
+    size = left.index.size
+    straight = np.arange(size, dtype=np.int64).reshape(shape)
+    for one, other, swapped in ((left, right, False), (right, left, True)):
+        if one.fill is not None or not size:
+            continue
+        order = np.argsort(one.index, axis=None, kind="stable")
+        step = build.identical(one.index.ravel()[order])
+        if step is None:
+            continue
+        # `one` is a whole step in some order: the other is brought into that step's order
+        fill = None if other.fill is None else other.fill.ravel()[order]
+        second = build.held(View(other.index.ravel()[order], fill), build.steps[step].shape)
+        place = np.empty(size, np.int64)
+        place[order] = straight.ravel()
+        return (second, step, place.reshape(shape)) if swapped else (step, second, place.reshape(shape))
+    first = build.held(left)
+    return first, build.held(right, build.steps[first].shape), straight
+
+
+def _broadcast(view: View, shape: tuple[int, ...]) -> View:
+    if view.shape == shape:
+        return view
+    fill = None if view.fill is None else np.broadcast_to(view.fill, shape)
+    return View(np.broadcast_to(view.index, shape), fill)
+
+
+def product(build: Build, left: Value, right: Value) -> Value:
+    """The product of both, broadcast."""
+    if not isinstance(right, View):
+        return scaled(build, as_view(left), np.asarray(right, np.float64), 0.0)
+    if not isinstance(left, View):
+        return scaled(build, right, np.asarray(left, np.float64), 0.0)
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    first, second, place = aligned(build, left, right, shape)
+    return build.placed(build.emit(Product(first, second, build.steps[first].shape)), place)
+
+
+def _old_broadcast(node: Node) -> tuple[Value, Value]:
+    """Both inputs; before opset 7 the second one was aligned by the attribute `axis`."""
+    left, right = node.value(0), node.value(1)
+    axis = node.attributes.get("axis")
+    if node.opset < 7 and axis is not None and not isinstance(right, View):
+        right = right.reshape(right.shape + (1,) * (len(left.shape) - int(axis) - right.ndim))
+    return left, right
+
+
+def _add(node: Node, build: Build) -> list[Value]:
+    return [total(build, *_old_broadcast(node))]
+
+
+def _sub(node: Node, build: Build) -> list[Value]:
+    return [total(build, *_old_broadcast(node), (1.0, -1.0))]
+
+
+def _mul(node: Node, build: Build) -> list[Value]:
+    return [product(build, *_old_broadcast(node))]
+
+
+def _div(node: Node, build: Build) -> list[Value]:
+    left, right = _old_broadcast(node)
+    if isinstance(right, View):
+        raise node.fail("division by a value that depends on the network's input is not supported")
+    if not np.all(right != 0):
+        raise node.fail("it divides by a constant 0")
+    return [scaled(build, as_view(left), 1.0 / np.asarray(right, np.float64), 0.0)]
+
+
+def _neg(node: Node, build: Build) -> list[Value]:
+    return [scaled(build, node.view(), -1.0, 0.0)]
+
+
+def _sum(node: Node, build: Build) -> list[Value]:
+    values = [node.value(i) for i in range(len(node.inputs))]
+    return [reduce(lambda a, b: _added(build, a, b), values)]
+
+
+def _mean(node: Node, build: Build) -> list[Value]:
+    return [scaled(build, as_view(_sum(node, build)[0]), 1.0 / len(node.inputs), 0.0)]
+
+
+def _added(build: Build, left: Value, right: Value) -> Value:
+    if isinstance(left, View) or isinstance(right, View):
+        return total(build, left, right)
+    return left + right
+
+
+def _pow(node: Node, build: Build) -> list[Value]:
+    power = node.constant(1, "exponent")
+    base = node.view()
+    if power is None or power.size != 1 or float(power.ravel()[0]) not in (1.0, 2.0, 3.0, 4.0):
+        raise node.fail(f"expected one of the exponents 1 to 4, got {None if power is None else power}")
+    shape = np.broadcast_shapes(base.shape, power.shape)
+    base = _broadcast(base, shape)
+    result: Value = base
+    for _ in range(int(power.ravel()[0]) - 1):
+        result = product(build, result, base)
+    return [result]
+
+
+def _normalised(node: Node, build: Build) -> list[Value]:
+    """Batch normalisation as it is at inference: factor * x + offset, channel by channel."""
+    x = node.view()
+    if node.attributes.get("training_mode") or (node.outputs > 1 and node.opset >= 14):
+        raise node.fail("it is in training mode; export the model for inference")
+    scale, shift, mean, variance = (
+        np.asarray(node.constant(i, "parameters"), np.float64) for i in (1, 2, 3, 4)
+    )
+    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    shape = (-1,) + (1,) * (len(x.shape) - 2)
+    return [scaled(build, x, factor.reshape(shape), (shift - mean * factor).reshape(shape))]
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "Add": _add,
+    "Sub": _sub,
+    "Mul": _mul,
+    "Div": _div,
+    "Neg": _neg,
+    "Sum": _sum,
+    "Mean": _mean,
+    "Pow": _pow,
+    "BatchNormalization": _normalised,
+}

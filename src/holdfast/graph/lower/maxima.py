@@ -1,0 +1,169 @@
+"""Maxima and minima as trees of relus: max(a, b) = a + relu(b - a), exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+import numpy as np
+
+from holdfast.graph.ir import Activation, Total
+from holdfast.graph.lower.conv import Window, window_of
+from holdfast.graph.lower.curves import at_least, at_most, relu
+from holdfast.graph.lower.linear import scaled, total
+from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
+
+
+def largest(build: Build, index: Index) -> Index:
+    """The elements that hold the maximum over the last axis of element numbers; -1 never wins.
+
+    Pairs that several windows share are computed once. A row of nothing but -1 gives -1.
+    """
+    while index.shape[-1] > 1:
+        if index.shape[-1] % 2:
+            index = np.concatenate([index, np.full((*index.shape[:-1], 1), -1, np.int64)], axis=-1)
+        left, right = index[..., 0::2], index[..., 1::2]
+        open_ = (left >= 0) & (right >= 0) & (left != right)
+        index = np.maximum(left, right)  # where one is missing: the other
+        if open_.any():
+            pairs, which = np.unique(
+                np.stack([left[open_], right[open_]], axis=1), axis=0, return_inverse=True
+            )
+            first = build.held(View(pairs[:, 0].copy()))
+            second = build.held(View(pairs[:, 1].copy()), build.steps[first].shape)
+            index[open_] = build.offsets[_larger(build, first, second)] + which.ravel()
+    return index[..., 0]
+
+
+def _larger(build: Build, first: int, second: int) -> int:
+    shape = build.steps[first].shape
+    above = build.emit(Total((second, first), (1.0, -1.0), shape))
+    return build.emit(Total((first, build.emit(Activation(above, "relu", shape))), (1.0, 1.0), shape))
+
+
+def _numbered(build: Build, view: View) -> Index:
+    """The view's elements, finite constants among them held by a step, -inf as -1."""
+    if view.fill is None:
+        return view.index
+    kept = (view.index >= 0) | np.isfinite(view.fill)
+    if (view.index[kept] >= 0).all():
+        return view.index
+    step = build.held(View(view.index[kept], view.fill[kept]))
+    index = np.full(view.shape, -1, np.int64)
+    index[kept] = build.offsets[step] + np.arange(int(kept.sum()))
+    return index
+
+
+def _places(window: Window, axis: int, length: int) -> Index:
+    """(out, kernel) places along an axis, -1 outside."""
+    at = (
+        np.arange(window.out[axis])[:, None] * window.stride[axis]
+        + np.arange(window.kernel[axis])[None] * window.dilation[axis]
+        - window.before[axis]
+    )
+    return np.where((at >= 0) & (at < length), at, -1)
+
+
+def _max_pool(node: Node, build: Build) -> list[Value]:
+    """Axis by axis, the last first: windows that overlap share the maxima of their rows."""
+    view = node.view()
+    kernel = node.ints("kernel_shape")
+    if kernel is None or len(kernel) != len(view.shape) - 2:
+        raise node.fail("expected a kernel_shape of one number per spatial axis")
+    if node.outputs > 1:
+        raise node.fail("its second output (which value won) is not supported")
+    window = window_of(node, view.shape[2:], kernel)
+    index = _numbered(build, view)
+    for axis in reversed(range(len(kernel))):
+        at = _places(window, axis, view.shape[axis + 2])
+        moved = np.moveaxis(index, axis + 2, -1)
+        found = largest(build, np.where(at < 0, -1, moved[..., np.maximum(at, 0)]))
+        index = np.moveaxis(found, -1, axis + 2)
+    if (index < 0).any():
+        raise node.fail("one of its windows holds nothing but padding")
+    return [View(index)]
+
+
+def _global_max(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    index = _numbered(build, view).reshape(*view.shape[:2], -1)
+    return [View(largest(build, index).reshape(*view.shape[:2], *(1 for _ in view.shape[2:])))]
+
+
+def _reduce_max(node: Node, build: Build) -> list[Value]:
+    return [reduced(node, lambda view: View(largest(build, _numbered(build, view))))]
+
+
+def _reduce_min(node: Node, build: Build) -> list[Value]:
+    def least(view: View) -> View:
+        negative = as_view(scaled(build, view, -1.0, 0.0))
+        return as_view(scaled(build, View(largest(build, _numbered(build, negative))), -1.0, 0.0))
+
+    return [reduced(node, least)]
+
+
+def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
+    """A reduction over the node's axes by a function that reduces the last axis of a view."""
+    view = node.view()
+    rank = len(view.shape)
+    axes = node.ints("axes", 1)
+    if not axes:
+        if axes is not None and node.attributes.get("noop_with_empty_axes"):
+            return view
+        axes = tuple(range(rank))
+    axes = tuple(sorted(a % rank for a in axes))
+    kept = [a for a in range(rank) if a not in axes]
+    order = (*kept, *axes)
+    shape = tuple(view.shape[a] for a in kept)
+
+    def turned(values: np.ndarray) -> np.ndarray:
+        return values.transpose(order).reshape(*shape, -1)
+
+    result = of_last(View(turned(view.index), None if view.fill is None else turned(view.fill)))
+    if node.attributes.get("keepdims", 1):
+        shape = tuple(1 if a in axes else view.shape[a] for a in range(rank))
+    fill = None if result.fill is None else result.fill.reshape(shape)
+    return View(result.index.reshape(shape), fill)
+
+
+def _maximum(build: Build, left: Value, right: Value) -> Value:
+    if not isinstance(left, View) and not isinstance(right, View):
+        return np.maximum(left, right)
+    if not isinstance(left, View):
+        return at_least(build, as_view(right), left)
+    if not isinstance(right, View):
+        return at_least(build, left, right)
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    pair = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
+    return View(largest(build, np.stack(pair, axis=-1)))
+
+
+def _max(node: Node, build: Build) -> list[Value]:
+    values = [node.value(i) for i in range(len(node.inputs))]
+    return [reduce(lambda a, b: _maximum(build, a, b), values)]
+
+
+def _minimum(build: Build, left: Value, right: Value) -> Value:
+    if not isinstance(left, View) and not isinstance(right, View):
+        return np.minimum(left, right)
+    if not isinstance(left, View):
+        return at_most(build, as_view(right), left)
+    if not isinstance(right, View):
+        return at_most(build, left, right)
+    above = as_view(total(build, left, right, (1.0, -1.0)))
+    return total(build, left, relu(build, above), (1.0, -1.0))
+
+
+def _min(node: Node, build: Build) -> list[Value]:
+    values = [node.value(i) for i in range(len(node.inputs))]
+    return [reduce(lambda a, b: _minimum(build, a, b), values)]
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "MaxPool": _max_pool,
+    "GlobalMaxPool": _global_max,
+    "ReduceMax": _reduce_max,
+    "ReduceMin": _reduce_min,
+    "Max": _max,
+    "Min": _min,
+}

@@ -1,0 +1,234 @@
+"""Operators that only move values about: numpy on element numbers, no step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.graph.lower.fold import run
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+
+Move = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def moved(value: Value, move: Move) -> Value:
+    """The value after a move, whether it is a constant or a view."""
+    if not isinstance(value, View):
+        return move(value)
+    return View(move(value.index), None if value.fill is None else move(value.fill))
+
+
+def _reshape(node: Node, build: Build) -> list[Value]:
+    value = node.value()
+    wanted = node.ints("shape", 1)
+    if wanted is None:
+        raise node.fail("expected a shape")
+    zero_is_zero = bool(node.attributes.get("allowzero"))
+    shape = [value.shape[i] if d == 0 and not zero_is_zero else d for i, d in enumerate(wanted)]
+    known = int(np.prod([d for d in shape if d != -1]))
+    size = int(np.prod(value.shape))
+    if known and -1 not in shape and known != size and shape and size and known % size == 0:
+        shape[0] = shape[0] * size // known or shape[0]  # a batch written into the file; ours is 1
+    try:
+        return [moved(value, lambda a: a.reshape(shape))]
+    except ValueError:
+        raise node.fail(f"expected {known} values for shape {tuple(shape)}, got {value.shape}") from None
+
+
+def _flatten(node: Node, build: Build) -> list[Value]:
+    value = node.value()
+    axis = int(node.attributes.get("axis", 1))
+    first = int(np.prod(value.shape[:axis])) if axis else 1
+    return [moved(value, lambda a: a.reshape(first, -1))]
+
+
+def _transpose(node: Node, build: Build) -> list[Value]:
+    return [moved(node.value(), lambda a: a.transpose(node.ints("perm")))]
+
+
+def _squeeze(node: Node, build: Build) -> list[Value]:
+    axes = node.ints("axes", 1)
+    return [moved(node.value(), lambda a: np.squeeze(a, axis=axes))]
+
+
+def _unsqueeze(node: Node, build: Build) -> list[Value]:
+    axes = node.ints("axes", 1)
+    if axes is None:
+        raise node.fail("expected axes")
+    return [moved(node.value(), lambda a: np.expand_dims(a, axes))]
+
+
+def _same(node: Node, build: Build) -> list[Value]:
+    return [node.value()]
+
+
+def _cast(node: Node, build: Build) -> list[Value]:
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
+    value = node.value()
+    if not isinstance(value, View):
+        return [value.astype(dtype)]
+    if dtype.kind != "f" or dtype.itemsize < 4:
+        raise node.fail(f"a cast to {dtype.name} of a value that depends on the network's input rounds")
+    return [value]
+
+
+def _slice(node: Node, build: Build) -> list[Value]:
+    value = node.value()
+    starts, ends = node.ints("starts", 1), node.ints("ends", 2)
+    if starts is None or ends is None:
+        raise node.fail("expected starts and ends")
+    axes = node.ints("axes", 3) or tuple(range(len(starts)))
+    steps = node.ints("steps", 4) or (1,) * len(starts)
+    cuts: list[slice] = [slice(None)] * len(value.shape)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        length = value.shape[axis]
+        # ONNX clamps an end far below to "before the first"; numpy would count it from the back again
+        stop = None if step < 0 and end < -length else end
+        cuts[axis] = slice(max(start, -length) if step > 0 else start, stop, step)
+    return [moved(value, lambda a: a[tuple(cuts)])]
+
+
+def _split(node: Node, build: Build) -> list[Value]:
+    value = node.value()
+    axis = int(node.attributes.get("axis", 0))
+    sizes = node.ints("split", 1)
+    if sizes is None:
+        length, parts = value.shape[axis], int(node.attributes.get("num_outputs", node.outputs))
+        each = -(-length // parts)
+        sizes = tuple(max(min(each, length - i * each), 0) for i in range(parts))
+
+    def part(end: int, size: int) -> Value:
+        return moved(value, lambda a: a.take(np.arange(end - size, end), axis=axis))
+
+    return [part(end, size) for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
+
+
+def _gather(node: Node, build: Build) -> list[Value]:
+    at = node.known(1, "indices")
+    axis = int(node.attributes.get("axis", 0))
+    return [moved(node.value(), lambda a: np.take(a, at, axis=axis))]
+
+
+def _expand(node: Node, build: Build) -> list[Value]:
+    shape = node.ints("shape", 1) or ()
+    value = node.value()
+    full = np.broadcast_shapes(value.shape, shape)
+    return [moved(value, lambda a: np.broadcast_to(a, full))]
+
+
+def _shape(node: Node, build: Build) -> list[Value]:
+    shape = node.value().shape
+    cut = slice(node.attributes.get("start"), node.attributes.get("end"))
+    return [np.array(shape[cut], np.int64)]
+
+
+def _size(node: Node, build: Build) -> list[Value]:
+    return [np.array(int(np.prod(node.value().shape)), np.int64)]
+
+
+def _concat(node: Node, build: Build) -> list[Value]:
+    axis = int(node.attributes.get("axis", 1))
+    values = [node.value(i) for i in range(len(node.inputs))]
+    arrays = [v for v in values if not isinstance(v, View)]
+    if len(arrays) == len(values):
+        return [np.concatenate(arrays, axis=axis)]
+    views = [as_view(v) for v in values]
+    index = np.concatenate([v.index for v in views], axis=axis)
+    if all(v.fill is None for v in views):
+        return [View(index)]
+    return [View(index, np.concatenate([v.filled() for v in views], axis=axis))]
+
+
+def _where(node: Node, build: Build) -> list[Value]:
+    condition = node.known(0, "condition")
+    left, right = as_view(node.value(1)), as_view(node.value(2))
+    return [
+        View(np.where(condition, left.index, right.index), np.where(condition, left.filled(), right.filled()))
+    ]
+
+
+def _pad(node: Node, build: Build) -> list[Value]:
+    value = as_view(node.value())
+    pads = node.ints("pads", 1) or node.ints("paddings")
+    mode = node.attributes.get("mode", "constant")
+    if pads is None:
+        raise node.fail("expected pads")
+    given = node.constant(2, "value")
+    fill = float(node.attributes.get("value", 0.0)) if given is None else float(given.ravel()[0])
+    rank = len(value.shape)
+    axes = node.ints("axes", 3) or tuple(range(rank))
+    widths = [(0, 0)] * rank
+    for i, axis in enumerate(axes):
+        widths[axis] = (pads[i], pads[i + len(axes)])
+    cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, value.shape, strict=True))
+    grow = [(max(a, 0), max(b, 0)) for a, b in widths]
+    index, constants = value.index[cut], value.filled()[cut]
+    if mode == "constant":
+        return [View(np.pad(index, grow, constant_values=-1), np.pad(constants, grow, constant_values=fill))]
+    if mode not in ("reflect", "edge", "wrap"):
+        raise node.fail(f"its mode {mode!r} is not known")
+    return [View(np.pad(index, grow, mode=mode), np.pad(constants, grow, mode=mode))]
+
+
+def ridden(dtype: type[np.generic], many: tuple[int, ...] = (0,)) -> Lowering:
+    """A lowering that lets ONNX Runtime move the numbers of the elements: its rounding, its corner cases.
+
+    The numbers ride one higher, so that an element that comes out as 0 is a constant.
+    """
+
+    def lower(node: Node, build: Build) -> list[Value]:
+        if all(not isinstance(v, View) for v in node.inputs):
+            return list(run(node, node.inputs))
+        if node.attributes.get("reduction", "none") != "none":
+            raise node.fail("a reduction of scattered values is not supported")
+        for at, value in enumerate(node.inputs):
+            if isinstance(value, View) and at not in many:
+                raise node.fail(f"its input {at} depends on the network's input; expected a constant")
+        views = {at: as_view(node.value(at)) for at in many}
+        ridden = run(node, _with(node.inputs, {at: (v.index + 1).astype(dtype) for at, v in views.items()}))
+        index = ridden[0].astype(np.int64) - 1
+        if (index >= 0).all():
+            return [View(index)]
+        kind = np.float32 if dtype is np.int32 else np.float64
+        fill = run(node, _with(node.inputs, {at: v.filled().astype(kind) for at, v in views.items()}))[0]
+        return [View(index, fill.astype(np.float64))]
+
+    return lower
+
+
+def _with(inputs: tuple[Value | None, ...], new: Mapping[int, NDArray[Any]]) -> tuple[Any, ...]:
+    return tuple(new.get(at, value) for at, value in enumerate(inputs))
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Identity": _same,
+    "Dropout": _same,
+    "Cast": _cast,
+    "Slice": _slice,
+    "Split": _split,
+    "Gather": _gather,
+    "Expand": _expand,
+    "Shape": _shape,
+    "Size": _size,
+    "Concat": _concat,
+    "Where": _where,
+    "Pad": _pad,
+    "Tile": ridden(np.int64),
+    "GatherND": ridden(np.int64),
+    "GatherElements": ridden(np.int64),
+    "ScatterND": ridden(np.int64, (0, 2)),
+    "ScatterElements": ridden(np.int64, (0, 2)),
+    "Trilu": ridden(np.int64),
+    "DepthToSpace": ridden(np.float64),
+    "SpaceToDepth": ridden(np.float64),
+}

@@ -1,0 +1,248 @@
+"""What a value of the ONNX graph is while the graph is lowered, and the steps made so far.
+
+A value is a constant, or a `View` of elements of earlier steps. Every element of every step has one number
+(its step's offset + its place in the step), so an operator that only moves values about is a numpy operation
+on an array of such numbers, and costs no step. A `Take` is emitted only where arithmetic needs elements in an
+order in which no step holds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take
+
+Index: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Elements of steps by their numbers, in the ONNX shape; `fill` holds the constants where index is -1."""
+
+    index: Index
+    fill: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The ONNX shape, batch included."""
+        return self.index.shape
+
+    def filled(self) -> Array:
+        """The constants as an array of the view's shape, 0 where there are none."""
+        return np.zeros(self.shape) if self.fill is None else self.fill
+
+
+Value: TypeAlias = View | NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node with its inputs' values; an input that was left out is None."""
+
+    operator: str
+    name: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[Value | None, ...]
+    outputs: int
+    opset: int
+    last: bool = False  # whether an output of the graph
+
+    def fail(self, reason: str) -> ModelError:
+        """The error that names this node, its operator and the reason."""
+        return ModelError(f"node {self.name!r}: operator {self.operator} cannot be lowered: {reason}")
+
+    def value(self, at: int = 0) -> Value:
+        """An input that must be there."""
+        found = self.inputs[at] if at < len(self.inputs) else None
+        if found is None:
+            raise self.fail(f"expected an input {at}, got none")
+        return found
+
+    def view(self, at: int = 0) -> View:
+        """An input that must depend on the network's input."""
+        found = self.value(at)
+        if not isinstance(found, View):
+            raise self.fail(f"input {at} is constant, which is not supported here")
+        return found
+
+    def constant(self, at: int, what: str) -> NDArray[Any] | None:
+        """An input that must be constant, or None if it was left out."""
+        found = self.inputs[at] if at < len(self.inputs) else None
+        if isinstance(found, View):
+            raise self.fail(f"its {what} depends on the network's input; expected a constant")
+        return found
+
+    def known(self, at: int, what: str) -> NDArray[Any]:
+        """An input that must be there and constant."""
+        found = self.constant(at, what)
+        if found is None:
+            raise self.fail(f"expected {what}, got none")
+        return found
+
+    def ints(self, name: str, at: int | None = None) -> tuple[int, ...] | None:
+        """Integers given as an attribute or, in newer opsets, as input `at`; None if in neither."""
+        if name in self.attributes:
+            return tuple(int(v) for v in np.atleast_1d(self.attributes[name]))
+        found = None if at is None else self.constant(at, name)
+        return None if found is None else tuple(int(v) for v in found.ravel())
+
+
+class Build:
+    """The steps emitted so far, and where the numbers of their elements begin."""
+
+    def __init__(self, free: tuple[int, ...], dtype: np.dtype[Any], drop_softmax: bool = False) -> None:
+        self.steps: list[Step] = []
+        self.offsets: list[int] = []
+        self.dtype = dtype
+        self.drop_softmax = drop_softmax
+        self._end = 0
+        self._taken: dict[tuple[tuple[int, ...], bytes], int] = {}
+        self.emit(Start(free))
+
+    def emit(self, step: Step) -> int:
+        """The number of a new step."""
+        self.steps.append(step)
+        self.offsets.append(self._end)
+        self._end += prod(step.shape)
+        return len(self.steps) - 1
+
+    def whole(self, step: int, shape: tuple[int, ...]) -> View:
+        """All elements of a step, in order, as a value of this shape."""
+        size = prod(self.steps[step].shape)
+        return View(np.arange(self.offsets[step], self.offsets[step] + size, dtype=np.int64).reshape(shape))
+
+    def owner(self, element: int) -> int:
+        """The step that holds this element (empty steps hold none)."""
+        return bisect_right(self.offsets, element) - 1
+
+    def identical(self, index: Index) -> int | None:
+        """The step whose elements these are, all and in order; None if there is none."""
+        if not index.size or index.flat[0] < 0:
+            return None
+        flat = index.ravel()
+        step = self.owner(int(flat[0]))
+        first, size = self.offsets[step], prod(self.steps[step].shape)
+        if flat.size != size or flat[0] != first or flat[-1] != first + size - 1:
+            return None
+        return step if bool((np.diff(flat) == 1).all()) else None
+
+    def held(self, view: View, shape: tuple[int, ...] | None = None) -> int:
+        """A step that holds the view's elements in the view's order, in this shape (None: any)."""
+        step = self.identical(view.index)
+        if step is not None and (shape is None or self.steps[step].shape == shape):
+            return step
+        resolved = self._through_takes(view)
+        step = self.identical(resolved.index)
+        if step is not None and (shape is None or self.steps[step].shape == shape):
+            return step
+        return self._take(resolved, natural(view.shape) if shape is None else shape)
+
+    def _through_takes(self, view: View) -> View:
+        """The same view with elements of Take steps replaced by what those took."""
+        index, fill = view.index.ravel().copy(), view.filled().ravel().copy()
+        live = np.flatnonzero(index >= 0)
+        owners = np.searchsorted(np.asarray(self.offsets), index[live], side="right") - 1
+        for step in np.unique(owners):
+            taken = self.steps[step]
+            if not isinstance(taken, Take):
+                continue
+            at = live[owners == step]
+            local = index[at] - self.offsets[step]
+            fill[at] = 0.0 if taken.fill is None else taken.fill.ravel()[local]
+            index[at] = self._global(taken)[local]
+        shape = view.shape
+        return View(index.reshape(shape), fill.reshape(shape) if (index < 0).any() else None)
+
+    def _global(self, taken: Take) -> Index:
+        """A Take's index as numbers of elements rather than places in its concatenated sources."""
+        flat = taken.index.ravel()
+        sizes = [prod(self.steps[s].shape) for s in taken.sources]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        shift = np.array([self.offsets[s] for s in taken.sources], np.int64)
+        which = np.clip(np.searchsorted(starts, flat, side="right") - 1, 0, len(shift) - 1)
+        return np.where(flat < 0, -1, flat - starts[which] + shift[which])
+
+    def _take(self, view: View, shape: tuple[int, ...]) -> int:
+        index = view.index.ravel()
+        live = index >= 0
+        owners = np.searchsorted(np.asarray(self.offsets), index, side="right") - 1
+        sources = np.unique(owners[live]) if live.any() else np.zeros(1, np.int64)
+        sizes = [prod(self.steps[s].shape) for s in sources]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        place = np.clip(np.searchsorted(sources, owners), 0, len(sources) - 1)
+        shift = starts[:-1] - np.asarray(self.offsets, np.int64)[sources]
+        local = np.where(live, index + shift[place], -1)
+        fill = None if view.fill is None else np.where(live, 0.0, view.fill.ravel()).reshape(shape)
+        step = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+        print_of = hashlib.sha1(usedforsecurity=False)
+        for part in (sources, local, *(() if fill is None else (fill,))):
+            print_of.update(np.ascontiguousarray(part).tobytes())
+        key = (shape, print_of.digest())
+        if key not in self._taken:
+            self._taken[key] = self.emit(step)
+        return self._taken[key]
+
+    def settled(self, view: View) -> tuple[int, Index]:
+        """A step with every element of the view at least once, and where in it the view's elements are.
+
+        An element-wise operator acts on that step; so it commutes with transposes and copies (no Take for
+        them, no neuron twice) and leaves constants alone.
+        """
+        step = self.identical(view.index)
+        if step is not None:
+            return step, np.arange(view.index.size, dtype=np.int64).reshape(view.shape)
+        live = view.index >= 0
+        unique, inverse = np.unique(view.index[live], return_inverse=True)
+        step = self.identical(unique)
+        if step is None and len(unique) == view.index.size:
+            step, inverse = self.held(view), np.arange(len(unique))
+        elif step is None:
+            step = self.held(View(unique))
+        place = np.full(view.shape, -1, np.int64)
+        place[live] = inverse
+        return step, place
+
+    def curved(
+        self, view: View, curve: Curve, constant: Callable[[Array], Array], slope: float = 0.0
+    ) -> Value:
+        """The curve of every element; `constant` computes it for constants."""
+        step, place = self.settled(view)
+        made = self.emit(Activation(step, curve, self.steps[step].shape, slope))
+        return self.placed(made, place, None if view.fill is None else constant(view.fill))
+
+    def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
+        """The elements at these places of a step, constants where a place is -1."""
+        return View(np.where(place < 0, -1, place + self.offsets[step]), fill)
+
+    def normal(self, view: View) -> Value:
+        """The view without an unneeded fill, or the constant that it is."""
+        if view.fill is None:
+            return view
+        constant = view.index < 0
+        if constant.all():
+            return view.fill.astype(self.dtype)
+        return view if constant.any() else View(view.index)
+
+
+Lowering: TypeAlias = Callable[[Node, Build], list[Value]]
+
+
+def natural(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without a leading batch of 1."""
+    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+
+
+def as_view(value: Value) -> View:
+    """The value as a view, a constant as one that is nothing but fill."""
+    if isinstance(value, View):
+        return value
+    return View(np.full(value.shape, -1, np.int64), np.asarray(value, np.float64))

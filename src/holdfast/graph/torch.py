@@ -1,0 +1,125 @@
+"""A lowered network in torch: differentiable, batched, in any floating-point type."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from holdfast.graph.ir import (
+    Activation,
+    Conv,
+    Dense,
+    Net,
+    Scale,
+    Start,
+    Step,
+    Take,
+    Total,
+    sources_of,
+)
+
+
+class TorchNet:
+    """A net with its constants as tensors of one type; they are converted once."""
+
+    def __init__(self, net: Net, dtype: torch.dtype = torch.float32) -> None:
+        self.net = net
+        self.dtype = dtype
+        self.constants: tuple[tuple[Tensor, ...], ...] = tuple(_constants(s, dtype) for s in net.steps)
+        self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The flat outputs (b, k) for free inputs (b, n)."""
+        held: dict[int, Tensor] = {}
+        for at, step in enumerate(self.net.steps):
+            if isinstance(step, Start):
+                held[at] = points.reshape(len(points), -1)
+            else:
+                inputs = [held[s] for s in sources_of(step)]
+                held[at] = _applied(step, inputs, self.constants[at], self.net)
+            for source in set(sources_of(step)):
+                if self.last_use[source] == at:
+                    del held[source]
+        return held[len(self.net.steps) - 1]
+
+
+def forward(net: Net, points: Tensor) -> Tensor:
+    """The flat outputs (b, k) for free inputs (b, n), in the type of `points`."""
+    return TorchNet(net, points.dtype)(points)
+
+
+def _constants(step: Step, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """The step's arrays as tensors, in the order in which `_applied` uses them."""
+
+    def floats(values: Any) -> Tensor:
+        return torch.tensor(values, dtype=dtype)
+
+    if isinstance(step, Dense | Conv):
+        return floats(step.weight), floats(step.bias)
+    if isinstance(step, Scale):
+        return floats(step.factor).reshape(-1), floats(step.offset).reshape(-1)
+    if isinstance(step, Take):
+        index = torch.tensor(step.index.ravel())
+        if step.fill is None:
+            return (index,)
+        return index.clamp(min=0), index < 0, floats(step.fill).reshape(-1)
+    return ()
+
+
+def _applied(step: Step, inputs: list[Tensor], constants: tuple[Tensor, ...], net: Net) -> Tensor:
+    """A step's flat values (b, size) from its sources' ones."""
+    first = inputs[0]
+    if isinstance(step, Take):
+        return _taken(inputs, constants)
+    if isinstance(step, Dense):
+        return functional.linear(first, *constants)
+    if isinstance(step, Conv):
+        return _convolved(step, first.reshape(-1, *net.steps[step.source].shape), constants)
+    if isinstance(step, Scale):
+        return first * constants[0] + constants[1]
+    if isinstance(step, Total):
+        out = first * step.weights[0] if step.weights[0] != 1 else first
+        for weight, value in zip(step.weights[1:], inputs[1:], strict=True):
+            out = torch.add(out, value, alpha=weight)
+        return out
+    if isinstance(step, Activation):
+        return curve_of(step, first)
+    return first * inputs[1]
+
+
+def curve_of(step: Activation, values: Tensor) -> Tensor:
+    """The curve of every value; sign has the gradient of a clamp, for its own is 0 everywhere."""
+    if step.curve == "relu":
+        return functional.relu(values)
+    if step.curve == "leaky":
+        return functional.leaky_relu(values, step.slope)
+    if step.curve == "sigmoid":
+        return torch.sigmoid(values)
+    if step.curve == "tanh":
+        return torch.tanh(values)
+    soft = values.clamp(-1, 1)
+    return soft + (torch.sign(values) - soft).detach()
+
+
+def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:
+    joined = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=1)
+    if len(constants) == 1:
+        return joined[:, constants[0]]
+    index, constant, fill = constants
+    if not joined.shape[1]:
+        return fill.expand(len(joined), -1)
+    return torch.where(constant, fill, joined[:, index])
+
+
+def _convolved(step: Conv, source: Tensor, constants: tuple[Tensor, ...]) -> Tensor:
+    top, left, bottom, right = step.pads
+    padding: tuple[int, int] = (top, left)
+    if (top, left) != (bottom, right):
+        source, padding = functional.pad(source, (left, right, top, bottom)), (0, 0)
+    made = functional.conv2d(source, *constants, step.stride, padding, step.dilation, step.groups)
+    # a window may still fit behind the last one wanted
+    return made[:, :, : step.shape[1], : step.shape[2]].reshape(len(source), prod(step.shape))
