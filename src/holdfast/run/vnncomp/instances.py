@@ -1,0 +1,146 @@
+"""The instances of a benchmark folder: read from its csv, scaled, sampled."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.core.errors import InputError
+from holdfast.core.seeds import generator
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One question: a network and a specification as the csv names them, their files, and the limit in s."""
+
+    category: str
+    network: str
+    spec: str
+    limit: float
+    network_path: Path
+    spec_path: Path
+
+    def __str__(self) -> str:
+        return f"{self.category} {_stem(self.network)} {_stem(self.spec)}"
+
+
+def read_instances(path: Path) -> tuple[Instance, ...]:
+    """The instances a csv lists (network, specification, seconds), its files found beside it, also as .gz."""
+    if path.is_dir():
+        path = _listing(path)
+    try:
+        lines = list(csv.reader(path.read_text("utf-8-sig").splitlines()))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the instances.csv of a benchmark") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise InputError(f"{path}: expected rows of network,specification,seconds, got: {problem}") from None
+    category = category_of(path)
+    found = []
+    for number, row in enumerate(lines, 1):
+        cells = [cell.strip() for cell in row]
+        if not any(cells) or (number == 1 and _is_header(cells)):
+            continue
+        found.append(_instance(category, path, number, cells))
+    if not found:
+        raise InputError(f"{path}: expected rows of network,specification,seconds, got none")
+    return tuple(found)
+
+
+def category_of(path: Path) -> str:
+    """The benchmark's name: acasxu of acasxu_instances.csv, else the name of the csv's folder."""
+    named = path.stem.removesuffix("instances").rstrip("_-")
+    return named or path.resolve().parent.name
+
+
+def found_file(path: Path) -> Path | None:
+    """The file itself or, if only that is there, its .gz; None if neither is."""
+    if path.is_file():
+        return path
+    packed = path.with_name(path.name + ".gz")
+    return packed if packed.is_file() else None
+
+
+def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | None = None) -> list[Instance]:
+    """The instances with their limits times `scale`, and none above `most` seconds."""
+    for value, option in ((scale, "--timeout-scale"), (most, "--limit")):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise InputError(f"{option}: expected a number above 0, got {value:g}")
+    return [replace(i, limit=min(i.limit * scale, most or math.inf)) for i in instances]
+
+
+def sampled(instances: Sequence[Instance], count: int, seed: int = 0) -> list[Instance]:
+    """So many of the instances, each network's share as large as in the whole, in the order of the csv.
+
+    The largest remainders are rounded up; a network gets at least one instance as long as there are enough
+    to go round. The same seed draws the same instances.
+    """
+    if count < 1:
+        raise InputError(f"--sample: expected at least 1 instance, got {count}")
+    if count >= len(instances):
+        return list(instances)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, instance in enumerate(instances):
+        groups.setdefault((instance.category, instance.network), []).append(place)
+    shares = allotted([len(group) for group in groups.values()], count)
+    chosen: list[int] = []
+    for (names, group), share in zip(groups.items(), shares, strict=True):
+        draw = generator(seed, "vnncomp", *names).permutation(len(group))[:share]
+        chosen += [group[i] for i in draw.tolist()]
+    return [instances[i] for i in sorted(chosen)]
+
+
+def allotted(sizes: Sequence[int], count: int) -> list[int]:
+    """`count` divided among groups in proportion to their sizes, none above its size, if possible none 0."""
+    least = 1 if count >= len(sizes) else 0
+    exact = [size * count / sum(sizes) for size in sizes]
+    shares = [max(least, math.floor(e)) for e in exact]
+    while sum(shares) > count:  # small groups were given one: large ones make up for it
+        above = (i for i, share in enumerate(shares) if share > least)
+        shares[min(above, key=lambda i: (exact[i] - shares[i], -i))] -= 1
+    while sum(shares) < count:
+        room = (i for i, size in enumerate(sizes) if shares[i] < size)
+        shares[max(room, key=lambda i: (exact[i] - shares[i], -i))] += 1
+    return shares
+
+
+def _listing(folder: Path) -> Path:
+    found = sorted(folder.glob("*instances.csv"))
+    if len(found) != 1:
+        raise InputError(f"{folder}: expected one *instances.csv in this folder, got {len(found)}")
+    return found[0]
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    return len(cells) >= 3 and _seconds(cells[2]) is None and not cells[0].endswith((".onnx", ".gz"))
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _instance(category: str, path: Path, number: int, cells: Sequence[str]) -> Instance:
+    if len(cells) != 3:
+        raise InputError(f"{path}:{number}: expected network,specification,seconds, got {len(cells)} fields")
+    limit = _seconds(cells[2])
+    if limit is None:
+        raise InputError(f"{path}:{number}: expected a time limit in seconds, got {cells[2]!r}")
+    network, spec = (_beside(path, number, name) for name in cells[:2])
+    return Instance(category, cells[0], cells[1], limit, network, spec)
+
+
+def _beside(path: Path, number: int, name: str) -> Path:
+    file = found_file(path.parent / name)
+    if file is None:
+        raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
+    return file
+
+
+def _stem(name: str) -> str:
+    return Path(name.removesuffix(".gz")).stem
