@@ -37,8 +37,11 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_start_up_loads_nothing_heavy():
     code = (
         "import sys, holdfast\n"
-        "from holdfast.cli.app import app\n"
-        "heavy = {'torch', 'onnxruntime', 'onnx', 'numpy', 'cv2', 'PIL', 'jinja2'} & set(sys.modules)\n"
+        "from holdfast.cli import run\n"
+        "assert run(['--help']) == 0\n"
+        "assert run(['evaluate', '--help']) == 0\n"
+        "named = {'torch', 'onnxruntime', 'onnx', 'numpy', 'cv2', 'PIL', 'jinja2', 'rich'}\n"
+        "heavy = named & set(sys.modules)\n"
         "sys.exit(f'loaded at start: {sorted(heavy)}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -51,30 +51,22 @@ def run(arguments: list[str]) -> int:
     # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     begun = _begin(arguments)
-    import typer
-
-    from holdfast.cli.app import app
+    from holdfast.cli.app import execute
     from holdfast.core.errors import HoldfastError
 
     try:
-        command = typer.main.get_command(app)
-        code = command(args=arguments, prog_name="holdfast", standalone_mode=False, obj=begun)
+        if "_HOLDFAST_COMPLETE" in os.environ:
+            return _complete(os.environ["_HOLDFAST_COMPLETE"])
+        code = execute(arguments, {"ahead": begun})
         if sys.stdout is not None:  # None: begun with its output closed
             sys.stdout.flush()
-        # Newer typer turns Ctrl-C into exit code 130 by itself, older ones into Abort.
-        return int(code or 0) if code != INTERRUPTED else _interrupted()
+        return code
     except HoldfastError as problem:
         return _say(str(problem), problem.exit_code)
-    except typer.Exit as ending:
-        return ending.exit_code if ending.exit_code != INTERRUPTED else _interrupted()
-    except (typer.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:
         return _nobody_reads()
-    except SystemExit as ending:  # click's way out of a closed pipe, and of shell completion
-        if isinstance(ending.__context__, BrokenPipeError):
-            return _nobody_reads()
-        raise
     except OSError as problem:  # a folder that may not be entered, a disk that is gone
         where = f"{problem.filename}: " if problem.filename else ""
         return _say(f"{where}{problem.strerror or problem}", 2)
@@ -93,6 +85,15 @@ def _begin(arguments: list[str]) -> Ahead | None:
     return scan_ahead(Path(arguments[arguments.index("--predictions") + 1]))
 
 
+def _complete(shell: str) -> int:
+    """Exit code 0 after the shell was answered; an error would spoil the line the user is typing."""
+    from holdfast.cli.complete import answer
+
+    with contextlib.suppress(Exception):
+        answer(shell)
+    return 0
+
+
 def _nobody_reads() -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
@@ -103,13 +104,6 @@ def _interrupted() -> int:
 
 
 def _unexpected(problem: Exception) -> int:
-    # Errors in the use of the command line; the class behind them differs between versions of typer.
-    usage = getattr(problem, "format_message", None)
-    if type(problem).__name__ == "NoArgsIsHelpError":
-        sys.stderr.write(f"{problem}\n")
-        return 2
-    if usage is not None:
-        return _say(f"{usage()} (see holdfast --help)", 2)
     if os.environ.get("HOLDFAST_TRACEBACK"):
         raise problem
     kind = type(problem).__name__

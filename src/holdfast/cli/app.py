@@ -1,40 +1,113 @@
-"""The tree of commands."""
+"""The tree of commands. Only the module of the command that is called is imported."""
 
 from __future__ import annotations
 
-import typer
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from holdfast._version import __version__
-from holdfast.cli import data, evaluate, model, report
-
-app = typer.Typer(
-    name="holdfast",
-    help="Does this detector still work where it is deployed? Bring an ONNX file and images.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from holdfast.cli.args import HELP, parse, refuse, slots_of
+from holdfast.cli.output import say
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"holdfast {__version__}")
-        raise typer.Exit
+class Group(NamedTuple):
+    """Commands under a common word."""
+
+    about: str
+    commands: Mapping[str, str]
 
 
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
+ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
+COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.cli
+    "evaluate": "evaluate:evaluate",
+    "report": "report:report",
+    "demo": "report:demo",
+    "doctor": "report:doctor",
+    "data": Group(
+        "Look at a data set, or make the embedded one.", {"info": "data:info", "make": "data:make"}
     ),
-) -> None:
-    """Evaluate an ONNX model on your images, exactly and fast, with a page to look at."""
+    "model": Group(
+        "Look at a model, write its card, convert darknet files.",
+        {"info": "model:info", "card": "model:card", "list": "model:shipped", "convert": "model:convert"},
+    ),
+}
+ROOT_OPTIONS = {
+    "--version": "Print the version.",
+    "--install-completion": "Install completion for this shell, or the one named: bash, zsh, fish.",
+    "--show-completion": "Print the completion script instead, to be copied or changed.",
+}
 
 
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(report.report)
-app.command("demo")(report.demo)
-app.command("doctor")(report.doctor)
-app.add_typer(data.app, name="data")
-app.add_typer(model.app, name="model")
+def execute(words: list[str], given: Mapping[str, Any]) -> int:
+    """The exit code of one command; `given` are values for parameters that are no options."""
+    command, node, rest = walk(words)
+    if isinstance(node, str):
+        return _call(command, load(node), rest, given)
+    first = rest[0] if rest else ""
+    if not first or first in HELP:
+        from holdfast.cli.help import group_help
+
+        stream = sys.stdout if first else sys.stderr
+        say(group_help(command, node, ROOT_OPTIONS if command == "holdfast" else {}), stream)
+        return 0 if first else 2
+    if command == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
+        return _root_option(rest)
+    kind = "option" if first.startswith("-") else "command"
+    known = (*ROOT_OPTIONS, *HELP) if kind == "option" else node.commands
+    return refuse(command, f"unknown {kind} {first!r}.", first, known)
+
+
+def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
+    """The command the words begin with, its home or its group, and the words behind it."""
+    node: Any = Group(ABOUT, COMMANDS)  # type: ignore[arg-type]
+    place = 0
+    while isinstance(node, Group) and place < len(words) and words[place] in node.commands:
+        node = node.commands[words[place]]
+        place += 1
+    return " ".join(["holdfast", *words[:place]]), node, words[place:]
+
+
+def load(home: str) -> Callable[..., int | None]:
+    """The function of a command."""
+    module, _, name = home.partition(":")
+    function: Callable[..., int | None] = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
+    return function
+
+
+def summaries(group: Group) -> Iterator[tuple[str, str]]:
+    """Each word of a group and one line about it."""
+    for word, node in group.commands.items():
+        doc = node.about if isinstance(node, Group) else load(node).__doc__ or ""
+        yield word, doc.strip().splitlines()[0]
+
+
+def _call(
+    command: str, function: Callable[..., int | None], words: list[str], given: Mapping[str, Any]
+) -> int:
+    slots = slots_of(function)
+    values = parse(command, slots, words)
+    if values is None:
+        from holdfast.cli.help import command_help
+
+        say(command_help(command, function.__doc__ or "", slots))
+        return 0
+    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return function(**values, **{key: value for key, value in given.items() if key in wanted}) or 0
+
+
+def _root_option(words: list[str]) -> int:
+    if words[0] == "--version":
+        from holdfast._version import __version__
+
+        say(f"holdfast {__version__}")
+        return 0
+    from holdfast.cli.complete import install, script, shell_named
+
+    name, _, shell = words[0].partition("=")
+    if not shell and len(words) > 1:
+        shell, words = words[1], words[1:]
+    if len(words) > 1:
+        refuse("holdfast", f"unexpected argument {words[1]!r} behind {name}")
+    say(script(shell_named(shell)) if name == "--show-completion" else install(shell_named(shell)))
+    return 0

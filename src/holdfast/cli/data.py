@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-import typer
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
 
-app = typer.Typer(help="Look at a data set, or make the embedded one.", no_args_is_help=True)
 
-
-@app.command("info")
 def info(
-    path: str = typer.Argument(help="A folder or file in any known format, or 'signs'."),
-    data_format: str = typer.Option(
-        None, "--format", help="Read it as this format instead of recognising it."
-    ),
-    split: str = typer.Option(None, help="Which split, where the format has several."),
-    json: Path = typer.Option(None, help="Also write the facts to this JSON file."),
+    path: Annotated[
+        str, Argument("A folder or file in any known format, or 'signs'.", values=offers.data_sets)
+    ],
+    data_format: Annotated[
+        str | None,
+        Option(
+            "Read it as this format instead of recognising it.",
+            "--format",
+            shown="NAME",
+            values=offers.formats,
+        ),
+    ] = None,
+    split: Annotated[str | None, Option("Which split, where the format has several.", shown="NAME")] = None,
+    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None,
 ) -> None:
     """Recognise the format and print counts, classes, sizes and every problem found."""
     from holdfast.cli.output import write_json
@@ -24,17 +32,18 @@ def info(
     from holdfast.data.open import open_dataset
 
     facts = describe(open_dataset(path, format=data_format, split=split))
-    typer.echo(text(facts))
+    say(text(facts))
     if json:
         write_json(json, as_dict(facts))
 
 
-@app.command("make")
 def make(
-    what: str = typer.Argument(help="'signs': procedural road scenes with traffic signs."),
-    folder: Path = typer.Argument(help="A new or empty folder."),
-    images: int = typer.Option(1000, min=1, max=10_000_000, help="How many scenes."),
-    seed: int = typer.Option(0, min=0, help="Another seed, other scenes."),
+    what: Annotated[
+        str, Argument("'signs': procedural road scenes with traffic signs.", values=lambda: ["signs"])
+    ],
+    folder: Annotated[Path, Argument("A new or empty folder.")],
+    images: Annotated[int, Option("How many scenes.", least=1, most=10_000_000)] = 1000,
+    seed: Annotated[int, Option("Another seed, other scenes.", least=0)] = 0,
 ) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
     from holdfast.cli.progress import progress
@@ -45,4 +54,4 @@ def make(
         raise UnknownName("data set", what, ["signs"])
     with progress("signs", images) as step:
         path = make_signs(folder, images, seed, progress=lambda done: step(1, 0))
-    typer.echo(f"{images} scenes written: {path}")
+    say(f"{images} scenes written: {path}")

@@ -2,61 +2,111 @@
 
 from __future__ import annotations
 
-import enum
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
+from holdfast.metrics.ahead import Ahead
 
 if TYPE_CHECKING:
-    from holdfast.metrics.ahead import Ahead
     from holdfast.run.evaluate import Plan
     from holdfast.run.score import Settings
 
 
 MOST_IMAGES = 2**31 - 1
+WHAT, HOW, SHOWN, RUN = "What is evaluated", "How it is scored", "How it is shown", "How it is run"
 
 
-class Classes(enum.StrEnum):
-    """Which classes are evaluated."""
-
-    ALL = "all"
-    COMMON = "common"
+Model = Annotated[
+    str | None, Argument("An ONNX file, or a shipped model such as signs-yolo.", values=offers.models)
+]
+Data = Annotated[
+    str | None,
+    Argument("A data set: folder or file, or 'signs' (signs:SEED:COUNT).", values=offers.data_sets),
+]
+Truth = Annotated[Path | None, Option("Instead of a model: COCO truth file.", group=WHAT)]
+Predictions = Annotated[Path | None, Option("Instead of a model: COCO result file.", group=WHAT)]
+Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
+Format = Annotated[
+    str | None,
+    Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
+]
+Split = Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)]
+Images = Annotated[int | None, Option("Only the first N images.", group=WHAT, least=1, most=MOST_IMAGES)]
+Classes = Annotated[
+    Literal["all", "common"], Option("'common': only classes both model and data know.", group=WHAT)
+]
+Renames = Annotated[
+    tuple[str, ...],
+    Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
+]
+RuleName = Annotated[
+    str | None,
+    Option("AP rule: coco (default), voc, voc2007 or lecture.", shown="NAME", group=HOW, values=offers.rules),
+]
+Iou = Annotated[
+    float | None,
+    Option("IoU threshold of counts and of AP (coco AP: .5 to .95).", group=HOW, least=0, most=1),
+]
+Score = Annotated[
+    float | None, Option("Score threshold of counts, precision and recall.", group=HOW, least=0, most=1)
+]
+Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
+Csv = Annotated[bool, Option("Print the tables as CSV.", group=SHOWN)]
+Markdown = Annotated[bool, Option("Print the tables as Markdown.", group=SHOWN)]
+Explain = Annotated[bool, Option("Walk through AP step by step.", group=SHOWN)]
+OfClass = Annotated[
+    str | None, Option("With --explain: the class to walk through.", "--class", shown="NAME", group=SHOWN)
+]
+Against = Annotated[
+    Path | None,
+    Option("An earlier run on the same images: print the paired difference.", shown="RUN", group=SHOWN),
+]
+Stages = Annotated[
+    tuple[str, ...],
+    Option(
+        "Exchange a stage: resize=opencv-bilinear. May be repeated.",
+        shown="KIND=NAME",
+        group=RUN,
+        values=offers.stages,
+    ),
+]
+Runs = Annotated[Path, Option("Where runs and finished cells are kept.", shown="FOLDER", group=RUN)]
+Jobs = Annotated[int, Option("Processes; 0: one a core.", group=RUN, least=0)]
+Strict = Annotated[bool, Option("End at the first image that fails.", group=RUN)]
 
 
 def evaluate(
-    context: typer.Context,
-    model: str = typer.Argument(None, help="An ONNX file, or a shipped model such as signs-yolo."),
-    data: str = typer.Argument(None, help="A data set: folder or file, or 'signs' (signs:SEED:COUNT)."),
-    truth: Path = typer.Option(None, help="Instead of a model: COCO truth file."),
-    predictions: Path = typer.Option(None, help="Instead of a model: COCO result file."),
-    rule: str = typer.Option(None, help="AP rule: coco (default), voc, voc2007 or lecture."),
-    iou: float = typer.Option(
-        None, min=0, max=1, help="IoU threshold of counts and of AP (coco AP: .5 to .95)."
-    ),
-    score: float = typer.Option(None, min=0, max=1, help="Score threshold of counts, precision and recall."),
-    json: Path = typer.Option(None, help="Write all numbers to this JSON file."),
-    csv: bool = typer.Option(False, "--csv", help="Print the tables as CSV."),
-    markdown: bool = typer.Option(False, "--markdown", help="Print the tables as Markdown."),
-    explain: bool = typer.Option(False, "--explain", help="Walk through AP step by step."),
-    of_class: str = typer.Option(None, "--class", help="With --explain: the class to walk through."),
-    card: Path = typer.Option(None, help="The model's card, if it does not lie beside it."),
-    data_format: str = typer.Option(None, "--format", help="Read the data as this format."),
-    split: str = typer.Option(None, help="Which split of the data."),
-    images: int = typer.Option(None, min=1, max=MOST_IMAGES, help="Only the first N images."),
-    stage: list[str] = typer.Option([], help="Exchange a stage: resize=opencv-bilinear. May be repeated."),
-    classes: Classes = typer.Option(Classes.ALL, help="'common': only classes both model and data know."),
-    rename: list[str] = typer.Option([], "--map", help="'data class=model class'. May be repeated."),
-    against: Path = typer.Option(
-        None, help="An earlier run on the same images: print the paired difference."
-    ),
-    runs: Path = typer.Option(Path("holdfast-runs"), help="Where runs and finished cells are kept."),
-    jobs: int = typer.Option(0, min=0, help="Processes; 0: one a core."),
-    strict: bool = typer.Option(False, help="End at the first image that fails."),
+    model: Model = None,
+    data: Data = None,
+    truth: Truth = None,
+    predictions: Predictions = None,
+    rule: RuleName = None,
+    iou: Iou = None,
+    score: Score = None,
+    json: Json = None,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    explain: Explain = False,
+    of_class: OfClass = None,
+    card: Card = None,
+    data_format: Format = None,
+    split: Split = None,
+    images: Images = None,
+    stage: Stages = (),
+    classes: Classes = "all",
+    rename: Renames = (),
+    against: Against = None,
+    runs: Runs = Path("holdfast-runs"),
+    jobs: Jobs = 0,
+    strict: Strict = False,
+    ahead: Ahead | None = None,
 ) -> int:
     """Evaluate a model on data, or predictions against truth, by a named rule.
 
@@ -73,8 +123,8 @@ def evaluate(
         raise InputError(f"--json {json}: is a folder; give the name of a file")
     shape = Shape(csv, markdown, json)
     stated, settings = _settings(rule, iou, score)
-    common = classes is Classes.COMMON
-    choices = Choices(card, data_format, split, images, tuple(stage), tuple(rename), strict, common, against)
+    common = classes == "common"
+    choices = Choices(card, data_format, split, images, stage, rename, strict, common, against)
     if model and data and not (truth or predictions):
         plan = plan_of(model, data, settings, replace(choices, runs=runs, jobs=jobs))
         if stated and plan.model.card.task != "detect":
@@ -82,7 +132,7 @@ def evaluate(
         return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
     _without_model(choices)
     if truth and predictions and not model:
-        return _files(truth, predictions, settings, explain, of_class, shape, context.obj)
+        return _files(truth, predictions, settings, explain, of_class, shape, ahead)
     if truth or predictions:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not explain or model:
@@ -92,12 +142,9 @@ def evaluate(
 
 def _settings(rule: str | None, iou: float | None, score: float | None) -> tuple[list[str], Settings]:
     """The options that were given, and the settings with the defaults of the others."""
-    from holdfast.core.errors import InputError
     from holdfast.metrics.rules import rule_named
     from holdfast.run.score import Settings
 
-    if iou != iou or score != score:
-        raise InputError("--iou and --score: expected a number from 0 to 1, got nan")
     given = {"rule": rule, "iou": iou, "score": score}
     stated = [f"--{name}" for name, value in given.items() if value is not None]
     levels = (0.5 if iou is None else iou, 0.5 if score is None else score)
@@ -151,10 +198,10 @@ class Shape:
         if self.json:
             write_json(self.json, {**as_json(result), **(extra or {})})
         if self.csv:
-            typer.echo(to_csv(by_class(result, every=True, overall=True)), nl=False)
+            say(to_csv(by_class(result, every=True, overall=True)), end="")
             return
         write = to_markdown if self.markdown else to_text
-        typer.echo(write(headline(result)) + "\n\n" + write(by_class(result, every=self.markdown)))
+        say(write(headline(result)) + "\n\n" + write(by_class(result, every=self.markdown)))
 
 
 def plan_of(model: str, data: str, settings: Settings, choices: Choices) -> Plan:
@@ -233,11 +280,11 @@ def run_plan(
     if explain:
         from holdfast.run.explain import explain_run
 
-        typer.echo("\n" + explain_run(done, plan.settings, of_class), err=shape.csv)
+        say("\n" + explain_run(done, plan.settings, of_class), sys.stderr if shape.csv else sys.stdout)
     if before:
         from holdfast.run.difference import difference
 
-        typer.echo(f"\n{difference(before, done)}", err=shape.csv)
+        say(f"\n{difference(before, done)}", sys.stderr if shape.csv else sys.stdout)
     return _ending(done, run_folder(plan))
 
 
@@ -268,7 +315,10 @@ def _files(
     if explain:
         from holdfast.run.explain import explain_files
 
-        typer.echo("\n" + explain_files(truth, predictions, settings, of_class), err=shape.csv)
+        say(
+            "\n" + explain_files(truth, predictions, settings, of_class),
+            sys.stderr if shape.csv else sys.stdout,
+        )
     return 0
 
 
@@ -280,5 +330,5 @@ def _lecture(shape: Shape) -> int:
         from holdfast.cli.output import write_json
 
         write_json(shape.json, result)
-    typer.echo(text)
+    say(text)
     return 0

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+
+def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Nothing; the text is printed, unless the process was begun with that stream closed."""
+    stream = sys.stdout if stream is None else stream
+    if stream is not None:
+        stream.write(text + end)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-import typer
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
 
 
 def report(
-    run: Path = typer.Argument(help="The folder of a run (or its run.json)."),
-    out: Path = typer.Option(Path("report.html"), "-o", "--out", help="The page to write."),
+    run: Annotated[Path, Argument("The folder of a run (or its run.json).")],
+    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
 ) -> None:
     """Write a run as one self-contained HTML page."""
     from holdfast.report.html import write
@@ -17,14 +19,14 @@ def report(
     from holdfast.run.pictures import pictures
 
     evaluation = open_run(run)
-    typer.echo(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
+    say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
 
 
 def demo(
-    out: Path = typer.Option(Path("report.html"), "-o", "--out", help="The page to write."),
-    images: int = typer.Option(400, min=1, help="How many embedded scenes."),
-    runs: Path = typer.Option(Path("holdfast-runs"), help="Where the run is kept."),
-    jobs: int = typer.Option(0, min=0, help="Processes; 0: one a core."),
+    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
+    images: Annotated[int, Option("How many embedded scenes.", least=1)] = 400,
+    runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
+    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
 ) -> int:
     """Evaluate the embedded detector on the embedded road scenes and write the page."""
     from holdfast.core.errors import OutputError
@@ -49,6 +51,6 @@ def doctor() -> int:
 
     findings = diagnose()
     rows = [[f.topic, f.name, f.state, f.remedy] for f in findings]
-    typer.echo(to_text(Table(["", "what", "state", "remedy"], rows)))
+    say(to_text(Table(["", "what", "state", "remedy"], rows)))
     broken = [f for f in findings if f.topic == "library" and f.remedy]
     return 2 if broken else 0

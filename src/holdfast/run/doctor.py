@@ -30,7 +30,6 @@ REQUIRED = (
     "pillow",
     "pyyaml",
     "rich",
-    "typer",
     "jinja2",
 )
 FEATURES = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd")

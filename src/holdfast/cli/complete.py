@@ -1,0 +1,201 @@
+"""Completion in the shell: commands, options and their values, in bash, zsh and fish.
+
+The shell's script calls `holdfast` with _HOLDFAST_COMPLETE set and the words so far in COMP_WORDS, one a
+line. The answer is one line for each word on offer, for zsh and fish with a tab and what it is about; the
+line `<files>` asks the shell to offer paths too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.cli.app import ROOT_OPTIONS, Group, load, summaries, walk
+from holdfast.cli.args import FILES, HELP, Argument, Slot, names_of, slots_of
+from holdfast.cli.output import say
+from holdfast.core.errors import InputError, OutputError, UnknownName
+
+Offer = tuple[str, str]  # the word, and what it is about
+
+BASH = """\
+_holdfast_completion() {
+    local IFS=$'\\n'
+    local last
+    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \\
+                   _HOLDFAST_COMPLETE=complete_bash $1 2>/dev/null ) )
+    last=$(( ${#COMPREPLY[@]} - 1 ))
+    if [ $last -ge 0 ] && [ "${COMPREPLY[$last]}" = "<files>" ]; then
+        unset "COMPREPLY[$last]"
+        compopt -o filenames 2>/dev/null
+        COMPREPLY+=( $( compgen -f -- "${2}" ) )
+    fi
+}
+
+complete -F _holdfast_completion holdfast
+"""
+ZSH = """\
+#compdef holdfast
+
+_holdfast_completion() {
+    local line
+    local -a lines offers
+    lines=("${(@f)$(env COMP_WORDS="${(F)words[1,$CURRENT]}" COMP_CWORD=$((CURRENT - 1)) \\
+        _HOLDFAST_COMPLETE=complete_zsh ${words[1]} 2>/dev/null)}")
+    for line in $lines; do
+        if [[ $line == "<files>" ]]; then
+            _files
+        else
+            offers+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+        fi
+    done
+    (( $#offers )) && _describe holdfast offers
+}
+
+if [ "$funcstack[1]" = "_holdfast" ]; then
+    _holdfast_completion "$@"
+else
+    compdef _holdfast_completion holdfast
+fi
+"""
+FISH = """\
+function _holdfast_completion
+    set -l words (commandline -opc) (commandline -ct)
+    for line in (env COMP_WORDS=(string join \\n -- $words | string collect) \\
+            COMP_CWORD=(math (count $words) - 1) _HOLDFAST_COMPLETE=complete_fish holdfast 2>/dev/null)
+        if test "$line" = "<files>"
+            __fish_complete_path (commandline -ct)
+        else
+            echo $line
+        end
+    end
+end
+
+complete --no-files --command holdfast --arguments "(_holdfast_completion)"
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def answer(shell: str) -> None:
+    """Nothing; the offers were printed in the form `shell` asks for: complete_bash, complete_zsh."""
+    text = os.environ.get("COMP_WORDS", "")
+    words = text.split("\n") if "\n" in text else text.split()
+    count = int(os.environ.get("COMP_CWORD") or len(words) - 1)
+    words = [*words, ""][1 : count + 1]
+    words = _rejoined(words) if shell == "complete_bash" else words
+    last = words[-1] if words else ""
+    bash = shell == "complete_bash"
+    cut = last.rfind("=") + 1 if bash else 0  # bash takes what is behind it for the word
+    lines = []
+    for word, about in offers(words or [""]):
+        if word == FILES:
+            lines += [FILES] if bash or "=" not in last else []
+        elif word.startswith(last):
+            lines.append(word[cut:] if bash else f"{word}\t{about or word}")
+    if lines:
+        say("\n".join(lines))
+
+
+def _rejoined(words: list[str]) -> list[str]:
+    """The words as they were typed: bash splits --rule=coco into three."""
+    whole: list[str] = []
+    for word in words:
+        if whole and (word == "=" or whole[-1].endswith("=")):
+            whole[-1] += word
+        else:
+            whole.append(word)
+    return whole
+
+
+def offers(words: list[str]) -> Iterator[Offer]:
+    """What may stand in the place of the last word."""
+    *before, last = words
+    _, node, rest = walk(before)
+    if isinstance(node, Group):
+        if not rest:
+            yield from summaries(node)
+            if last.startswith("-"):
+                yield from ROOT_OPTIONS.items() if not before else ()
+                yield "--help", ""
+        elif len(before) == 1 and rest[0] in ROOT_OPTIONS and rest[0] != "--version":
+            yield from ((shell, "") for shell in SCRIPTS)
+        return
+    yield from _of_command(slots_of(load(node)), rest, last)
+
+
+def _of_command(slots: list[Slot], before: list[str], last: str) -> Iterator[Offer]:
+    named = names_of(slots)
+    previous = named.get(before[-1]) if before else None
+    if previous is not None and previous.kind is not bool:
+        yield from ((value, "") for value in previous.offered())
+    elif last.startswith("-"):
+        name, glue, _ = last.partition("=")
+        if glue and name in named:
+            yield from ((v if v == FILES else f"{name}={v}", "") for v in named[name].offered())
+        else:
+            given = {named[word].key for word in before if word in named and not named[word].many}
+            plain = [slot for slot in slots if slot.name in named and slot.key not in given]
+            yield from ((slot.name, slot.about.about) for slot in plain)
+            yield HELP[1], "Print what it takes."
+    else:
+        places = [slot for slot in slots if isinstance(slot.about, Argument)]
+        number = len(_loose(before, named))
+        if places and (number < len(places) or places[-1].many):
+            yield from ((value, "") for value in places[min(number, len(places) - 1)].offered())
+
+
+def _loose(words: list[str], named: dict[str, Slot]) -> list[str]:
+    """The words that are neither options nor their values."""
+    loose, value = [], False
+    for word in words:
+        if not value and not word.startswith("-"):
+            loose.append(word)
+        value = not value and word in named and named[word].kind is not bool
+    return loose
+
+
+def shell_named(name: str) -> str:
+    """The shell that was named, else the one this process was called from."""
+    if name and name not in SCRIPTS:
+        raise UnknownName("shell", name, SCRIPTS)
+    for found in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
+        if found in SCRIPTS:
+            return found
+    raise InputError("which shell? say --install-completion bash, zsh or fish")
+
+
+def _parent() -> str:
+    try:
+        return Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def script(shell: str) -> str:
+    """The text the shell is to read."""
+    return SCRIPTS[shell].rstrip()
+
+
+def install(shell: str) -> str:
+    """What was done: the script is where the shell finds it, also in every later session."""
+    home = Path.home()
+    homes = {
+        "bash": home / ".bash_completions" / "holdfast.sh",
+        "zsh": home / ".zfunc" / "_holdfast",
+        "fish": home / ".config" / "fish" / "completions" / "holdfast.fish",
+    }
+    lines = {
+        "bash": (home / ".bashrc", f"source '{homes['bash']}'"),
+        "zsh": (home / ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+    }
+    try:
+        homes[shell].parent.mkdir(parents=True, exist_ok=True)
+        homes[shell].write_text(SCRIPTS[shell])
+        if shell in lines:
+            start, line = lines[shell]
+            known = start.read_text() if start.is_file() else ""
+            if line not in known.splitlines():
+                start.write_text(f"{known.rstrip()}\n\n{line}\n".lstrip())
+    except OSError as problem:
+        raise OutputError(f"{problem.filename}: {problem.strerror}; see --show-completion {shell}") from None
+    return f"{shell} completion installed in {homes[shell]}; it works in the next {shell} you open"
