@@ -36,7 +36,7 @@ def walked(proto: Any, build: Build, values: dict[str, Value]) -> list[Value]:
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
         inputs = tuple(_find(values, node, name) if name else None for name in node.input)
-        found = lowered(_node(node, inputs, opset, set(outputs)), node.domain, build)
+        found = lowered(node_of(node, inputs, opset, set(outputs)), node.domain, build)
         for name, value in zip(node.output, found, strict=False):
             values[name] = build.normal(value) if isinstance(value, View) else value
         for name in node.input:  # a value nobody reads again is let go
@@ -54,7 +54,7 @@ def lowered(node: Node, domain: str, build: Build) -> list[Value]:
     if domain not in ("", "ai.onnx"):
         raise node.fail(f"operators of the domain {domain!r} are not supported")
     if node.operator == "Constant":
-        return [_constant(node)]
+        return [constant_of(node)]
     lower = OPERATORS.get(node.operator)
     try:
         if all(not isinstance(v, View) for v in node.inputs) and node.operator not in moves.OPERATORS:
@@ -86,7 +86,8 @@ def _find(values: Mapping[str, Value], node: Any, name: str) -> Value:
     return values[name]
 
 
-def _node(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str]) -> Node:
+def node_of(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str]) -> Node:
+    """A node of the file with its attributes read and the values of its inputs."""
     from onnx import AttributeProto, helper, numpy_helper
 
     attributes: dict[str, Any] = {}
@@ -102,7 +103,8 @@ def _node(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[
     return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last)
 
 
-def _constant(node: Node) -> NDArray[Any]:
+def constant_of(node: Node) -> NDArray[Any]:
+    """The value of a Constant node."""
     kinds = {
         "value_float": np.float32,
         "value_floats": np.float32,
