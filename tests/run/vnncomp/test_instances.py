@@ -19,7 +19,7 @@ from holdfast.run.vnncomp.instances import (
 
 def made(networks, each):
     return [
-        Instance("c", f"{n}.onnx", f"{i}.vnnlib", 60.0, Path("n"), Path("s"))
+        Instance("c", f"{n}.onnx", f"{i}.vnnlib", 60.0, Path("n"), Path("s"), Path("f"))
         for n in range(networks)
         for i in range(each)
     ]
@@ -93,7 +93,9 @@ def test_limits_are_scaled_and_capped():
 
 
 def test_the_sample_is_stratified_and_repeatable():
-    instances = made(1, 60) + [Instance("c", "z.onnx", f"{i}", 9.0, Path("n"), Path("s")) for i in range(30)]
+    instances = made(1, 60) + [
+        Instance("c", "z.onnx", f"{i}", 9.0, Path("n"), Path("s"), Path("f")) for i in range(30)
+    ]
     one = sampled(instances, 9, seed=3)
     assert Counter(i.network for i in one) == {"0.onnx": 6, "z.onnx": 3}
     assert one == sampled(instances, 9, seed=3)

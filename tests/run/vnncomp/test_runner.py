@@ -10,8 +10,9 @@ import pytest
 
 from holdfast.core.errors import InputError, OutputError
 from holdfast.run.vnncomp.instances import limited, read_instances
+from holdfast.run.vnncomp.ledger import witness_folder
 from holdfast.run.vnncomp.results import header, read_rows
-from holdfast.run.vnncomp.runner import Plan, run, shares, witness_folder
+from holdfast.run.vnncomp.runner import Plan, run, shares
 
 MIXED = {"a.vnnlib": "holds", "b.vnnlib": "violated", "c.vnnlib": "crash", "d.vnnlib": "unknown"}
 

@@ -14,7 +14,7 @@ from holdfast.core.seeds import generator
 
 @dataclass(frozen=True)
 class Instance:
-    """One question: a network and a specification as the csv names them, their files, and the limit in s."""
+    """One question: a network and a specification as the csv in `folder` names them, and the limit in s."""
 
     category: str
     network: str
@@ -22,6 +22,7 @@ class Instance:
     limit: float
     network_path: Path
     spec_path: Path
+    folder: Path
 
     def __str__(self) -> str:
         return f"{self.category} {_stem(self.network)} {_stem(self.spec)}"
@@ -132,7 +133,7 @@ def _instance(category: str, path: Path, number: int, cells: Sequence[str]) -> I
     if limit is None:
         raise InputError(f"{path}:{number}: expected a time limit in seconds, got {cells[2]!r}")
     network, spec = (_beside(path, number, name) for name in cells[:2])
-    return Instance(category, cells[0], cells[1], limit, network, spec)
+    return Instance(category, cells[0], cells[1], limit, network, spec, path.parent.resolve())
 
 
 def _beside(path: Path, number: int, name: str) -> Path:

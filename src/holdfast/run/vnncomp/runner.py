@@ -8,22 +8,21 @@ has changed, and nothing else.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import shutil
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from holdfast._version import __version__
-from holdfast.core.errors import InputError, OutputError
+from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import of, of_file
 from holdfast.run.store import write_atomic
-from holdfast.run.vnncomp.attempt import WORK, Attempt, Running, abandon, begin, verify_command, wait
+from holdfast.run.vnncomp.attempt import Attempt, Running, abandon, begin, verify_command, wait
 from holdfast.run.vnncomp.instances import Instance
-from holdfast.run.vnncomp.results import Row, header, line_of, read_rows
+from holdfast.run.vnncomp.ledger import alone, append, remember, resume, tidy, witness_folder
+from holdfast.run.vnncomp.results import Row
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,22 @@ def run(plan: Plan, tell: Tell = silent) -> list[Row]:
     if plan.jobs < 1:
         raise InputError(f"--jobs: expected at least 1, got {plan.jobs}")
     keys = _keys(plan)
-    with _alone(witness_folder(plan.out)):
-        found = _resume(plan.out, plan.instances, keys)
+    with alone(witness_folder(plan.out)):
+        remember(plan.out, {i.category: i.folder for i in plan.instances})
+        found = resume(plan.out, plan.instances, keys)
         todo = [place for place, key in enumerate(keys) if key not in found]
         rows = {place: found[key] for place, key in enumerate(keys) if key in found}
         reused = len(rows)
         with contextlib.closing(_worked(plan, keys, todo)) as work:
             for place, row in work:
-                _append(plan.out, row)
+                append(plan.out, row)
                 rows[place] = row
                 done = [rows[p] for p in todo if p in rows]
                 left = _seconds_left(done, [plan.instances[p] for p in todo if p not in rows], plan.jobs)
                 tell(Step(row, len(rows), len(keys), reused, left))
         ordered = [rows[place] for place in range(len(keys))]
-        _tidy(plan.out, ordered)
+        tidy(plan.out, ordered)
         return ordered
-
-
-def witness_folder(out: Path) -> Path:
-    """Where the counterexamples of results lie: beside them."""
-    return out.with_name(out.name + ".witnesses")
 
 
 def shares(jobs: int) -> list[tuple[int, ...]]:
@@ -110,76 +105,6 @@ def _keys(plan: Plan) -> list[str]:
         again = seen[key] = seen.get(key, 0) + 1
         keys.append(key if again == 1 else of([key, again])[:16])
     return keys
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A block in which no other run writes the same results; what a killed one left lying is removed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as problem:
-        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another --out") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise OutputError(
-            f"{folder}: another run is writing these results; wait or choose another --out"
-        ) from None
-    try:
-        for left in folder.glob(f"{WORK}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _resume(out: Path, instances: Sequence[Instance], keys: Sequence[str]) -> dict[str, Row]:
-    """The finished rows by key; rows of the same instances that were run otherwise are dropped from disk."""
-    whole = out.read_bytes() if out.exists() else b""
-    first = header().encode()
-    if first.startswith(whole):
-        write_atomic(out, first)
-        return {}
-    if not whole.startswith(first):
-        raise InputError(f"{out}: expected results of an earlier run, or no file; choose another --out")
-    cut = whole[: whole.rfind(b"\n") + 1]  # a line that a power cut tore in two is no line
-    if cut != whole:
-        write_atomic(out, cut)
-    rows = read_rows(out)
-    ours = {(i.category, i.network, i.spec) for i in instances}
-    kept = [r for r in rows if r.key in set(keys) or (r.category, r.network, r.spec) not in ours]
-    if len(kept) < len(rows):
-        _write(out, kept)
-    return {row.key: row for row in kept if row.key in set(keys)}
-
-
-def _write(out: Path, rows: Sequence[Row]) -> None:
-    write_atomic(out, (header() + "".join(map(line_of, rows))).encode())
-
-
-def _append(out: Path, row: Row) -> None:
-    try:
-        handle = os.open(out, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(handle, line_of(row).encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as problem:
-        raise OutputError(
-            f"{out}: could not be written: {problem.strerror}; then run the same command again: "
-            "what was finished is kept"
-        ) from problem
-
-
-def _tidy(out: Path, ordered: Sequence[Row]) -> None:
-    """Nothing; the rows of this plan stand in its order, those of other plans before them."""
-    ours = {row.key for row in ordered}
-    rows = [row for row in read_rows(out) if row.key not in ours] + list(ordered)
-    if out.read_bytes() != (header() + "".join(map(line_of, rows))).encode():
-        _write(out, rows)
 
 
 def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[tuple[int, Row], None, None]:
