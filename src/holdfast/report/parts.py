@@ -76,6 +76,7 @@ class Document:
     command: str
     alerts: tuple[Alert, ...]
     sections: tuple[Section, ...]
+    kind: str = "evaluation"  # what the page is, beside the wordmark
 
 
 def fragment(template: str, **values: Any) -> str:
