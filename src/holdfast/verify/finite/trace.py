@@ -1,0 +1,253 @@
+"""Where a graph rounds its free inputs, and which of its tensors depend on them afterwards.
+
+Up to the roundings ("cuts") every value must come from one input through steps that never turn back: moves,
+sums and products with constants, clipping. Then a cut's value is a staircase of that input, and its stairs
+are the cells to enumerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.lower.moves import OPERATORS as MOVES
+from holdfast.graph.lower.values import Build, Node, Value, View
+from holdfast.graph.lower.walk import constant_of, needed, node_of
+
+Values = NDArray[np.float32]
+_STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.rint,
+    "Sign": np.sign,
+}
+
+
+class NotFinite(Exception):
+    """A free input reaches an output without a rounding on the way; the message says where."""
+
+
+@dataclass(frozen=True, eq=False)
+class Climb:
+    """New elements: a monotone step applied to earlier ones, each with its own constant."""
+
+    parents: NDArray[np.int64]
+    step: Callable[[Values, Values], Values]
+    constants: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A rounding: the elements it reads, what it makes of them, and the type it gives."""
+
+    view: View
+    stairs: Callable[[Values], NDArray[Any]]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The cuts by the names of their outputs, the steps before them, and what depends on each tensor after.
+
+    `roots` gives for every element, of the free inputs and of the steps, the free input it comes from;
+    `needs` for every tensor from the cuts on the free inputs it depends on; `nodes` compute those tensors.
+    """
+
+    inputs: int
+    cuts: Mapping[str, Cut]
+    climbs: tuple[Climb, ...]
+    roots: NDArray[np.int64]
+    needs: Mapping[str, frozenset[int]]
+    nodes: tuple[Any, ...]
+
+
+@dataclass
+class _Walk:
+    """What is known of the tensors met so far; a fixed tensor whose value does not matter is in neither."""
+
+    build: Build
+    values: dict[str, Value]
+    roots: list[NDArray[np.int64]]  # the free input each element comes from, climb by climb
+    climbs: list[Climb] = field(default_factory=list)
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    needs: dict[str, frozenset[int]] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+
+
+def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
+    """The cuts of the network whose input is `name`; NotFinite if a free input gets past them."""
+    from onnx import numpy_helper
+
+    index = np.full(template.shape, -1, np.int64)
+    index.ravel()[free] = np.arange(len(free))
+    build = Build((len(free),), np.dtype(np.float32))
+    small = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer if _small(w)}
+    values: dict[str, Value] = {**small, name: build.normal(View(index, template.astype(np.float64)))}
+    walk = _Walk(build, values, [np.arange(len(free))])
+    opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+    for node in needed(proto.graph):
+        _visit(node, walk, opset)
+    for output in proto.graph.output:
+        if isinstance(walk.values.get(output.name), View):
+            raise NotFinite(f"output {output.name!r} reads a free input as it is")
+    roots = np.concatenate(walk.roots)
+    return Trace(len(free), walk.cuts, tuple(walk.climbs), roots, walk.needs, tuple(walk.nodes))
+
+
+def _small(weight: Any) -> bool:
+    """Whether a weight may be an index, a shape or a factor on the way to a cut."""
+    return sum(weight.dims) <= 1 << 16 and len(weight.dims) <= 1
+
+
+def _visit(node: Any, walk: _Walk, opset: int) -> None:
+    after = [walk.needs[name] for name in node.input if name in walk.needs]
+    given = [walk.values.get(name) for name in node.input]
+    before = any(isinstance(value, View) for value in given)
+    subgraph = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
+    if subgraph and (before or after or walk.needs):
+        raise NotFinite(f"node {_called(node)}: {node.op_type} has a graph of its own inside")
+    if after and before:
+        raise NotFinite(f"node {_called(node)}: {node.op_type} mixes a rounded and an unrounded free input")
+    if after:
+        walk.nodes.append(node)
+        walk.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
+    elif before or node.op_type == "Constant" or node.op_type in MOVES:
+        made = node_of(node, tuple(given), opset, set())
+        try:
+            _through(node, made, walk)
+        except (ModelError, ValueError, IndexError, KeyError, TypeError) as problem:
+            if before:
+                raise NotFinite(f"node {_called(node)}: {node.op_type}: {problem}") from None
+
+
+def _called(node: Any) -> str:
+    return repr(node.name or node.output[0])
+
+
+def _through(node: Any, made: Node, walk: _Walk) -> None:
+    """Nothing is returned: the outputs of a node before the cuts are in the walk."""
+    if node.op_type == "Constant":
+        walk.values[node.output[0]] = constant_of(made)
+        return
+    views = [value for value in made.inputs if isinstance(value, View)]
+    if views:
+        cut = _cut(made)
+        if cut is not None:
+            walk.cuts[node.output[0]] = cut
+            live = cut.view.index[cut.view.index >= 0]
+            walk.needs[node.output[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
+            return
+        if node.op_type not in MOVES:
+            walk.values[node.output[0]] = _climbed(made, walk)
+            return
+    # A constant that was left out is unknown here: a move that needs it fails, and says so.
+    if any(value is None and name for value, name in zip(made.inputs, node.input, strict=True)):
+        raise made.fail("one of its inputs is computed")
+    for name, value in zip(node.output, MOVES[node.op_type](made, walk.build), strict=False):
+        walk.values[name] = walk.build.normal(value) if isinstance(value, View) else value
+
+
+def _cut(made: Node) -> Cut | None:
+    """The cut that a node is, or None."""
+    from onnx import helper
+
+    view = made.inputs[0]
+    if not isinstance(view, View):
+        return None
+    if made.operator in _STAIRS:
+        return Cut(view, _STAIRS[made.operator], np.dtype(np.float32))
+    if made.operator != "Cast":
+        return None
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(int(made.attributes["to"])))
+    if dtype.kind in "iu":
+        return Cut(view, np.trunc, dtype)
+    return Cut(view, np.sign, dtype) if dtype.kind == "b" else None
+
+
+def _climbed(made: Node, walk: _Walk) -> View:
+    """The new elements that a sum, product or bound with constants makes."""
+    view = next(value for value in made.inputs if isinstance(value, View))
+    for step, other in _steps(made):
+        constant = np.asarray(other, np.float32)
+        if not np.isfinite(constant).all():
+            raise made.fail("its constant is not finite")
+        shape = np.broadcast_shapes(view.shape, constant.shape)
+        index, fill = np.broadcast_to(view.index, shape), np.broadcast_to(view.filled(), shape)
+        constant = np.broadcast_to(constant, shape).ravel()
+        live = np.flatnonzero(index.ravel() >= 0)
+        parents = index.ravel()[live]
+        begin = sum(map(len, walk.roots))
+        walk.roots.append(np.concatenate(walk.roots)[parents])
+        walk.climbs.append(Climb(parents, step, constant[live]))
+        fresh = np.full(index.size, -1, np.int64)
+        fresh[live] = begin + np.arange(len(live))
+        moved = step(fill.ravel().astype(np.float32), constant).astype(np.float64)
+        view = View(fresh.reshape(shape), moved.reshape(shape))
+    return view
+
+
+def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
+    """The monotone steps (value, constant) -> value that a node is made of."""
+    first = isinstance(made.inputs[0], View)
+    if made.operator == "Relu":
+        return [(np.maximum, 0.0)]
+    if made.operator == "Neg":
+        return [(np.multiply, -1.0)]
+    if made.operator == "Clip":
+        ends = [(np.maximum, "min", 1), (np.minimum, "max", 2)]
+        found = [(step, made.attributes.get(name, made.constant(at, name))) for step, name, at in ends]
+        return [(step, end) for step, end in found if end is not None]
+    if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
+        raise made.fail("it is no rounding, and no sum, product or bound with constants before one")
+    constant = made.known(1 if first else 0, "other operand")
+    step = _PAIRS[made.operator] if first else _SWAPPED.get(made.operator)
+    if step is None or (made.operator == "Div" and not np.asarray(constant).all()):
+        raise made.fail("expected the free input to be divided by a constant other than 0")
+    return [(step, constant)]
+
+
+_PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Min": np.minimum,
+    "Max": np.maximum,
+}
+_SWAPPED: Mapping[str, Callable[[Values, Values], Values]] = {
+    "Add": np.add,
+    "Sub": lambda value, constant: constant - value,
+    "Mul": np.multiply,
+    "Min": np.minimum,
+    "Max": np.maximum,
+}
+
+
+def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
+    """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
+    elements = _elements(trace, point)
+    stairs = {name: cut.stairs(_read(cut, elements)) for name, cut in trace.cuts.items()}
+    return {name: np.asarray(stairs[name], cut.dtype) for name, cut in trace.cuts.items()}
+
+
+def read_by(trace: Trace, cut: Cut, point: Values) -> Values:
+    """What a cut reads for these free inputs (n,)."""
+    return _read(cut, _elements(trace, point))
+
+
+def _elements(trace: Trace, point: Values) -> Values:
+    elements = point.astype(np.float32)
+    for climb in trace.climbs:
+        elements = np.concatenate([elements, climb.step(elements[climb.parents], climb.constants)])
+    return elements
+
+
+def _read(cut: Cut, elements: Values) -> Values:
+    if cut.view.fill is None:
+        return elements[cut.view.index]
+    return np.where(cut.view.index < 0, cut.view.fill.astype(np.float32), elements[cut.view.index])
