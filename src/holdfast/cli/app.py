@@ -31,6 +31,15 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         "Look at a model, write its card, convert darknet files.",
         {"info": "model:info", "card": "model:card", "list": "model:shipped", "convert": "model:convert"},
     ),
+    "vnncomp": Group(
+        "Run and score benchmarks of the neural-network verification competition.",
+        {
+            "run": "vnncomp:run",
+            "score": "vnncomp:score",
+            "instance": "vnncomp:instance",
+            "warm": "vnncomp:warm",
+        },
+    ),
 }
 ROOT_OPTIONS = {
     "--version": "Print the version.",

@@ -150,8 +150,11 @@ def test_an_error_in_between_leaves_no_process(plan, tmp_path):
         run(plan({"a.vnnlib": "holds", "b.vnnlib": "hang"}, jobs=min(2, len(os.sched_getaffinity(0)))), stop)
     pids = tmp_path / "bench" / "b.vnnlib.pids"
     if pids.exists() and pids.read_text():
-        time.sleep(0.05)
-        assert not any(map(alive, map(int, pids.read_text().split())))
+        begun = [int(pid) for pid in pids.read_text().split()]
+        deadline = time.monotonic() + 10
+        while any(map(alive, begun)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(map(alive, begun))
 
 
 def alive(pid):

@@ -63,7 +63,8 @@ class Running:
 
 def verify_command() -> list[str]:
     """The command every instance is run by: `holdfast verify` in this very interpreter."""
-    return [sys.executable, "-m", "holdfast", "verify"]
+    # -P: a folder of the same name where the user is must not be taken for the package.
+    return [sys.executable, "-P", "-m", "holdfast", "verify"]
 
 
 def begin(
@@ -82,12 +83,16 @@ def begin(
     environment = dict(os.environ)
     if cores:
         environment |= {name: str(len(cores)) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
-    with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            whole, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
-            start_new_session=True, preexec_fn=_tied_to(os.getpid(), cores),
-        )  # fmt: skip
+    try:
+        with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
+            began = time.monotonic()
+            process = subprocess.Popen(
+                whole, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
+                start_new_session=True, preexec_fn=_tied_to(os.getpid(), cores),
+            )  # fmt: skip
+    except OSError:
+        folder.cleanup()
+        raise
     handle = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
     return Running(instance, process, folder, began, tuple(cores), handle)
 

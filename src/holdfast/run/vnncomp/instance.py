@@ -1,0 +1,61 @@
+"""One instance as the competition's scripts ask for it: a result file, written whole, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.verdict import Status
+from holdfast.run.store import write_atomic
+from holdfast.run.vnncomp.attempt import Attempt, begin, verify_command, wait
+from holdfast.run.vnncomp.instances import Instance, found_file
+from holdfast.verify.vnncomp.protocol import Counterexample, Protocol, read_counterexample, result_text
+
+
+def answer(
+    network: Path,
+    spec: Path,
+    result: Path,
+    limit: float,
+    protocol: Protocol,
+    command: Sequence[str] | None = None,
+) -> Attempt:
+    """What came of the instance, after the result file was written in that protocol.
+
+    The verifier runs in a process of its own, so that a crash of it is an error and a process that does not
+    end a timeout; a problem on this side is an error too. Only a result file that cannot be written raises.
+    """
+    began = time.monotonic()
+    found = None
+    try:
+        attempt = _attempted(network, spec, limit, command or verify_command())
+        found = _counterexample(attempt.witness) if attempt.status == "violated" else None
+    except (HoldfastError, OSError) as problem:
+        attempt = Attempt("error", time.monotonic() - began, 0.0, note=str(problem))
+    status: Status = attempt.status
+    write_atomic(result, result_text(protocol, status, attempt.seconds, found).encode())
+    return attempt
+
+
+def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) -> Attempt:
+    if not limit > 0:
+        raise InputError(f"expected a time limit in seconds, got {limit:g}")
+    files = []
+    for path in (network, spec):
+        file = found_file(path)
+        if file is None:
+            raise InputError(f"{path}: no such file")
+        files.append(file)
+    instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
+    ((_, attempt),) = wait([begin(command, instance)])
+    return attempt
+
+
+def _counterexample(text: str) -> Counterexample | None:
+    """The counterexample the verifier wrote; None if it is none."""
+    try:
+        return read_counterexample(text)
+    except InputError:
+        return None
