@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.run.evaluate import Plan, evaluate
     from holdfast.run.evaluation import Evaluation, open_run
     from holdfast.run.score import Settings
+    from holdfast.verify.decide import verify
     from holdfast.verify.vnnlib import Spec, parse_vnnlib, print_vnnlib, property_of, read_vnnlib
 
 _HOMES = {
@@ -78,6 +79,7 @@ _HOMES = {
     "read_vnnlib": "verify.vnnlib",
     "settle": "core.verdict",
     "stage": "core.registry",
+    "verify": "verify.decide",
     "write_report": "report.html:write",
 }
 
@@ -129,6 +131,7 @@ __all__ = [
     "read_vnnlib",
     "settle",
     "stage",
+    "verify",
     "write_report",
 ]
 

@@ -19,6 +19,7 @@ from holdfast.verify.domain import domain_of, first_float32, last_float32
 from holdfast.verify.finite.cells import Cells, cells_of, number, ordinal
 from holdfast.verify.finite.trace import NotFinite
 from holdfast.verify.problem import Clock
+from holdfast.verify.replay import runner_of
 from making import save_graph
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -64,8 +65,8 @@ def question(path, lower, upper, bound, rows=((1.0,),)):
 
 
 def answer(asked, seconds=60.0):
-    proto = onnx.load(str(asked.model.path))
-    return engine.enumerated(asked, proto, domain_of(asked), Clock(Budget(seconds)))
+    proto, domain = onnx.load_model_from_string(asked.model.read()), domain_of(asked)
+    return engine.enumerated(asked, proto, domain, lambda: runner_of(asked, domain), Clock(Budget(seconds)))
 
 
 def truth(path, lower, upper, scale=1.0):
@@ -329,6 +330,5 @@ def test_all_sign_instances_are_right(shared_data):
     for net, spec, _ in csv.reader((folder / "instances.csv").open()):
         paths = [next(p for p in (folder / n, folder / f"{n}.gz") if p.exists()) for n in (net, spec)]
         asked = property_of(read_vnnlib(paths[1]), Network("net", paths[0]))
-        proto = onnx.load_model_from_string(asked.model.read())
-        counts[engine.enumerated(asked, proto, domain_of(asked), Clock(Budget(60))).status] += 1
+        counts[answer(asked).status] += 1
     assert counts == {"holds": 11, "violated": 28}

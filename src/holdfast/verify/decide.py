@@ -1,0 +1,161 @@
+"""The verifier: engines chosen by the structure of the problem, their answers checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+
+from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
+from holdfast.core.property import Property
+from holdfast.core.verdict import Budget, Verdict, settle
+from holdfast.graph.inspect import load_proto
+from holdfast.graph.ir import Activation, Dense, Net
+from holdfast.verify.domain import Domain, domain_of
+from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
+from holdfast.verify.replay import Runner, runner_of
+
+FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
+SLIM = 1e-4  # float32 runtimes may differ by as much as a margin below this
+_DECIDED = ("holds", "violated")
+
+
+def verify(question: Property, budget: Budget | None = None, tell: Tell = silent) -> Verdict:
+    """Whether an input of the property's set violates it: proven, refuted by a replayed witness, or open.
+
+    An exception on the way is a verdict `error`, never `holds`.
+    """
+    clock = Clock(budget or Budget(), time.monotonic(), tell)
+    try:
+        verdict = _decided(question, clock)
+    except MemoryError:
+        verdict = Verdict("unknown", "none", 0.0, note="out of memory")
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no proof
+        verdict = Verdict("error", "none", 0.0, note=_told(problem))
+    note = "; ".join(part for part in (verdict.note, question.note) if part)
+    return dataclasses.replace(verdict, seconds=time.monotonic() - clock.started, note=note)
+
+
+def _told(problem: Exception) -> str:
+    line = " ".join(str(problem).split())
+    return line if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {line}"
+
+
+def _decided(question: Property, clock: Clock) -> Verdict:
+    if not question.unsafe:
+        return Verdict("holds", "none", 0.0, note="nothing is asked: the set of inputs is empty")
+    domain = domain_of(question)
+    runner = cache(lambda: runner_of(question, domain))
+    answer = _finite(question, domain, runner, clock)
+    if answer is None or answer.status not in (*_DECIDED, "timeout"):
+        before = answer.note if answer is not None else ""
+        answer = _searched(question, domain, runner(), clock)
+        answer = dataclasses.replace(answer, note="; ".join(part for part in (answer.note, before) if part))
+    witness = None if answer.witness is None else domain.whole(answer.witness[None])[0]
+    verdict = Verdict(answer.status, answer.engine, 0.0, witness, None, answer.margin, answer.note)
+    return settle(question, verdict, runner().run) if answer.status == "violated" else verdict
+
+
+def _finite(question: Property, domain: Domain, runner: Callable[[], Runner], clock: Clock) -> Answer | None:
+    """The answer by enumeration; None if the free inputs are not all rounded."""
+    from holdfast.verify.enumerate import enumerated
+    from holdfast.verify.finite.trace import NotFinite
+
+    try:
+        return enumerated(question, load_proto(question.model.path), domain, runner, clock)
+    except NotFinite:
+        return None
+
+
+def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) -> Answer:
+    """The answer of the first engine that has one; else what stood in the way."""
+    from holdfast.verify.pose import problem_of
+
+    rng = np.random.default_rng(clock.budget.seed)
+    try:
+        problem = problem_of(question, domain, runner)
+    except ModelError as reason:
+        from holdfast.verify.blind import blindly
+
+        found = blindly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
+        return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_told(reason)}")
+    return _first(_engines(problem, clock, rng), clock)
+
+
+def _first(engines: Iterator[Callable[[], Answer | None]], clock: Clock) -> Answer:
+    """The first answer that decides; else the last one with all notes, or the first failure, raised."""
+    last, notes, failed = Answer("unknown", "none"), [], ""
+    for engine in engines:
+        try:
+            answer = engine()
+        except MemoryError:
+            raise
+        except ImportError as missing:
+            if str(missing.name).startswith("holdfast"):
+                continue
+            raise MissingExtra("a proof", str(missing.name), "verify") from missing
+        except Exception as trouble:  # noqa: BLE001 - another engine may still have an answer
+            failed = failed or _told(trouble)
+            continue
+        if answer is not None and answer.status in _DECIDED:
+            return _claimed(answer)
+        if answer is not None:
+            last = answer
+            notes.append(f"{answer.engine}: {answer.note}" if answer.note else answer.engine)
+    if failed:
+        raise RuntimeError(failed)
+    late = last.status == "timeout" or clock.left <= 0
+    return dataclasses.replace(last, status="timeout" if late else "unknown", note="; ".join(notes))
+
+
+def _claimed(answer: Answer) -> Answer:
+    """The answer with what a proof is sound for."""
+    if answer.status != "holds":
+        return answer
+    said = "proven in real arithmetic for the weights of the file"
+    if answer.margin is not None and answer.margin < SLIM:
+        said += f", but by less than {SLIM:g}: a float32 runtime may see it otherwise"
+    return dataclasses.replace(answer, note=f"{answer.note}; {said}" if answer.note else said)
+
+
+def _engines(
+    problem: Problem, clock: Clock, rng: np.random.Generator
+) -> Iterator[Callable[[], Answer | None]]:
+    """The engines that suit the problem, in order."""
+    if problem.net.inputs <= FEW and _plain(problem.net):
+        yield lambda: _few_inputs(problem, clock)
+    if clock.left > 0:
+        yield lambda: _falsified(problem, clock, rng)
+    if clock.left > 0:
+        yield lambda: _branched(problem, clock)
+
+
+def _plain(net: Net) -> bool:
+    """Whether a net is one row of dense layers and relus."""
+    for before, step in enumerate(net.steps[1:]):
+        if not isinstance(step, Dense | Activation) or step.source != before:
+            return False
+        if isinstance(step, Activation) and step.curve not in ("relu", "leaky"):
+            return False
+    return True
+
+
+def _few_inputs(problem: Problem, clock: Clock) -> Answer:
+    from holdfast.verify.lowdim import search
+
+    return search(problem, clock)
+
+
+def _falsified(problem: Problem, clock: Clock, rng: np.random.Generator) -> Answer | None:
+    from holdfast.verify.falsify import falsify
+
+    return falsify(problem, clock, min(0.15 * clock.left, 8.0), rng)
+
+
+def _branched(problem: Problem, clock: Clock) -> Answer:
+    from holdfast.verify.bab.decide import decide
+
+    return decide(problem, clock)

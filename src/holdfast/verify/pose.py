@@ -1,0 +1,76 @@
+"""A property posed to the engines: its network lowered, its cases over the free inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.core.property import Property, Rows
+from holdfast.core.types import Floats
+from holdfast.graph.inspect import load_proto
+from holdfast.verify.domain import Domain, domain_of
+from holdfast.verify.problem import Case, Problem
+from holdfast.verify.replay import Runner, runner_of, violations
+from holdfast.verify.softmax import last_softmax, without_softmax
+
+
+def problem_of(question: Property, domain: Domain | None = None, runner: Runner | None = None) -> Problem:
+    """The problem an engine is given; ModelError names a node that cannot be lowered.
+
+    Inputs with one float32 between their bounds are fixed at it. Bounds of rows are widened by two units in
+    the last place: the specification's decimals were rounded to the nearest float64.
+    """
+    from holdfast.graph.lower import lower_onnx
+
+    domain = domain or domain_of(question)
+    runner = runner or runner_of(question, domain)
+    softmax = last_softmax(load_proto(question.model.path))
+    unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
+    cases = cases_of(unsafe, domain)
+    lower, upper = domain.box.lower.ravel().copy(), domain.box.upper.ravel().copy()
+    fixed = np.ones(len(lower), np.bool_)
+    fixed[domain.free] = False
+    lower[fixed] = upper[fixed] = domain.template[fixed]
+    net = lower_onnx(question.model.path, lower, upper, drop_softmax=bool(softmax))
+    if not np.array_equal(net.free, domain.free):
+        raise ModelError(f"{question.model.path}: expected {len(domain.free)} free inputs, got {net.inputs}")
+    judged = cases if not softmax else cases_of(question.unsafe, domain)
+    return Problem(net, cases, violations(question, domain, runner, judged))
+
+
+def _before_softmax(question: Property, kind: str) -> tuple[Rows, ...]:
+    """The unsafe sets in terms of the values before the last softmax."""
+    found: list[Rows] = []
+    for rows in question.unsafe:
+        cases = without_softmax(rows, kind)
+        if cases is None:
+            raise ModelError(
+                f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
+                "outputs, or one with a number"
+            )
+        found += cases
+    return tuple(found)
+
+
+def cases_of(unsafe: tuple[Rows, ...], domain: Domain) -> tuple[Case, ...]:
+    """The unsafe sets as cases over the free inputs; those of one box share its arrays."""
+    fixed = domain.template.astype(np.float64)
+    fixed[domain.free] = 0.0
+    boxes: dict[int, tuple[Floats, Floats]] = {}
+    cases = []
+    for rows in unsafe:
+        lower, upper = boxes.setdefault(id(rows.within), domain.within(rows.within))
+        bound, inputs = rows.bound, None
+        if rows.inputs is not None:
+            shift, size = rows.inputs @ fixed, np.abs(rows.inputs) @ np.abs(fixed) + np.abs(bound)
+            bound = bound - shift + size * (len(fixed) + 2) * np.finfo(np.float64).eps
+            inputs = rows.inputs[:, domain.free]
+        bound = np.nextafter(np.nextafter(bound, np.inf), np.inf)
+        cases.append(Case(lower, upper, rows.matrix, bound, inputs if _any(inputs) else None))
+    return tuple(cases)
+
+
+def _any(values: Any) -> bool:
+    return values is not None and bool(values.any())
