@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench train lint clean
+.PHONY: help demo test test-full bench bench-verify bench-acasxu train lint clean
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("holdfast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say e.g. make PYTHON=python3.12 demo" if sys.version_info < (3, 11) else 0)'
@@ -45,6 +45,12 @@ lint: $(VENV)/.full
 
 bench: $(VENV)/.bench  ## the benchmarks, side by side with the peers
 	$(BIN)/python benchmarks/coco_scoring.py
+
+bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at official limits: about an hour
+	$(BIN)/python benchmarks/verify.py
+
+bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
+	$(BIN)/python benchmarks/verify.py acasxu
 
 train: $(VENV)/.full  ## train the shipped models again (about two hours on two cores)
 	$(BIN)/python -m holdfast.train --out src/holdfast/models
