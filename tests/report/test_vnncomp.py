@@ -90,7 +90,7 @@ def test_the_tables_hold_the_numbers(made):
     assert to_csv(table).startswith("benchmark,tool,of,solved,holds,violated,wrong,open,mean s")
     (clash,) = disagreement_table(made).rows
     assert clash[1] == "n1 p1"
-    assert f"{NASTY} say holds, peer violated" in clash[2]
+    assert f"holds: {NASTY}; violated: peer" in clash[2]
     answers = [row[3] for row in instance_table(made).rows]
     assert answers == ["holds", "holds (open)", "violated", "timeout", "holds"]
 

@@ -114,11 +114,11 @@ def _plots(made: Score) -> list[Figure]:
     figures = []
     several = len(made.categories) > 1
     if several:
-        plot = cactus(_times(made, made.instances), title="All benchmarks", desc=_READING, height=460.0)
+        plot = cactus(_times(made, made.instances), title="All benchmarks", desc=_READING, wide=True)
         figures.append(Figure("All benchmarks", plot, wide=True))
     for category in made.categories[:_PLOTS]:
         here = [one for one in made.instances if one.category == category]
-        plot = cactus(_times(made, here), title=category, desc=_READING)
+        plot = cactus(_times(made, here), title=category, desc=_READING, wide=not several)
         figures.append(Figure(category, plot, wide=not several))
     return figures
 

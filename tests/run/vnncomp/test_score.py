@@ -140,7 +140,7 @@ def test_tools_are_compared_and_who_is_right_is_said(ours, theirs, files):
     assert (them.points, them.solved, them.wrong) == (10 - 150 - 150 + 10, 2, 2)
     told = {one.spec[-9:]: what for one, what in disagreements(made)}
     assert told["p0.vnnlib"].startswith(
-        "holdfast say holds, peer violated; violated is right: the counterexample of peer replays"
+        "holds: holdfast; violated: peer; violated is right: the counterexample of peer replays"
     )
     assert "the counterexample of holdfast replays" in told["p1.vnnlib"]
     assert "holds counts: no counterexample stands" in told["p2.vnnlib"]

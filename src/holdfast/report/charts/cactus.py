@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from holdfast.report.charts.lines import Line, line_chart
-from holdfast.report.charts.svg import SERIES
+from holdfast.report.charts.svg import SERIES, WIDTH
 
 LEAST_SECONDS = 0.01  # what takes less is drawn here: a logarithm has no zero
 
 
-def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", height: float = 400.0) -> str:
-    """The plot of each tool's solving times, the first tool bold; tools beyond six are drawn grey.
+def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", wide: bool = False) -> str:
+    """The plot of each tool's solving times, the first tool bold; tools beyond six more are drawn grey.
 
     The n-th point of a line is the n-th smallest time: a line further right solves more, one lower is faster.
     """
@@ -25,7 +25,8 @@ def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", 
     marks = [(float(power), _shown(power)) for power in range(low, high + 1)]
     return line_chart(
         lines, title=title, desc=desc, x_label="instances solved", y_label="seconds, each",
-        x_range=(0.0, float(max(most, 1))), y_range=(float(low), float(high)), height=height, y_ticks=marks,
+        x_range=(0.0, float(max(most, 1))), y_range=(float(low), float(high)), y_ticks=marks,
+        width=2 * WIDTH if wide else WIDTH,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def _contradiction(one: Judged) -> list[str]:
         if proven
         else f"{one.ruling.truth or 'neither'} counts: {one.ruling.reason}"
     )
-    return [f"{who['holds']} say holds, {who['violated']} violated; {truth}"]
+    return [f"holds: {who['holds']}; violated: {who['violated']}; {truth}"]
 
 
 def _unshown(one: Judged) -> list[str]:
