@@ -53,7 +53,8 @@ class Verdict:
             raise InputError("Verdict: expected a witness with 'violated', got none")
 
 
-Attack: TypeAlias = Callable[[Property, Budget, np.random.Generator], Verdict]
+# As text: numpy.random is loaded only where something is drawn.
+Attack: TypeAlias = "Callable[[Property, Budget, np.random.Generator], Verdict]"
 Verifier: TypeAlias = Callable[[Property, Budget], Verdict]
 
 

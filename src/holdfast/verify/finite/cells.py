@@ -48,8 +48,8 @@ def stairs_of(trace: Trace, free: int) -> Stairs:
             climbs.append((climb.step, place[climb.parents[kept]], climb.constants[kept, None]))
     cuts = []
     for cut in trace.cuts.values():
-        read = np.unique(place[cut.view.index])
-        cuts.append((cut, read[read >= 0]))
+        read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})
+        cuts.append((cut, np.array(read, np.int64)))
 
     def stairs(values: Values) -> NDArray[Any]:
         elements = values[None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.lower.walk import needed
+from holdfast.graph.lower.nodes import needed
 from holdfast.verify.finite.trace import Trace
 
 # Where real work begins: a head ends before these.

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.lower.moves import OPERATORS as MOVES
+from holdfast.graph.lower.nodes import constant_of, needed, node_of
 from holdfast.graph.lower.values import Build, Node, Value, View
-from holdfast.graph.lower.walk import constant_of, needed, node_of
 
 Values = NDArray[np.float32]
 _STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {

@@ -1,0 +1,140 @@
+"""A whole ONNX file lowered, over the inputs that are free."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import load_proto
+from holdfast.graph.ir import Array, Net
+from holdfast.graph.lower.tidy import tidied
+from holdfast.graph.lower.values import Build, Value, View, as_view, natural
+from holdfast.graph.lower.walk import walked
+
+
+def lower_onnx(
+    model: Any, lower: ArrayLike | None = None, upper: ArrayLike | None = None, *, drop_softmax: bool = False
+) -> Net:
+    """The network of an ONNX file (a path or a parsed proto) as steps over its free inputs.
+
+    `lower` and `upper` are flat bounds of the whole input: where both are one float32 the input is fixed and
+    folded away; without them every input is free. A Softmax as last layer is an error unless `drop_softmax`
+    says that outputs are only compared with each other, which it does not change. A node that cannot be
+    lowered raises a ModelError that names it.
+    """
+    if not isinstance(model, str | Path):
+        return _lowered(model, lower, upper, drop_softmax)
+    path = Path(model)
+    proto = load_proto(path)
+    if any(w.external_data for w in proto.graph.initializer):
+        from onnx import external_data_helper
+
+        external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    try:
+        return _lowered(proto, lower, upper, drop_softmax)
+    except ModelError as problem:
+        raise ModelError(f"{path}: {problem}") from problem
+
+
+def _lowered(proto: Any, lower: ArrayLike | None, upper: ArrayLike | None, drop_softmax: bool) -> Net:
+    from onnx import numpy_helper
+
+    if proto.functions:
+        from onnx import inliner
+
+        proto = inliner.inline_local_functions(proto)
+    bounds = _bounds(lower, upper)
+    weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
+    given = [i for i in proto.graph.input if i.name not in weights]
+    shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
+    size = sum(prod(s) for s in shapes)
+    fixed, template = _fixed(bounds, size)
+    free = np.flatnonzero(~fixed)
+    whole = len(free) == size and len(shapes) == 1
+    build = Build(natural(shapes[0]) if whole else (len(free),), _dtype(given), drop_softmax)
+    index = np.full(size, -1, np.int64)
+    index[free] = np.arange(len(free))
+    values: dict[str, Value] = dict(weights)
+    at = 0
+    for value, shape in zip(given, shapes, strict=True):
+        part = slice(at, at + prod(shape))
+        at += prod(shape)
+        view = View(index[part].reshape(shape), template[part].reshape(shape))
+        values[value.name] = build.normal(view)
+    outputs = [as_view(v) for v in walked(proto, build, values)]
+    flat = View(
+        np.concatenate([v.index.ravel() for v in outputs]),
+        np.concatenate([v.filled().ravel() for v in outputs]),
+    )
+    step = build.held(View(flat.index) if (flat.index >= 0).all() else flat)
+    steps = tidied(tuple(build.steps), step)
+    return Net(steps, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
+
+
+def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array] | None:
+    if lower is None or upper is None:
+        return None
+    bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
+    if bounds[0].shape != bounds[1].shape:
+        raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
+    return bounds
+
+
+def _fixed(bounds: tuple[Array, Array] | None, size: int) -> tuple[np.ndarray, Array]:
+    """Which inputs are fixed, and the whole input with their values in place (0 where it is free)."""
+    if bounds is None:
+        return np.zeros(size, bool), np.zeros(size)
+    low, high = (b.astype(np.float32) for b in bounds)
+    fixed = low == high
+    return fixed, np.where(fixed, low.astype(np.float64), 0.0)
+
+
+def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
+    """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
+    shapes = []
+    for value in given:
+        dims = value.type.tensor_type.shape.dim
+        shapes.append([d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims])
+    for shape in shapes:
+        if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
+            shape[0] = 1
+    if len(shapes) == 1 and size is not None:
+        shapes[0] = _fitted(shapes[0], size)
+    for value, shape in zip(given, shapes, strict=True):
+        if None in shape:
+            raise ModelError(
+                f"input {value.name!r}: expected a fixed shape beyond the batch, got "
+                f"{tuple('?' if d is None else d for d in shape)}; export the model with fixed sizes"
+            )
+    found = [tuple(int(d) for d in shape if d is not None) for shape in shapes]
+    total = sum(prod(s) for s in found)
+    if not found or (size is not None and total != size):
+        raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
+    return found
+
+
+def _fitted(shape: list[int | None], size: int) -> list[int | None]:
+    """The shape with its one free dimension, or a batch written into the file, set so that `size` fits."""
+    known = prod(d for d in shape if d is not None)
+    if shape.count(None) == 1 and known and size % known == 0:
+        return [size // known if d is None else d for d in shape]
+    if shape and None not in shape and known != size and prod(d for d in shape[1:] if d is not None) == size:
+        return [1, *shape[1:]]
+    return shape
+
+
+def _dtype(given: list[Any]) -> np.dtype[Any]:
+    from onnx import helper
+
+    found: list[np.dtype[Any]] = [
+        np.dtype(helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)) for v in given
+    ]
+    for value, dtype in zip(given, found, strict=True):
+        if dtype.kind != "f":
+            raise ModelError(f"input {value.name!r}: expected floating-point values, got {dtype.name}")
+    return found[0]
