@@ -15,8 +15,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The light core: no torch. Reinstalled only when what is installed has changed.
+# pip compiles what it installs, but not a checkout; without that each start takes 40 ms longer.
 $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e .
+	@$(BIN)/python -m compileall -q src/holdfast
 	@touch $@
 
 # Everything the tests need: torch (CPU), linters, reference implementations.

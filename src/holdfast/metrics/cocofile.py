@@ -96,8 +96,8 @@ def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = N
     """
     path = Path(path)
     data = read_bytes(path)
-    head = ahead.head if ahead is not None and ahead.path == path else None
-    quick = _scanned(scan_records(data, head), truth)
+    same = ahead is not None and ahead.path == path
+    quick = _scanned(scan_records(data, ahead if same else None), truth)
     if quick is not None:
         return quick
     with collector_paused():

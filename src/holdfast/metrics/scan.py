@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
@@ -19,14 +20,16 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Bools, Floats, Ints
 
+if TYPE_CHECKING:
+    from holdfast.metrics.ahead import Ahead
+
 Words = NDArray[np.uint64]
-Part = tuple[Floats, Bools]  # numbers, and which are written without a point
+Part = tuple[Floats, Bools]  # numbers (records, width), and which of the width have no point in any record
 Span = tuple[int, int]  # first byte, and the one behind the last
 NUMERIC = b"0123456789.-"
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 MOST_SPECIAL = 200  # numbers of a piece to be read one by one before the ordinary reader is quicker
 PIECE = 1 << 18  # bytes read at a time
-TAIL = 3  # one part in so many is left for the process that asked
 LONGEST = 20  # characters of a number: 19 digits fit into 64 bits, and a point
 PADDING = 24  # bytes, so that three words before any number exist
 EXACT_POWERS: Floats = np.array([10.0**k for k in range(23)])  # larger powers of ten are not exact floats
@@ -56,36 +59,51 @@ class _Template:
     keys: dict[str, int | None]  # None for a number, else the length of a list
 
 
-def scan_records(data: bytes, head: Callable[[], Part | None] | None = None) -> Scanned | None:
+def scan_records(data: bytes, ahead: Ahead | None = None) -> Scanned | None:
     """The columns of a regular list of records, or None if it must be read in the ordinary way.
 
-    `head` gives what `scan_head` gave of the same bytes in another process; what it lacks is read here.
+    `ahead` is a process that scans the same bytes from the front: here they are read from the back, until
+    the two meet.
     """
     template = _template(data)
     if template is None:
         return None
-    spans = _spans(data, template)
-    cut = _cut(spans) if head is not None else 0
-    rest = _read(data, spans[cut:], template)
-    first = None if head is None or rest is None else head() or _read(data, spans[:cut], template)
-    if rest is None or (head is not None and first is None):
-        return None
-    parts = [rest] if first is None else [first, rest]
-    return _columns(template, np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+    spans, many = _spans(data, template), _many(template)
+    back: list[Part] = []
+    for number in reversed(range(len(spans))):
+        if ahead is not None and not ahead.leaves(number, len(spans)):
+            break
+        part = _piece(data, spans[number], template, many)
+        if part is None:
+            return None
+        back.append(part)
+    rest = spans[: len(spans) - len(back)]
+    front = ahead.found([low for low, _ in rest]) if ahead is not None else []
+    for span in rest[len(front) :]:  # what neither has begun, or all if the other failed
+        part = _piece(data, span, template, many)
+        if part is None:
+            return None
+        front.append(part)
+    return _columns(template, [*front, *reversed(back)])
 
 
-def scan_head(data: bytes) -> Part | None:
-    """The numbers of the larger first part of a regular list, and which are whole; None if it is not one."""
+def scan_front(data: bytes, leaves: Callable[[int, int], bool], put: Callable[[int, Part], None]) -> None:
+    """Nothing; the parts of a regular list were put, first byte and numbers, as long as they were left."""
     template = _template(data)
-    if template is None:
-        return None
-    spans = _spans(data, template)
-    return _read(data, spans[: _cut(spans)], template)
+    spans = [] if template is None else _spans(data, template)
+    many = b"" if template is None else _many(template)
+    for number, span in enumerate(spans):
+        if template is None or not leaves(number, len(spans)):
+            return
+        part = _piece(data, span, template, many)
+        if part is None:
+            return
+        put(span[0], part)
 
 
-def _cut(spans: list[Span]) -> int:
-    """Where the head ends: before the last parts, which the other process has time for."""
-    return len(spans) - (len(spans) + TAIL - 1) // TAIL
+def _many(template: _Template) -> bytes:
+    """The records of a whole piece without their numbers."""
+    return template.unit * (2 * PIECE // len(template.unit) + 2)
 
 
 def _spans(data: bytes, template: _Template) -> list[Span]:
@@ -103,20 +121,9 @@ def _spans(data: bytes, template: _Template) -> list[Span]:
     return spans
 
 
-def _read(data: bytes, spans: list[Span], template: _Template) -> Part | None:
-    """The numbers of these parts of the file, or None if one is not regular."""
-    many = template.unit * (2 * PIECE // len(template.unit) + 2)
-    parts: list[Part] = [(np.zeros(0), np.zeros(0, dtype=bool))]
-    for low, high in spans:
-        part = _piece(data[low:high] + template.between * (high == template.end), template, many)
-        if part is None:
-            return None
-        parts.append(part)
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-
-
-def _piece(piece: bytes, template: _Template, many: bytes) -> tuple[Floats, Bools] | None:
-    """The numbers of some whole records and which have no point, or None if they are not all alike."""
+def _piece(data: bytes, span: Span, template: _Template, many: bytes) -> Part | None:
+    """The numbers of some whole records, or None if they are not all alike."""
+    piece = data[span[0] : span[1]] + template.between * (span[1] == template.end)
     special: dict[int, float] = {}
     skeleton = piece.translate(None, NUMERIC)
     if skeleton != many[: len(skeleton)]:  # the letter of an exponent remains, or it is not regular
@@ -132,10 +139,11 @@ def _piece(piece: bytes, template: _Template, many: bytes) -> tuple[Floats, Bool
     values = tokens and _values(piece, *tokens)
     if tokens is None or values is None:
         return None
+    number, whole = values
     if special:
         at = np.searchsorted(tokens[0], list(special))
-        values[0][at], values[1][at] = list(special.values()), False
-    return values
+        number[at], whole[at] = list(special.values()), False
+    return number.reshape(records, -1), np.logical_and.reduce(whole.reshape(records, -1), axis=0)
 
 
 def _without_exponents(data: bytes) -> tuple[bytes, dict[int, float]] | None:
@@ -329,16 +337,15 @@ def _quotient(data: bytes, digits: Words, fraction: Ints, start: Ints, stop: Int
     return value
 
 
-def _columns(template: _Template, values: Floats, whole: Bools) -> Scanned:
-    width = len(template.slots)
-    table, no_point = values.reshape(-1, width), whole.reshape(-1, width)
+def _columns(template: _Template, parts: list[Part]) -> Scanned:
+    whole = np.logical_and.reduce([no_point for _, no_point in parts])
     columns: dict[str, Floats] = {}
     whole_keys = set()
     place = 0
     for key, size in template.keys.items():
-        part = slice(place, place + (size or 1))
-        columns[key] = table[:, place].copy() if size is None else table[:, part].copy()
-        if no_point[:, part].all():
+        slots = place if size is None else slice(place, place + size)
+        columns[key] = np.concatenate([table[:, slots] for table, _ in parts])
+        if bool(whole[slots].all()):
             whole_keys.add(key)
         place += size or 1
     return Scanned(columns, frozenset(whole_keys))

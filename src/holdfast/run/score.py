@@ -11,21 +11,17 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Detections, Floats, Ints
-from holdfast.metrics.classification import classification_result
 from holdfast.metrics.coco import KEYS, coco_numbers
 from holdfast.metrics.counts import Counts, counts_at
 from holdfast.metrics.curves import average_precision
-from holdfast.metrics.detection import class_curves, mean_of_present
 from holdfast.metrics.matching import match
 from holdfast.metrics.pairing import prepare
 from holdfast.metrics.rules import Rule
-from holdfast.metrics.segmentation import segmentation_result
-from holdfast.metrics.single import single_result, single_values
 from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
-from holdfast.run.records import Counted, Found, Ranked, Record
 
 if TYPE_CHECKING:
     from holdfast.core.model import Task
+    from holdfast.run.records import Counted, Found, Ranked, Record
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,8 @@ def score_records(
     records: Sequence[Record], task: Task, classes: tuple[str, ...], settings: Settings
 ) -> dict[str, Any]:
     """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
+    from holdfast.run.records import Counted, Found, Ranked
+
     kind = {"detect": Found, "single": Found, "classify": Ranked, "segment": Counted}[task]
     if not all(isinstance(r, kind) for r in records):
         raise InputError(
@@ -105,6 +103,8 @@ def score_tables(
         metrics = {key: _number(whole.numbers[key]) for key in KEYS}
         per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
     else:
+        from holdfast.metrics.detection import class_curves, mean_of_present
+
         curves = class_curves(matches, settings.rule)
         ap = np.array([average_precision(c, settings.rule) for c in curves], dtype=np.float64)
         metrics = {"mAP": _number(mean_of_present(ap))}
@@ -147,6 +147,8 @@ def _totals(counts: Counts) -> dict[str, Any]:
 
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.single import single_result
+
     values, labels = single_outputs(records)
     per_class = []
     for i, name in enumerate(classes):
@@ -163,6 +165,8 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
 def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
+    from holdfast.metrics.single import single_values
+
     for record in records:
         if len(record.truth) != 1:
             raise InputError(
@@ -183,6 +187,8 @@ def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
 
 
 def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.classification import classification_result
+
     place, labels = places(records)
     ks = (1, 5) if len(classes) > 5 else (1,)
     whole = classification_result(place, labels, len(classes), ks)
@@ -197,6 +203,8 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
 
 
 def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.segmentation import segmentation_result
+
     total = np.sum([r.confusion for r in records], axis=0)
     whole = segmentation_result(total)
     pixels = total.sum(axis=1)
