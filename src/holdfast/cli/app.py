@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         "Look at a model, write its card, convert darknet files.",
         {"info": "model:info", "card": "model:card", "list": "model:shipped", "convert": "model:convert"},
     ),
+    "verify": "verify:verify",
     "vnncomp": Group(
         "Run and score benchmarks of the neural-network verification competition.",
         {

@@ -59,9 +59,9 @@ def _points(
         return [low, high, np.clip((low + width / 2).astype(np.float32), low, high)]
     made = []
     for kind in range(_BATCH):
-        point = low + width * rng.random(len(low))
+        point: NDArray[np.floating] = low + width * rng.random(len(low))
         if kind % 4 == 1:
-            point = np.where(rng.random(len(low)) < 0.5, low, high).astype(np.float64)
+            point = np.where(rng.random(len(low)) < 0.5, low, high)
         elif kind % 4 > 1:
             moved = rng.random(len(low)) < max(rng.random(), 1 / len(low))
             step = width * rng.normal(size=len(low)) * 10.0 ** rng.uniform(-4, 0)

@@ -34,7 +34,7 @@ def property_of(spec: Spec, network: Network) -> Property:
     unsafe = tuple(_rows(case, None if len(boxes) == 1 else boxes[_key(case)]) for case in spec.cases)
     notes = list(spec.notes)
     if moved:
-        notes.append(f"{moved} fixed inputs are no float32 and were taken as the nearest one")
+        notes.append(f"{moved:,} fixed inputs are no float32: the nearest one was taken")
     return Property(network, threat, unsafe, "; ".join(notes))
 
 
