@@ -16,7 +16,7 @@ def network(folder, inputs, outputs, dims=None):
     dims = dims or [1, inputs]
     nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [dims[0], outputs])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n" if len(dims) > 1 else 1, outputs])
     weights = {"w": np.ones((inputs, outputs), np.float32)}
     return Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
 
@@ -41,6 +41,7 @@ def box(*bounds):
         (["n", 4], (1, 4)),
         ([1, 1, 2, 2], (1, 1, 2, 2)),
         ([4], (4,)),
+        (["n"], (4,)),
         ([None, "k", 2], (1, 2, 2)),
     ],
 )

@@ -88,7 +88,7 @@ def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
     shape = _filled(_dims(inputs[0]), spec.inputs)
     got = prod(shape)
     sizes = [_dims(value) for value in graph.output]
-    known = all(size for dims in sizes for size in dims[1:])  # the first may be a free batch of 1
+    known = all(all(dims[1:]) and dims != [0] for dims in sizes)  # the first may be a free batch of 1
     outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if known else spec.outputs
     if (got, outputs) != (spec.inputs, spec.outputs):
         raise InputError(
@@ -104,8 +104,8 @@ def _dims(value: Any) -> list[int]:
 
 
 def _filled(dims: list[int], size: int) -> tuple[int, ...]:
-    """The shape with free dimensions set: the first to 1, and another single one to whatever fits `size`."""
-    filled = [1 if i == 0 and not d else d for i, d in enumerate(dims)]
+    """The shape with free dimensions set: a batch to 1, and another single one to whatever fits `size`."""
+    filled = [1 if i == 0 and not d and len(dims) > 1 else d for i, d in enumerate(dims)]
     free = [i for i, d in enumerate(filled) if not d]
     known = prod(d for d in filled if d)
     if len(free) == 1 and size % known == 0:
