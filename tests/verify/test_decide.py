@@ -1,0 +1,190 @@
+"""The verifier as a whole: which engine is asked, and that no doubt or failure ever becomes `holds`."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import holdfast
+from holdfast.core.model import Network
+from holdfast.core.property import Property, Rows
+from holdfast.core.threat import Box, PatchAnywhere
+from holdfast.core.verdict import Budget
+from holdfast.verify import decide
+from holdfast.verify.problem import Answer
+from making import save_graph
+
+FLOAT = TensorProto.FLOAT
+
+
+def network(folder, batch=1, last=None, outputs=2):
+    """A file: 2 inputs, 8 relus, `outputs` outputs, and perhaps one more layer."""
+    rng = np.random.default_rng(4)
+    weights = {
+        "w1": rng.normal(size=(2, 8)).astype(np.float32),
+        "b1": rng.normal(size=8).astype(np.float32),
+        "w2": rng.normal(size=(8, outputs)).astype(np.float32),
+        "b2": rng.normal(size=outputs).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("Gemm", ["r", "w2", "b2"], ["z" if last else "y"]),
+    ]
+    if last:
+        nodes.append(helper.make_node(last, ["z"], ["y"]))
+    x = helper.make_tensor_value_info("x", FLOAT, [batch, 2])
+    y = helper.make_tensor_value_info("y", FLOAT, [batch, outputs])
+    return Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
+
+
+def values(model, points):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(model.path), providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run(None, {"x": point[None]})[0] for point in points.astype(np.float32)])
+
+
+def asked(model, rows, bound, low=-1.0, high=1.0):
+    box = Box(np.full((1, 2), low), np.full((1, 2), high))
+    return Property(model, box, (Rows(np.atleast_2d(rows), np.atleast_1d(bound)),))
+
+
+@pytest.fixture(scope="module")
+def grid():
+    side = np.linspace(-1, 1, 41)
+    return np.stack(np.meshgrid(side, side), -1).reshape(-1, 2).astype(np.float32)
+
+
+@pytest.fixture
+def proven(monkeypatch):
+    """A function that makes every proof engine answer so, and gives the names of those asked."""
+    told = []
+
+    def engines(answer, **named):
+        def one(name):
+            def say(problem, *rest):
+                told.append(name)
+                found = named.get(name, answer)
+                if isinstance(found, BaseException):
+                    raise found
+                return found
+
+            return say
+
+        monkeypatch.setattr(decide, "_few_inputs", one("few"))
+        monkeypatch.setattr(decide, "_falsified", one("falsify"))
+        monkeypatch.setattr(decide, "_branched", one("branch"))
+        return told
+
+    return engines
+
+
+def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_path, proven):
+    model = network(tmp_path)
+    told = proven(Answer("holds", "few", margin=0.5))
+    verdict = decide.verify(asked(model, [1, -1], -9.0), Budget(10))
+    assert (verdict.status, verdict.engine, verdict.bound, told) == ("holds", "few", 0.5, ["few"])
+    assert "real arithmetic" in verdict.note
+    assert "float32" not in verdict.note
+    proven(Answer("holds", "few", margin=0.5e-4))
+    assert "float32 runtime may see it otherwise" in decide.verify(asked(model, [1, -1], -9.0)).note
+
+
+def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
+    question = asked(network(tmp_path), [1, -1], -9.0)
+    told = proven(Answer("holds", "branch"), few=ValueError("bang"), falsify=None)
+    assert decide.verify(question).status == "holds"
+    assert told == ["few", "falsify", "branch"]
+    proven(Answer("unknown", "branch"), few=ValueError("bang"), falsify=None)
+    verdict = decide.verify(question)
+    assert verdict.status == "error"
+    assert "bang" in verdict.note
+
+
+@pytest.mark.parametrize("trouble", [RuntimeError("x"), KeyError("x"), AssertionError(), ZeroDivisionError()])
+def test_any_exception_is_an_error(tmp_path, monkeypatch, trouble):
+    def broken(*rest):
+        raise trouble
+
+    for place in ("domain_of", "_finite", "_searched", "runner_of"):
+        with monkeypatch.context() as patch:
+            patch.setattr(decide, place, broken)
+            verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0))
+            assert verdict.status == "error", place
+            assert type(trouble).__name__ in verdict.note
+
+
+def test_memory_and_ctrl_c(tmp_path, proven):
+    question = asked(network(tmp_path), [1, -1], -9.0)
+    proven(MemoryError())
+    verdict = decide.verify(question)
+    assert (verdict.status, verdict.note) == ("unknown", "out of memory")
+    proven(None, few=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        decide.verify(question)
+
+
+def test_a_violation_that_does_not_replay_is_unknown(tmp_path, proven):
+    proven(Answer("violated", "few", np.zeros(2, np.float32)))
+    verdict = decide.verify(asked(network(tmp_path), [1, -1], -99.0))
+    assert verdict.status == "unknown"
+    assert "did not replay" in verdict.note
+
+
+def test_time_that_is_up_is_a_timeout(tmp_path, proven):
+    proven(Answer("unknown", "few"), falsify=None)
+    assert decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(0.0)).status == "timeout"
+    proven(Answer("timeout", "few", note="5 open"), falsify=None, branch=None)
+    verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(60.0))
+    assert (verdict.status, verdict.note) == ("timeout", "few: 5 open")
+
+
+def test_a_missing_library_is_told_with_the_pip_line(tmp_path, proven):
+    proven(None, few=ModuleNotFoundError("No module named 'numba'", name="numba"))
+    verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0))
+    assert verdict.status == "error"
+    assert "needs numba, which is not installed: pip install 'holdfast[verify]'" in verdict.note
+
+
+def test_other_sets_than_boxes_are_refused(tmp_path):
+    question = asked(network(tmp_path), [1, -1], -9.0)
+    other = dataclasses.replace(question, threat=PatchAnywhere(np.zeros((1, 2, 2)), 1, 1))
+    verdict = decide.verify(other)
+    assert verdict.status == "error"
+    assert "PatchAnywhere" in verdict.note
+
+
+def test_a_specification_of_other_outputs_is_an_error(tmp_path):
+    assert "expected 3 outputs, got 2" in decide.verify(asked(network(tmp_path), [1, 0, 0], 0.0)).note
+
+
+def test_the_door_calls_it(tmp_path, proven):
+    proven(Answer("holds", "few", margin=1.0))
+    assert holdfast.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(5)).status == "holds"
+
+
+@pytest.mark.parametrize("last", [None, "Softmax"])
+def test_real_engines_are_right(tmp_path, grid, last):
+    pytest.importorskip("torch")
+    model = network(tmp_path, last=last)
+    outputs = values(model, grid)
+    least = float((outputs[:, 0] - outputs[:, 1]).min())
+    plain = values(network(tmp_path / "plain"), grid)
+    assert (plain[:, 0] > plain[:, 1]).any()
+    status = "violated" if least <= 0 else "holds"
+    assert decide.verify(asked(model, [1, -1], 0.0), Budget(20)).status == status
+    if last is None:
+        assert decide.verify(asked(model, [1, -1], least - 1.0), Budget(20)).status == "holds"
+        assert decide.verify(asked(model, [1, -1], least + 0.1), Budget(20)).status == "violated"
+
+
+def test_thresholds_on_a_softmax_are_proven_and_refuted(tmp_path, grid):
+    pytest.importorskip("torch")
+    model = network(tmp_path, last="Softmax", outputs=3)
+    least = float(values(model, grid)[:, 1].min())
+    assert decide.verify(asked(model, [0, 1, 0], least + 0.02), Budget(20)).status == "violated"
+    assert decide.verify(asked(model, [0, 1, 0], least / 100), Budget(20)).status == "holds"
+    verdict = decide.verify(asked(model, [0.5, 1, 0], 0.1), Budget(2))
+    assert verdict.status in ("unknown", "violated")
