@@ -209,8 +209,8 @@ def _transposed_size(
             size = full - (pads[i] + pads[i + axes] if auto == "NOTSET" else 0)
         else:
             size = spatial[i] * stride[i] if wanted is None else wanted[i - axes]
-            lack = full - size
-            low = lack - lack // 2 if auto == "SAME_LOWER" else lack // 2
+            lack = max(full - size, 0)
+            low = lack // 2 if auto == "SAME_UPPER" else lack - lack // 2
         before.append(low)
         out.append(size)
     return tuple(before), tuple(out)

@@ -25,14 +25,14 @@ _PLAIN: Mapping[str, Callable[..., NDArray[Any]]] = {
 def folded(node: Node) -> list[NDArray[Any]]:
     """The outputs of a node all of whose inputs are constant."""
     plain = _PLAIN.get(node.operator)
-    if plain is not None and node.opset >= 7:
+    if plain is not None:
         return [np.asarray(plain(*node.inputs))]
     return run(node, node.inputs)
 
 
 def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
     """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
-    from onnx import TensorProto, helper
+    from onnx import ValueInfoProto, helper
 
     ort = runtime()
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
@@ -46,7 +46,7 @@ def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
             helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
             for n, v in given.items()
         ],
-        [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in outputs],
+        [ValueInfoProto(name=n) for n in outputs],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
     options = ort.SessionOptions()

@@ -103,29 +103,20 @@ def product(build: Build, left: Value, right: Value) -> Value:
     return build.placed(build.emit(Product(first, second, build.steps[first].shape)), place)
 
 
-def _old_broadcast(node: Node) -> tuple[Value, Value]:
-    """Both inputs; before opset 7 the second one was aligned by the attribute `axis`."""
-    left, right = node.value(0), node.value(1)
-    axis = node.attributes.get("axis")
-    if node.opset < 7 and axis is not None and not isinstance(right, View):
-        right = right.reshape(right.shape + (1,) * (len(left.shape) - int(axis) - right.ndim))
-    return left, right
-
-
 def _add(node: Node, build: Build) -> list[Value]:
-    return [total(build, *_old_broadcast(node))]
+    return [total(build, node.value(0), node.value(1))]
 
 
 def _sub(node: Node, build: Build) -> list[Value]:
-    return [total(build, *_old_broadcast(node), (1.0, -1.0))]
+    return [total(build, node.value(0), node.value(1), (1.0, -1.0))]
 
 
 def _mul(node: Node, build: Build) -> list[Value]:
-    return [product(build, *_old_broadcast(node))]
+    return [product(build, node.value(0), node.value(1))]
 
 
 def _div(node: Node, build: Build) -> list[Value]:
-    left, right = _old_broadcast(node)
+    left, right = node.value(0), node.value(1)
     if isinstance(right, View):
         raise node.fail("division by a value that depends on the network's input is not supported")
     if not np.all(right != 0):

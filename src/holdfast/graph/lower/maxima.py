@@ -23,16 +23,25 @@ def largest(build: Build, index: Index) -> Index:
         if index.shape[-1] % 2:
             index = np.concatenate([index, np.full((*index.shape[:-1], 1), -1, np.int64)], axis=-1)
         left, right = index[..., 0::2], index[..., 1::2]
-        open_ = (left >= 0) & (right >= 0) & (left != right)
         index = np.maximum(left, right)  # where one is missing: the other
-        if open_.any():
-            pairs, which = np.unique(
-                np.stack([left[open_], right[open_]], axis=1), axis=0, return_inverse=True
-            )
-            first = build.held(View(pairs[:, 0].copy()))
-            second = build.held(View(pairs[:, 1].copy()), build.steps[first].shape)
-            index[open_] = build.offsets[_larger(build, first, second)] + which.ravel()
+        both = (left >= 0) & (right >= 0) & (left != right)
+        if both.any():
+            index[both] = _paired(build, left, right, both)
     return index[..., 0]
+
+
+def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
+    """The elements that hold the maxima of the pairs marked in `both`."""
+    pairs = left[both] * (int(right.max()) + 1) + right[both]
+    unique, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    if both.all() and len(unique) == both.size:  # no pair twice: the order and shape stay
+        one, other = (View(v[..., 0] if v.shape[-1] == 1 else v) for v in (left, right))
+        which = np.arange(both.size)
+    else:
+        one, other = View(left[both][first]), View(right[both][first])
+    step = build.held(one)
+    made = _larger(build, step, build.held(other, build.steps[step].shape))
+    return build.offsets[made] + which.ravel()
 
 
 def _larger(build: Build, first: int, second: int) -> int:
@@ -76,9 +85,9 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     index = _numbered(build, view)
     for axis in reversed(range(len(kernel))):
         at = _places(window, axis, view.shape[axis + 2])
-        moved = np.moveaxis(index, axis + 2, -1)
-        found = largest(build, np.where(at < 0, -1, moved[..., np.maximum(at, 0)]))
-        index = np.moveaxis(found, -1, axis + 2)
+        seen = np.moveaxis(np.take(index, np.maximum(at, 0), axis=axis + 2), axis + 3, -1)
+        outside = (at < 0).reshape(len(at), *(1 for _ in range(len(kernel) - 1 - axis)), -1)
+        index = largest(build, np.where(outside, -1, seen))
     if (index < 0).any():
         raise node.fail("one of its windows holds nothing but padding")
     return [View(index)]

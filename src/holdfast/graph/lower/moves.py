@@ -86,10 +86,7 @@ def _slice(node: Node, build: Build) -> list[Value]:
     steps = node.ints("steps", 4) or (1,) * len(starts)
     cuts: list[slice] = [slice(None)] * len(value.shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        length = value.shape[axis]
-        # ONNX clamps an end far below to "before the first"; numpy would count it from the back again
-        stop = None if step < 0 and end < -length else end
-        cuts[axis] = slice(max(start, -length) if step > 0 else start, stop, step)
+        cuts[axis] = slice(start, end, step)
     return [moved(value, lambda a: a[tuple(cuts)])]
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array
 from holdfast.graph.lower.fold import run
 from holdfast.graph.lower.matrix import matmul
-from holdfast.graph.lower.moves import ridden
+from holdfast.graph.lower.moves import moved, ridden
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 
@@ -20,58 +19,52 @@ def _resize(node: Node, build: Build) -> list[Value]:
         node.constant(at, "scales or sizes")
     if node.attributes.get("mode", "nearest") == "nearest":
         return ridden(np.int32)(node, build)
-    view: Value = node.view()
-    shape = _out_shape(node, view.shape)
-    for axis, (length, wanted) in enumerate(zip(view.shape, shape, strict=True)):
-        if length == wanted and _scale(node, axis) in (None, 1.0):
-            continue
-        weight = _along(node, view.shape, axis)
-        view = as_view(view)
-        turned = View(
-            np.moveaxis(view.index, axis, -1), None if view.fill is None else np.moveaxis(view.fill, axis, -1)
-        )
+    if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise node.fail("tf_crop_and_resize is not supported")
+    view = node.view()
+    wanted = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
+    scales = _per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
+    changed = [a for a, n in enumerate(view.shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
+    still = [a for a in range(len(wanted)) if a not in changed]
+    if changed and not still:
+        raise node.fail("expected at least one axis that keeps its size")
+    for axis in changed:
+        weight = _along(node, view.shape, axis, still)
+        turned = as_view(moved(view, lambda a, axis=axis: np.moveaxis(a, axis, -1)))  # type: ignore[misc]
         made = as_view(matmul(build, node, turned, weight))
         view = View(np.moveaxis(made.index, -1, axis))
     return [view]
 
 
-def _scales(node: Node) -> NDArray[Any] | None:
-    if "scales" in node.attributes:
-        return np.asarray(node.attributes["scales"], np.float32)
-    found = node.constant(1 if node.opset < 11 else 2, "scales")
-    return None if found is None or not found.size else found
+def _per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
+    """The scales or sizes that are given, by axis."""
+    found = node.attributes.get(name)
+    if found is None:
+        found = node.constant(at, name)
+    if found is None or not np.size(found):
+        return {}
+    axes = node.ints("axes") or tuple(range(len(shape)))
+    return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
 
 
-def _scale(node: Node, axis: int) -> float | None:
-    scales = _scales(node)
-    if scales is None:
-        return None
-    axes = node.ints("axes")
-    if axes is None:
-        return float(scales[axis])
-    return float(scales[axes.index(axis)]) if axis in axes else 1.0
+def _along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
+    """The interpolation matrix (n, m) along one axis: what ONNX Runtime makes of the unit vectors.
 
-
-def _out_shape(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
-    probe = run(node, (np.zeros(shape, np.float32), *node.inputs[1:]))[0]
-    return probe.shape
-
-
-def _along(node: Node, shape: tuple[int, ...], axis: int) -> Array:
-    """The interpolation matrix (n, m) along one axis: what ONNX Runtime makes of each unit vector."""
-    length = shape[axis]
-    # the unit vectors lie along an axis that the node leaves alone, every other axis has length 1
-    return _probed(node, shape, axis, length)
-
-
-def _probed(node: Node, shape: tuple[int, ...], axis: int, length: int) -> Array:
-    columns = []
-    for at in range(length):
-        unit = np.zeros(shape, np.float32)
-        unit[(slice(None),) * axis + (at,)] = 1.0
-        out = run(node, (unit, *node.inputs[1:]))[0]
-        columns.append(np.moveaxis(out, axis, -1).reshape(-1, out.shape[axis])[0])
-    return np.stack(columns).astype(np.float64)
+    They lie along the first of the axes that keep their size; every other axis has length 1.
+    """
+    length, host = shape[axis], still[0]
+    units = np.zeros([length if a in (axis, host) else 1 for a in range(len(shape))], np.float32)
+    at = np.arange(length)
+    units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
+    inputs: list[Any] = [units, *node.inputs[1:]]
+    if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        sizes = np.array(inputs[3])
+        for place, a in enumerate(axes):
+            sizes[place] = units.shape[a] if a in still else sizes[place]
+        inputs[3] = sizes
+    out = run(node, tuple(inputs))[0]
+    return np.moveaxis(out, (host, axis), (0, 1)).reshape(length, out.shape[axis], -1)[:, :, 0].astype(float)
 
 
 OPERATORS: Mapping[str, Lowering] = {"Resize": _resize, "Upsample": _resize}

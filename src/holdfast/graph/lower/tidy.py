@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -25,9 +26,20 @@ def tidied(steps: Sequence[Step], output: int) -> tuple[Step, ...]:
             better = _merged(step, merged, uses)
             changed |= better is not step
             merged.append(better)
-        current, last = _alive(merged, last)
+        current, last = _alive(_started(merged), last)
         if not changed:
             return tuple(current)
+
+
+def _started(steps: list[Step]) -> list[Step]:
+    """The steps with the inputs in the shape in which their only reader wants them."""
+    readers = [at for at, step in enumerate(steps) if 0 in sources_of(step)]
+    reader = steps[readers[0]] if len(readers) == 1 else None
+    if isinstance(reader, Take) and len(reader.sources) == 1 and reader.fill is None:
+        flat = reader.index.ravel()
+        if len(flat) == prod(steps[0].shape) and (flat == np.arange(len(flat))).all():
+            steps[0] = Start(reader.shape)
+    return steps
 
 
 def _alive(steps: list[Step], output: int) -> tuple[list[Step], int]:
@@ -51,6 +63,10 @@ def _copies(step: Step, steps: list[Step]) -> bool:
         return bool((step.factor == 1).all() and (step.offset == 0).all())
     if isinstance(step, Total):
         return len(step.sources) == 1 and step.weights[0] == 1.0
+    if isinstance(step, Take) and step.fill is None and len(step.sources) == 1:
+        flat = step.index.ravel()
+        same = steps[step.sources[0]].shape == step.shape
+        return same and bool((flat == np.arange(len(flat))).all())
     return False
 
 
@@ -69,7 +85,7 @@ def _merged(step: Step, before: list[Step], uses: Counter[int]) -> Step:
     if isinstance(step, Scale):
         return _merged_scale(step, before[step.source], uses[step.source] == 1)
     if isinstance(step, Dense):
-        return _merged_dense(step, before[step.source], uses[step.source] == 1)
+        return _merged_dense(step, before, uses[step.source] == 1)
     if isinstance(step, Conv):
         return _merged_conv(step, before[step.source])
     if isinstance(step, Take) and len(step.sources) == 1:
@@ -105,18 +121,35 @@ def _flat(values: np.ndarray) -> bool:
     return bool((values == values[:, :1, :1]).all())
 
 
-def _merged_dense(step: Dense, source: Step, only: bool) -> Step:
+def _merged_dense(step: Dense, before: list[Step], only: bool) -> Step:
+    source = before[step.source]
     if isinstance(source, Scale):
         factor, offset = source.factor.ravel(), source.offset.ravel()
         return dataclasses.replace(
             step, source=source.source, weight=step.weight * factor, bias=step.bias + step.weight @ offset
         )
+    if isinstance(source, Take) and len(source.sources) == 1:
+        return _dense_of_taken(step, source, prod(before[source.sources[0]].shape))
     if isinstance(source, Dense) and only:
         (m, k), n = step.weight.shape, source.weight.shape[1]
         if m * n <= m * k + k * n:
             weight, bias = step.weight @ source.weight, step.weight @ source.bias + step.bias
             return dataclasses.replace(step, source=source.source, weight=weight, bias=bias)
     return step
+
+
+def _dense_of_taken(step: Dense, source: Take, size: int) -> Step:
+    """The Dense on what the Take read: columns moved about, constants in the bias."""
+    index = source.index.ravel()
+    if size > GROWTH * len(index):
+        return step
+    live = index >= 0
+    weight = np.zeros((size, len(step.bias)))
+    np.add.at(weight, index[live], step.weight.T[live])
+    bias = step.bias
+    if source.fill is not None:
+        bias = bias + step.weight[:, ~live] @ source.fill.ravel()[~live]
+    return dataclasses.replace(step, source=source.sources[0], weight=weight.T.copy(), bias=bias)
 
 
 def _merged_conv(step: Conv, source: Step) -> Step:
@@ -134,8 +167,15 @@ def _merged_conv(step: Conv, source: Step) -> Step:
 
 
 def _merged_take(step: Take, source: Step, only: bool) -> Step:
-    """Rows of a Dense that nobody else reads; Take steps in a row as one."""
-    return step
+    """Rows of a Dense that nobody else reads are computed only as far as they are taken."""
+    index = step.index.ravel()
+    if not isinstance(source, Dense) or not only or len(step.shape) != 1 or len(index) > len(source.bias):
+        return step
+    weight, bias = source.weight[index], source.bias[index]
+    if step.fill is not None:
+        weight[index < 0] = 0.0
+        bias = np.where(index < 0, step.fill.ravel(), bias)
+    return Dense(source.source, weight, bias, step.shape)
 
 
 def _merged_total(step: Total, before: list[Step]) -> Step:

@@ -140,36 +140,7 @@ class Build:
         step = self.identical(view.index)
         if step is not None and (shape is None or self.steps[step].shape == shape):
             return step
-        resolved = self._through_takes(view)
-        step = self.identical(resolved.index)
-        if step is not None and (shape is None or self.steps[step].shape == shape):
-            return step
-        return self._take(resolved, natural(view.shape) if shape is None else shape)
-
-    def _through_takes(self, view: View) -> View:
-        """The same view with elements of Take steps replaced by what those took."""
-        index, fill = view.index.ravel().copy(), view.filled().ravel().copy()
-        live = np.flatnonzero(index >= 0)
-        owners = np.searchsorted(np.asarray(self.offsets), index[live], side="right") - 1
-        for step in np.unique(owners):
-            taken = self.steps[step]
-            if not isinstance(taken, Take):
-                continue
-            at = live[owners == step]
-            local = index[at] - self.offsets[step]
-            fill[at] = 0.0 if taken.fill is None else taken.fill.ravel()[local]
-            index[at] = self._global(taken)[local]
-        shape = view.shape
-        return View(index.reshape(shape), fill.reshape(shape) if (index < 0).any() else None)
-
-    def _global(self, taken: Take) -> Index:
-        """A Take's index as numbers of elements rather than places in its concatenated sources."""
-        flat = taken.index.ravel()
-        sizes = [prod(self.steps[s].shape) for s in taken.sources]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        shift = np.array([self.offsets[s] for s in taken.sources], np.int64)
-        which = np.clip(np.searchsorted(starts, flat, side="right") - 1, 0, len(shift) - 1)
-        return np.where(flat < 0, -1, flat - starts[which] + shift[which])
+        return self._take(view, natural(view.shape) if shape is None else shape)
 
     def _take(self, view: View, shape: tuple[int, ...]) -> int:
         index = view.index.ravel()
