@@ -16,13 +16,14 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from holdfast.report.standings import disagreement_table
-from holdfast.report.tables import Column, Table, to_markdown, to_text
+from holdfast.report.tables import Cell, Column, Table, to_markdown, to_text
 from holdfast.run.vnncomp.instances import Instance, limited, read_instances, sampled
 from holdfast.run.vnncomp.ledger import witness_folder
 from holdfast.run.vnncomp.runner import Plan, Step, run
@@ -103,6 +104,15 @@ def machine() -> dict[str, object]:
     }
 
 
+def commit() -> str:
+    """The state of the source that was run; a + says that it had changes."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"],  # noqa: S607
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or "unknown"
+
+
 def _version(name: str) -> str:
     try:
         return metadata.version(name)
@@ -114,6 +124,12 @@ def now() -> dict[str, object]:
     """The time and the load of the machine: others may be at work on it."""
     moment = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"at": moment, "load": [round(load, 2) for load in os.getloadavg()]}
+
+
+def write_about(path: Path, about: dict[str, object], part: dict[str, object] | None) -> None:
+    """Nothing; how the results came about is on disk, each part of a run that was interrupted by itself."""
+    before = json.loads(path.read_text())["parts"] if path.exists() else []
+    path.write_text(json.dumps({**about, "parts": before + ([part] if part else [])}, indent=2) + "\n")
 
 
 def tell(step: Step) -> None:
@@ -134,11 +150,11 @@ def table(made: Score) -> Table:
         "benchmark", "solved", "holds", "violated", "wrong", "against votes", Column("mean s", 2),
         Column("CPU s, all", 1), *PEERS,
     ]  # fmt: skip
-    rows = []
+    rows: list[list[Cell]] = []
     for line in made.lines:
         against = sum(_against(one) for one in made.instances if one.category == line.category)
         of, peers = PUBLISHED.get(line.category, (0, {}))
-        shown = [f"{peers[peer]} of {of}" if peer in peers else None for peer in PEERS]
+        shown = [_published(peers[peer], of) if peer in peers else None for peer in PEERS]
         rows.append([
             line.category, f"{line.solved} of {line.instances}", line.holds, line.violated, line.wrong,
             against, line.seconds, line.cpu_seconds, *shown,
@@ -147,7 +163,13 @@ def table(made: Score) -> Table:
     return Table(columns, rows, f"holdfast and what was published: solved, mean seconds. {SOURCES}")
 
 
-def _sum(lines: tuple[Line, ...], against: int) -> list[object]:
+def _published(said: str, of: int) -> str:
+    """A published figure with the number of instances: 58/72, 40 s."""
+    solved, *seconds = said.split(", ")
+    return ", ".join([f"{solved}/{of}", *seconds])
+
+
+def _sum(lines: tuple[Line, ...], against: int) -> list[Cell]:
     solved, of = sum(line.solved for line in lines), sum(line.instances for line in lines)
     spent = sum((line.seconds or 0.0) * line.solved for line in lines)
     cpu = sum(line.cpu_seconds or 0.0 for line in lines)
@@ -178,22 +200,28 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     out = options.out / f"{task.name}.csv"
     if options.fresh:
-        out.unlink(missing_ok=True)
+        for file in (out, out.with_suffix(".json")):
+            file.unlink(missing_ok=True)
         shutil.rmtree(witness_folder(out), ignore_errors=True)
     begun = now()
     chosen = limited(task.instances, most=options.limit)
-    run(Plan(tuple(chosen), out, options.jobs), tell)
+    steps: list[Step] = []
+
+    def note(step: Step) -> None:
+        steps.append(step)
+        tell(step)
+
+    run(Plan(tuple(chosen), out, options.jobs), note)
     made = score([str(out)], RULES["2025"], task.votes)
     about = {
         "instances": len(chosen),
         "sample": None if options.benchmark else {"of each": SAMPLE, "seed": options.seed},
         "limits": "official" if options.limit is None else f"at most {options.limit:g} s",
         "jobs": options.jobs,
-        "begun": begun,
-        "ended": now(),
         "machine": machine(),
     }
-    out.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
+    part = {"run": len(steps), "begun": begun, "ended": now(), "commit": commit()}
+    write_about(out.with_suffix(".json"), about, part if steps else None)
     found = disagreement_table(made)
     parts = [table(made), *([found] if found.rows else [])]
     out.with_suffix(".md").write_text("\n\n".join(map(to_markdown, parts)) + "\n")

@@ -99,9 +99,11 @@ def instance(
     protocol: Annotated[Texts, Option("Whose words the result file has.")] = "2022",
 ) -> int:
     """Verify one instance and write the competition's result file: what its scripts call."""
+    from holdfast.run.vnncomp.attempt import die_with_parent
     from holdfast.run.vnncomp.instance import answer
     from holdfast.verify.vnncomp.protocol import protocol_named
 
+    die_with_parent()  # a script that is killed must not leave us behind, to write the result long after
     attempt = answer(network, spec, result, timeout, protocol_named(protocol))
     note = f" ({attempt.note})" if attempt.note else ""
     say(f"{attempt.status} {attempt.seconds:.3f} s{note}")
@@ -115,6 +117,7 @@ def warm() -> int:
     worst = 0
     for name, attempt in warm_up():
         say(f"{name}: {attempt.status} {attempt.seconds:.1f} s{f' ({attempt.note})' if attempt.note else ''}")
+        sys.stdout.flush()
         worst = max(worst, attempt.status == "error")
     return worst
 

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from holdfast.core.errors import OutputError
@@ -60,10 +62,8 @@ def test_a_result_that_cannot_be_written_is_told(fake, bench, tmp_path):
         answer(one.network_path, one.spec_path, tmp_path, 9.0, "2021", fake)
 
 
-def test_warming_up_makes_networks_that_can_be_read(tmp_path):
+def test_warming_up_makes_problems_that_can_be_read(tmp_path):
     """The verifier's place is taken by ONNX Runtime and the reader of specifications."""
-    import sys
-
     script = tmp_path / "reads.py"
     script.write_text(
         "import sys\n"
@@ -83,4 +83,4 @@ def test_warming_up_makes_networks_that_can_be_read(tmp_path):
     done = list(warm_up((sys.executable, str(script))))
     assert [name for name, _ in done] == [name for name, _, _ in _MADE]
     for name, attempt in done:
-        assert attempt.status == name.split(", ")[1], attempt
+        assert attempt.status == ("violated" if "violated" in name else "holds"), attempt

@@ -74,3 +74,21 @@ def test_wrong_sizes_are_told():
     assert "expected 1 inputs" in why
     assert declared_error(np.zeros(2), np.zeros(1), relative=True) == float("inf")
     assert declared_error(np.zeros(1), np.zeros(1), relative=True) == 0.0
+
+
+def test_a_fixed_input_that_is_no_float32_may_be_the_nearest():
+    spec = parse_vnnlib(
+        "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)"
+        "(assert (>= X_0 0.1))(assert (<= X_0 0.1))(assert (>= X_1 0.1))(assert (<= X_1 0.2))"
+        "(assert (<= Y_0 0.5))"
+    )
+    outputs = np.array([0.4])
+    nearest, inside = np.float32(0.1), np.float32(0.15)  # the nearest is above 0.1
+    for first, second, expected in (
+        (nearest, inside, "valid"),
+        (np.nextafter(nearest, np.float32(0)), inside, "tolerated"),
+        (nearest, np.float32(0.2), "tolerated"),  # above 0.2, and that input is not fixed
+    ):
+        point = np.array([first, second])
+        found = Counterexample(point.astype(np.float64), outputs)
+        assert grade(RULES["2025"], spec, found, point, outputs)[0] == expected

@@ -118,6 +118,14 @@ def abandon(running: Sequence[Running]) -> None:
             _end(one)
 
 
+def die_with_parent() -> None:
+    """Nothing; from now on the kernel kills this process when the one that began it ends (on Linux alone)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _tied_to(parent: int, cores: Sequence[int]) -> Any:
     """What the new process does before it becomes the command: it dies with its parent, on its own cores.
 
@@ -125,9 +133,9 @@ def _tied_to(parent: int, cores: Sequence[int]) -> Any:
     """
     if sys.platform != "linux":
         return None
-    import ctypes
+    import ctypes  # here and not in the new process, where an import may wait for ever for a lock
 
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl = ctypes.CDLL(None).prctl
 
     def tie() -> None:
         prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

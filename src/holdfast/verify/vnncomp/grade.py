@@ -54,11 +54,14 @@ def declared_error(declared: Numbers, replayed: Numbers, *, relative: bool) -> f
 
 def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: float) -> str:
     """Why the point violates no case of the specification; empty if it does."""
-    x, y = point.astype(np.float64).ravel(), outputs.astype(np.float64).ravel()
+    flat, y = point.ravel(), outputs.astype(np.float64).ravel()
     inside = False
     best = np.inf
     outside = np.inf
     for case in spec.cases:
+        # The one value of a fixed input may be none the network can be given: then its nearest is meant.
+        fixed = (case.lower == case.upper) & (flat == case.lower.astype(flat.dtype))
+        x = np.where(fixed, case.lower, flat.astype(np.float64))
         away = float(max((case.lower - x).max(initial=0.0), (x - case.upper).max(initial=0.0)))
         outside = min(outside, away)
         if away > box:
