@@ -232,6 +232,16 @@ def test_each_case_is_asked_in_its_own_box(tmp_path):
     assert 5.5 <= found.witness[0] < 6
 
 
+def test_skipping_a_case_is_caught(tmp_path, monkeypatch):
+    left, right = (Box(np.array([[a]]), np.array([[b]])) for a, b in ((0.0, 3.0), (5.5, 8.0)))
+    unsafe = tuple(Rows(np.array([[1.0]]), np.array([0.5]), None, box) for box in (left, right))
+    asked = Property(Network("net", spike(tmp_path, 5)), Box(left.lower, right.upper), unsafe)
+    assert answer(asked).status == "violated"
+    real = engine._boxes
+    monkeypatch.setattr(engine, "_boxes", lambda *rest: real(*rest)[:-1])
+    assert answer(asked).status == "holds"  # so the tests above would fail
+
+
 def test_a_conjunction_needs_all_its_rows(tmp_path):
     path = spike(tmp_path, 5)
     both = answer(question(path, [0], [9], [2.5, -1.5], [[1.0], [-1.0]]))  # 1.5 <= |x - 5| <= 2.5
