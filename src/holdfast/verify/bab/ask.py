@@ -32,7 +32,10 @@ def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
     if any(case.inputs is not None for case in cases):
         none = [np.zeros((len(case.bound), len(case.lower))) for case in cases]
         inputs = np.stack(
-            [_filled(z if case.inputs is None else case.inputs, most) for case, z in zip(cases, none, strict=True)]
+            [
+                _filled(z if case.inputs is None else case.inputs, most)
+                for case, z in zip(cases, none, strict=True)
+            ]
         )
     parts = Parts(
         pieces.tensor(rows), pieces.tensor(offset), None if inputs is None else pieces.tensor(inputs)

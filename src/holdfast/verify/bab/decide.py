@@ -73,9 +73,7 @@ def _group(search: Search, cases: list[Case]) -> Answer | None:
         sweep = bounds(search.pieces, lower, upper, effort)
         region = sweep.region()
         asked = ask(search.pieces, region, cases)
-        tuned = tune(
-            search.pieces, region, asked, search.plan.root_iterations, 0.3, 0.96, stop=search.late
-        )
+        tuned = tune(search.pieces, region, asked, search.plan.root_iterations, 0.3, 0.96, stop=search.late)
         exact = _widened(search, sweep, lower, upper)
         closed = _closed(search, region, exact, tuned.queries)
         found = _try(search, region, tuned.queries, cases)
@@ -177,18 +175,22 @@ def _inside(case: Case) -> tuple[Any, Any]:
 def _branch(search: Search, root: Root, exact: Region, cases: list[Case], lower: Tensor) -> Answer | None:
     width = sum(root.sizes)
     pool = Pool(_room(search, width))
-    first = [
-        Domain(
-            case,
-            float(lower[case]),
-            torch.zeros(width, dtype=torch.int8),
-            root.flat({at: root.asked.theta[at] for at in root.layers})[case],
-            torch.zeros(width),
-            None if root.asked.mix is None else root.asked.mix[case],
-            torch.zeros(0, dtype=torch.int64),
-        )
-        for case in range(len(cases))
-    ] if width else []
+    first = (
+        [
+            Domain(
+                case,
+                float(lower[case]),
+                torch.zeros(width, dtype=torch.int8),
+                root.flat({at: root.asked.theta[at] for at in root.layers})[case],
+                torch.zeros(width),
+                None if root.asked.mix is None else root.asked.mix[case],
+                torch.zeros(0, dtype=torch.int64),
+            )
+            for case in range(len(cases))
+        ]
+        if width
+        else []
+    )
     if not first:
         search.parked, search.worst = search.parked + len(cases), float(lower.min())
         return None
@@ -241,7 +243,7 @@ def _settle(
         asked, domains = asked.pick(index), [domains[i] for i in index.tolist()]
     traced = bound(search.pieces, root.region, asked)
     point = attained(root.region, traced)
-    relaxed = forward(search.pieces, asked.top, traced, point)
+    relaxed = forward(search.pieces, root.region, asked.top, traced, point)
     found = _replay(search, point, cases)
     if found is not None:
         return found
@@ -256,8 +258,6 @@ def _settle(
             continue
         mix = None if asked.mix is None else asked.mix[i]
         pool.add(
-            replace(
-                domain, lower=float(traced.lower[i]), alpha=alpha[i], beta=beta[i], mix=mix, best=best[i]
-            )
+            replace(domain, lower=float(traced.lower[i]), alpha=alpha[i], beta=beta[i], mix=mix, best=best[i])
         )
     return None

@@ -50,7 +50,8 @@ class Root:
 
 def plant(region: Region, asked: Queries) -> Root:
     """The root for queries whose parameters are tuned."""
-    layers = tuple(at for at, bend in region.bends.items() if isinstance(bend, Hinge) and len(bend.index))
+    hinges = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], Hinge)}
+    layers = tuple(at for at, bend in hinges.items() if len(bend.index))
     return Root(region, asked, layers, tuple(len(region.bends[at].index) for at in layers))
 
 
@@ -87,8 +88,8 @@ def scores(root: Root, split: Tensor, traced: Traced, relaxed: Relaxed) -> tuple
     lost, offset = [], []
     for at in root.layers:
         bend = root.region.bends[at]
-        rows, z = traced.rows[at][:, bend.index], relaxed.before[at][:, bend.index]
-        lost.append((rows * (curve(bend.step, z) - relaxed.after[at][:, bend.index])).abs())
+        rows, z = traced.rows[at], relaxed.before[at]
+        lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
         offset.append(-rows.clamp(max=0) * bend.offset)
     free = split == 0
     return torch.where(free, torch.cat(lost, 1), -1.0), torch.where(free, torch.cat(offset, 1), -1.0)

@@ -1,7 +1,8 @@
 """Lines below and above a curve over an interval, with the parameters that may be tuned.
 
 A `Bend` holds one activation step's pre-activation bounds l <= z <= u and says for parameters theta which
-lines it uses, how the bound changes with theta, and how theta is kept valid:
+lines it uses, how the bound changes with theta, and how theta is kept valid. Work is done on the `index`
+of neurons whose curve is not a known line there; rows and values of those alone are (q, m):
 
   relu, leaky   lower line slope alpha in [slope, 1] through 0; upper line the chord (Salman et al. 2019)
   sigmoid, tanh lower and upper tangents whose touching points are the parameters, chords where those are best
@@ -24,12 +25,40 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """below: ls·z + lo <= f(z) <= us·z + uo, each (1 or q, n); an offset of None is zero."""
+    """ls·z + lo <= f(z) <= us·z + uo, each (1 or q, m); an offset of None is zero."""
 
     ls: Tensor
     lo: Tensor | None
     us: Tensor
     uo: Tensor | None
+
+
+def pull(bend: Bend, lines: Lines, rows: Tensor, const: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (q, n) of the output as rows of the pre-activation, and the constant (q,) with what it gained."""
+    part = rows[:, bend.index]
+    positive = part.clamp(min=0)
+    negative = part - positive
+    if lines.lo is not None:
+        const = const + (positive.to(const.dtype) * lines.lo).sum(1)
+    if lines.uo is not None:
+        const = const + (negative.to(const.dtype) * lines.uo).sum(1)
+    before = rows * bend.base
+    before[:, bend.index] = positive.mul_(lines.ls).add_(negative.mul_(lines.us))
+    return const, before
+
+
+def push(bend: Bend, lines: Lines, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The lines' values (q, n) at z (q, n), and z and those of the indexed neurons (q, m).
+
+    `rows` (q, m) says which line each neuron uses: the lower one where it is positive.
+    """
+    part = z[:, bend.index]
+    low = part * lines.ls if lines.lo is None else part * lines.ls + lines.lo
+    high = part * lines.us if lines.uo is None else part * lines.us + lines.uo
+    drawn = torch.where(rows >= 0, low, high)
+    value = z * bend.base
+    value[:, bend.index] = drawn
+    return value, part, drawn
 
 
 def curve(step: Activation, z: Tensor) -> Tensor:
@@ -81,22 +110,18 @@ class Hinge:
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines for slopes theta (q, m); `split` (q, m) is 1 or -1 where z >= 0 or z <= 0 is assumed."""
-        queries = len(theta)
-        lower, upper = theta, self.chord.expand(queries, -1)
-        offset = self.offset.expand(queries, -1)
-        if split is not None:
-            known = torch.where(split > 0, 1.0, self.floor).to(theta.dtype)
-            lower = torch.where(split == 0, lower, known)
-            upper = torch.where(split == 0, upper, known)
-            offset = torch.where(split == 0, offset, torch.zeros_like(offset))
-        ls = self.base.expand(queries, -1).clone()
-        us, uo = ls.clone(), torch.zeros_like(ls)
-        ls[:, self.index], us[:, self.index], uo[:, self.index] = lower, upper, offset
-        return Lines(ls, None, us, uo)
+        if split is None:
+            return Lines(theta, None, self.chord, self.offset)
+        open_ = split == 0
+        known = (split > 0).to(theta.dtype) if not self.floor else torch.where(split > 0, 1.0, self.floor)
+        known = known.to(theta.dtype)
+        return Lines(
+            torch.where(open_, theta, known), None, torch.where(open_, self.chord, known), self.offset * open_
+        )
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor) -> Tensor:
-        """How the bound changes with theta: rows (q, n) of the output, z (q, n) of the relaxed point."""
-        return rows[:, self.index].clamp(min=0) * z[:, self.index]
+        """How the bound changes with theta: rows (q, m) of the output, z (q, m) of the relaxed point."""
+        return rows.clamp(min=0) * z
 
     def keep(self, theta: Tensor) -> Tensor:
         """Theta moved to where the lines are valid."""
@@ -108,7 +133,8 @@ class Bow:
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
         self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.zeros(0, dtype=torch.int64)
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
         self.ends = [_reach(step, lower, upper), -_reach(step, -upper, -lower)]
         self.low_chord = self.ends[0] < lower  # no tangent below the curve reaches from the convex part
         self.high_chord = self.ends[1] > upper
@@ -163,7 +189,8 @@ class Jump:
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
         self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.zeros(0, dtype=torch.int64)
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
         zero, one = torch.zeros_like(lower), torch.ones_like(lower)
         # Below: -1 + 2 z / u reaches 1 only at u. Rounded down so that it stays below at u.
         rise = torch.where((lower < 0) & (upper > -lower), 2 * (1 - 1e-6) / upper.clamp(min=1e-12), zero)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from holdfast.graph.ir import Activation, Start, sources_of
-from holdfast.verify.linear.curves import Bend, Lines, curve
+from holdfast.verify.linear.curves import Bend, Lines, curve, pull, push
 from holdfast.verify.linear.pieces import Pieces
 
 Tensor = Any
@@ -25,7 +25,7 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The box as centre and radius (1, n) or (q, n), outward; and what is known of each step over it."""
+    """The box as centre and radius (1, n), outward; and what is known of each step over it."""
 
     centre: Tensor
     radius: Tensor
@@ -35,7 +35,7 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A finished backward pass: lower bound (q,), input coefficients (q, n) and rows at each activation."""
+    """A finished backward pass: lower bound (q,), input coefficients (q, n), rows (q, m) at activations."""
 
     lower: Tensor
     rows_in: Tensor
@@ -67,12 +67,15 @@ def backward(
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
-            seen[at] = now
+            bend = region.bends[at]
+            seen[at] = now[:, bend.index]
             more = None if extra is None else extra.get(at)
             if slack is not None:
                 slack.activation(at, step, now, lines[at], more)
-            const, now = _through(now, lines[at], const)
-            _add(pending, step.source, now if more is None else now + more)
+            const, now = pull(bend, lines[at], now, const)
+            if more is not None:
+                now[:, bend.index] += more
+            _add(pending, step.source, now)
             continue
         if slack is not None:
             slack.linear(at, now)
@@ -87,18 +90,8 @@ def backward(
     if rows_in is not None:
         at_input = at_input + rows_in
     exact = at_input.to(const.dtype)
-    centre, radius = region.centre.to(const.dtype), region.radius.to(const.dtype)
-    lower = const + (exact * centre).sum(1) - (exact.abs() * radius).sum(1)
+    lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
     return Traced(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
-
-
-def _through(rows: Tensor, lines: Lines, const: Tensor) -> tuple[Tensor, Tensor]:
-    positive, negative = rows.clamp(min=0), rows.clamp(max=0)
-    if lines.lo is not None:
-        const = const + (positive.to(const.dtype) * lines.lo).sum(1)
-    if lines.uo is not None:
-        const = const + (negative.to(const.dtype) * lines.uo).sum(1)
-    return const, positive * lines.ls + negative * lines.us
 
 
 class _Slack:
@@ -122,13 +115,15 @@ class _Slack:
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
-        z = self.region.largest[step.source]
-        size = rows.abs() * torch.maximum(lines.ls.abs(), lines.us.abs())
-        moved = ((size if more is None else size + more.abs()) * z).sum(1).double()
+        z, bend = self.region.largest[step.source][0], self.region.bends[at]
+        part = rows[:, bend.index].abs()
+        size = part * torch.maximum(lines.ls.abs(), lines.us.abs())
+        moved = (size if more is None else size + more.abs()) @ z[bend.index]
+        moved = (moved + (rows * bend.base).abs() @ z).double()
         fixed = torch.zeros_like(moved)
         for offset in (lines.lo, lines.uo):
             if offset is not None:
-                fixed += (rows.abs() * offset.abs()).sum(1).double()
+                fixed += (part * offset.abs()).sum(1).double()
         self.sum += _gamma(4, self.pieces.unit) * moved + _gamma(self.pieces.sizes[at] + 4, 2.0**-53) * fixed
 
     def total(self, rows: Tensor) -> Tensor:
@@ -146,19 +141,19 @@ def _add(pending: dict[int, Tensor], at: int, part: Tensor) -> None:
 
 def attained(region: Region, traced: Traced) -> Tensor:
     """The inputs (q, n) at which the linear lower bound is attained."""
-    return region.centre - traced.rows_in.sign() * region.radius
+    return torch.addcmul(region.centre, traced.rows_in.sign(), region.radius, value=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:
-    """Values (q, n) when the lines replace the curves: before and after each activation, and at the top."""
+    """Values when the lines replace the curves: (q, m) around each activation, (q, n) at the top."""
 
     before: Mapping[int, Tensor]
     after: Mapping[int, Tensor]
     top: Tensor | None
 
 
-def forward(pieces: Pieces, top: int, traced: Traced, point: Tensor) -> Relaxed:
+def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
     """What the lines of a backward pass make of points (q, n)."""
     values: dict[int, Tensor] = {0: point}
     before: dict[int, Tensor] = {}
@@ -171,20 +166,15 @@ def forward(pieces: Pieces, top: int, traced: Traced, point: Tensor) -> Relaxed:
         if isinstance(step, Activation):
             if at not in traced.rows:
                 continue
-            before[at] = given[0]
-            values[at] = after[at] = _along(traced.rows[at], traced.lines[at], given[0])
+            values[at], before[at], after[at] = push(
+                region.bends[at], traced.lines[at], traced.rows[at], given[0]
+            )
         else:
             values[at] = pieces.forward(at, given)
         for source in sources_of(step):
             if pieces.readers[source] <= at:
                 values.pop(source, None)
     return Relaxed(before, after, values.get(top))
-
-
-def _along(rows: Tensor, lines: Lines, z: Tensor) -> Tensor:
-    low = z * lines.ls if lines.lo is None else z * lines.ls + lines.lo
-    high = z * lines.us if lines.uo is None else z * lines.us + lines.uo
-    return torch.where(rows >= 0, low, high)
 
 
 def evaluate(pieces: Pieces, points: Tensor) -> Tensor:

@@ -38,7 +38,11 @@ class Pieces:
             return self.tensor(step.factor).reshape(-1), self.tensor(step.offset).reshape(-1)
         if isinstance(step, Take):
             index = torch.as_tensor(step.index.reshape(-1))
-            fill = None if step.fill is None else self.tensor(np.where(step.index < 0, step.fill, 0.0)).reshape(-1)
+            fill = (
+                None
+                if step.fill is None
+                else self.tensor(np.where(step.index < 0, step.fill, 0.0)).reshape(-1)
+            )
             return index, fill
         if isinstance(step, Start | Total | Activation):
             return ()
@@ -55,7 +59,10 @@ class Pieces:
         if isinstance(step, Scale):
             return values[0] * const[0] + const[1] if bias else values[0] * const[0]
         if isinstance(step, Total):
-            return sum((v * w for v, w in zip(values[1:], step.weights[1:], strict=True)), values[0] * step.weights[0])
+            return sum(
+                (v * w for v, w in zip(values[1:], step.weights[1:], strict=True)),
+                values[0] * step.weights[0],
+            )
         return self._take(const, values, bias)
 
     def _take(self, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
@@ -117,7 +124,9 @@ class Pieces:
             out = torch.nn.functional.conv_transpose2d(
                 image, weight, None, step.stride, 0, 0, step.groups, step.dilation
             )
-            out = torch.nn.functional.pad(out, (0, left + width + right - reach[1], 0, top + height + bottom - reach[0]))
+            out = torch.nn.functional.pad(
+                out, (0, left + width + right - reach[1], 0, top + height + bottom - reach[0])
+            )
             out = out[:, :, top : top + height, left : left + width]
         return out.reshape(len(rows), -1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 Tensor = Any
 
 
+Finish: TypeAlias = Callable[[Pieces, Region, Queries], Tensor]
+
+
 @dataclass(frozen=True)
 class Effort:
     """How hard the bounds before activations are worked on."""
@@ -27,6 +30,7 @@ class Effort:
     decay: float = 0.85
     chunk_bytes: int = 256 << 20
     stop: Callable[[], bool] = lambda: False
+    finish: Finish | None = None  # makes tuned queries' bounds tighter still
 
 
 @dataclass(eq=False)
@@ -47,7 +51,9 @@ class Sweep:
 
 def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     """Centre and radius (1, n) that contain the box of the specification, rounded outward."""
-    low, high = (np.nextafter(np.asarray(v, np.float64), way) for v, way in ((lower, -np.inf), (upper, np.inf)))
+    low, high = (
+        np.nextafter(np.asarray(v, np.float64), way) for v, way in ((lower, -np.inf), (upper, np.inf))
+    )
     centre = pieces.tensor((low + high) / 2)
     middle = centre.double().numpy()
     radius = np.maximum(high - middle, middle - low) * (1 + 1e-12)
@@ -79,9 +85,7 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort) -> Sweep:
 
 def _refined(pieces: Pieces, source: int, before: int) -> bool:
     """Whether an earlier activation has already refined this source."""
-    return any(
-        isinstance(step, Activation) and step.source == source for step in pieces.net.steps[:before]
-    )
+    return any(isinstance(step, Activation) and step.source == source for step in pieces.net.steps[:before])
 
 
 def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,12 +142,24 @@ def _tightest(
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
             tuned = tune(
-                pieces, region, asked, effort.iterations, effort.rate, effort.decay, goal=goal, stop=effort.stop
+                pieces,
+                region,
+                asked,
+                effort.iterations,
+                effort.rate,
+                effort.decay,
+                goal=goal,
+                stop=effort.stop,
             )
             asked = tuned.queries
-        found.append(bound(pieces, region, asked, careful=True).lower)
+        finish = effort.finish or _careful
+        found.append(finish(pieces, region, asked))
     result = torch.cat(found)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
+
+
+def _careful(pieces: Pieces, region: Region, asked: Queries) -> Tensor:
+    return bound(pieces, region, asked, careful=True).lower
 
 
 def unstable(sweep: Sweep) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from holdfast.verify.linear.curves import Hinge, Lines
+from holdfast.verify.linear.curves import Lines
 from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
 from holdfast.verify.linear.pieces import Pieces
 
@@ -91,22 +91,16 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Lines]:
 def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = False) -> Traced:
     """One backward pass for these queries, the offset taken off."""
     lines = lines_of(region, queries)
-    extra = _extra(region, queries)
+    extra = _extra(queries)
     traced = backward(pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful)
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
 
 
-def _extra(region: Region, queries: Queries) -> dict[int, Tensor] | None:
-    """The betas as rows of the pre-activations: -beta where z >= 0 is assumed, +beta where z <= 0 is."""
+def _extra(queries: Queries) -> dict[int, Tensor] | None:
+    """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, +beta where z <= 0 is."""
     if queries.beta is None or queries.split is None:
         return None
-    extra = {}
-    for at, beta in queries.beta.items():
-        bend = region.bends[at]
-        dense = beta.new_zeros(len(beta), bend.lower.shape[1])
-        dense[:, bend.index] = -beta * queries.split[at].to(beta.dtype)
-        extra[at] = dense
-    return extra
+    return {at: -beta * queries.split[at] for at, beta in queries.beta.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +202,7 @@ def _climb(
     beta_rate: float,
 ) -> Queries:
     point = attained(region, traced)
-    relaxed = forward(pieces, now.top, traced, point)
+    relaxed = forward(pieces, region, now.top, traced, point)
     before = relaxed.before
     theta = dict(now.theta)
     beta = None if now.beta is None else dict(now.beta)
@@ -217,9 +211,11 @@ def _climb(
         if theta[at].numel():
             move = theta_moves[at].step(bend.slope(theta[at], rows, z), rate)
             theta[at] = bend.keep(theta[at] + move)
-        if beta is not None and now.split is not None and isinstance(bend, Hinge):
-            gradient = -z[:, bend.index] * now.split[at].to(z.dtype)
-            beta[at] = (beta[at] + beta_moves[at].step(gradient, beta_rate)).clamp_(min=0) * (now.split[at] != 0)
+        if beta is not None and now.split is not None and at in beta:
+            gradient = -z * now.split[at]
+            beta[at] = (beta[at] + beta_moves[at].step(gradient, beta_rate)).clamp_(min=0) * (
+                now.split[at] != 0
+            )
     now = replace(now, theta=theta, beta=beta)
     if now.parts is None or now.mix is None:
         return now
