@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import load_proto
@@ -29,26 +30,54 @@ def lower_onnx(
     """
     if not isinstance(model, str | Path):
         return _lowered(model, lower, upper, drop_softmax)
-    path = Path(model)
+    try:
+        return _lowered(whole_proto(Path(model)), lower, upper, drop_softmax)
+    except ModelError as problem:
+        if str(problem).startswith(str(model)):
+            raise
+        raise ModelError(f"{model}: {problem}") from problem
+
+
+def whole_proto(path: Path) -> Any:
+    """The parsed ONNX file with the weights that lie beside it."""
     proto = load_proto(path)
     if any(w.external_data for w in proto.graph.initializer):
         from onnx import external_data_helper
 
         external_data_helper.load_external_data_for_model(proto, str(path.parent))
-    try:
-        return _lowered(proto, lower, upper, drop_softmax)
-    except ModelError as problem:
-        raise ModelError(f"{path}: {problem}") from problem
+    return proto
 
 
 def _lowered(proto: Any, lower: ArrayLike | None, upper: ArrayLike | None, drop_softmax: bool) -> Net:
+    entry = entered(proto, _bounds(lower, upper), drop_softmax)
+    outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
+    flat = View(
+        np.concatenate([v.index.ravel() for v in outputs]),
+        np.concatenate([v.filled().ravel() for v in outputs]),
+    )
+    step = entry.build.held(View(flat.index) if (flat.index >= 0).all() else flat)
+    return Net(tidied(tuple(entry.build.steps), step), entry.free, entry.template)
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A graph ready to be walked: its own functions inlined, its inputs and weights as values."""
+
+    proto: Any
+    build: Build
+    values: dict[str, Value]
+    free: NDArray[np.int64]
+    template: Array
+
+
+def entered(proto: Any, bounds: tuple[Array, Array] | None = None, drop_softmax: bool = False) -> Entry:
+    """The values with which the walk begins."""
     from onnx import numpy_helper
 
     if proto.functions:
         from onnx import inliner
 
         proto = inliner.inline_local_functions(proto)
-    bounds = _bounds(lower, upper)
     weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
     given = [i for i in proto.graph.input if i.name not in weights]
     shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
@@ -66,14 +95,7 @@ def _lowered(proto: Any, lower: ArrayLike | None, upper: ArrayLike | None, drop_
         at += prod(shape)
         view = View(index[part].reshape(shape), template[part].reshape(shape))
         values[value.name] = build.normal(view)
-    outputs = [as_view(v) for v in walked(proto, build, values)]
-    flat = View(
-        np.concatenate([v.index.ravel() for v in outputs]),
-        np.concatenate([v.filled().ravel() for v in outputs]),
-    )
-    step = build.held(View(flat.index) if (flat.index >= 0).all() else flat)
-    steps = tidied(tuple(build.steps), step)
-    return Net(steps, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
+    return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
 
 
 def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array] | None:

@@ -1,0 +1,196 @@
+"""Which nodes of an ONNX file a proof can follow, what is done with each, and why not with the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.ir import Activation, Product, Scale, Start, Step, Take, sources_of
+from holdfast.graph.lower.nodes import needed, node_of
+from holdfast.graph.lower.values import Build, Node, Value, View
+from holdfast.graph.lower.walk import lowered
+from holdfast.graph.lower.whole import entered, whole_proto
+from holdfast.graph.work import known_shapes
+
+_ROUNDING = ("Floor", "Ceil", "Round")
+_ENUMERATED = "enumerated: run in ONNX Runtime for every value its rounded inputs can have"
+_SOFTMAX = "last layer: the constraints are restated for what it reads"
+
+
+@dataclass(frozen=True)
+class NodeSupport:
+    """One node, and what is done with it, or why nothing can be."""
+
+    name: str
+    operator: str
+    supported: bool
+    how: str
+
+
+@dataclass(frozen=True)
+class Support:
+    """Every node of a network in order; `enumerated` says that inputs which are not rounded must be fixed."""
+
+    nodes: tuple[NodeSupport, ...]
+    inputs: int
+    neurons: Mapping[str, int]
+
+    @property
+    def supported(self) -> bool:
+        """Whether no node is in the way of a proof."""
+        return all(node.supported for node in self.nodes)
+
+    @property
+    def enumerated(self) -> bool:
+        """Whether some nodes can only be decided value by value."""
+        return any(node.how == _ENUMERATED for node in self.nodes)
+
+    def summary(self) -> str:
+        """What can be done, as one line."""
+        bad = sum(not node.supported for node in self.nodes)
+        if bad:
+            return (
+                f"not supported: {bad} of {len(self.nodes)} nodes; only a search for violations is possible"
+            )
+        said = f"supported: all {len(self.nodes)} nodes"
+        if self.enumerated:
+            return said + ", if the property fixes every input that is not rounded"
+        curves = ", ".join(f"{count:,} {curve}" for curve, count in self.neurons.items())
+        return f"{said}; {self.inputs:,} inputs, {curves or 'no'} neurons"
+
+    def lines(self) -> list[str]:
+        """The summary, then a line for each node: yes or NO, operator, name, what is done."""
+        kind = max((len(node.operator) for node in self.nodes), default=0)
+        name = min(max((len(node.name) for node in self.nodes), default=0), 40)
+        lines = [self.summary()]
+        for node in self.nodes:
+            mark = "yes" if node.supported else "NO "
+            lines.append(f"{mark}  {node.operator:{kind}}  {node.name:{name}}  {node.how}")
+        return lines
+
+
+def report(path: Path) -> tuple[str, bool]:
+    """The lines of a file's support as one text, and whether every node is supported."""
+    found = support(path)
+    return "\n".join(found.lines()), found.supported
+
+
+def support(model: Any) -> Support:
+    """What can be done with each node of an ONNX file (a path or a parsed proto), all inputs free.
+
+    The graph is lowered as it would be for a proof. After a node that cannot be, the walk goes on with a
+    value of the shape ONNX infers, so that every such node is named at once.
+    """
+    entry = entered(whole_proto(Path(model)) if isinstance(model, str | Path) else model, None, True)
+    walk = _Walk(entry.proto, entry.build, entry.values)
+    wanted = {name for node in needed(entry.proto.graph) for name in node.output}
+    nodes = tuple(
+        walk.visit(node)
+        if wanted.intersection(node.output)
+        else NodeSupport(_name(node), node.op_type, True, "unused: no output needs it")
+        for node in entry.proto.graph.node
+    )
+    neurons: Counter[str] = Counter()
+    for step in entry.build.steps:
+        if isinstance(step, Activation):
+            neurons[step.curve] += prod(step.shape)
+    return Support(nodes, len(entry.free), neurons)
+
+
+def _name(node: Any) -> str:
+    return str(node.name or (node.output[0] if node.output else node.op_type))
+
+
+class _Walk:
+    """The values met so far; names in `rounded` depend on a rounding, names in `lost` on nothing known."""
+
+    def __init__(self, proto: Any, build: Build, values: dict[str, Value]) -> None:
+        self.build, self.values = build, values
+        self.opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+        self.outputs = {o.name for o in proto.graph.output}
+        self.shapes = known_shapes(proto)
+        self.rounded: set[str] = set()
+        self.lost: dict[str, str] = {}
+
+    def visit(self, proto: Any) -> NodeSupport:
+        """What is done with a node; the values of its outputs are kept."""
+        name = _name(proto)
+        if self.rounded.intersection(proto.input):
+            self.rounded.update(proto.output)
+            return NodeSupport(name, proto.op_type, True, _ENUMERATED)
+        lost = next((self.lost[i] for i in proto.input if i in self.lost), None)
+        if lost is not None:
+            self.lost.update(dict.fromkeys(proto.output, lost))
+            return NodeSupport(name, proto.op_type, False, f"not reached: {lost} gives an unknown shape")
+        inputs = tuple(self.values.get(i) if i else None for i in proto.input)
+        node = node_of(proto, inputs, self.opset, self.outputs)
+        before = len(self.build.steps)
+        try:
+            found = lowered(node, proto.domain, self.build)
+        except ModelError as problem:
+            if self._rounds(node):
+                self.rounded.update(proto.output)
+                return NodeSupport(name, proto.op_type, True, _ENUMERATED)
+            self._give_up(proto, name)
+            reason = str(problem).split("cannot be lowered: ", 1)[-1]
+            return NodeSupport(name, proto.op_type, False, reason)
+        for output, value in zip(proto.output, found, strict=False):
+            self.values[output] = self.build.normal(value) if isinstance(value, View) else value
+        return NodeSupport(name, proto.op_type, True, _how(node, self.build.steps[before:]))
+
+    def _give_up(self, proto: Any, name: str) -> None:
+        """The walk goes on with fresh values in place of the node's outputs, where their shape is known."""
+        for output in proto.output:
+            shape = self.shapes.get(output)
+            if shape is None:
+                self.lost[output] = f"node {name!r}"
+            else:
+                self.values[output] = self.build.whole(self.build.emit(Start(shape)), shape)
+
+    def _rounds(self, node: Node) -> bool:
+        """Whether a node rounds values that come from one input each: those can be enumerated."""
+        from onnx import helper
+
+        view = node.inputs[0] if node.inputs else None
+        if not isinstance(view, View):
+            return False
+        if node.operator == "Cast":
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"])))
+            if dtype.kind not in "iub":
+                return False
+        elif node.operator not in _ROUNDING:
+            return False
+        live = view.index[view.index >= 0]
+        return all(self._single(step) for step in {self.build.owner(int(i)) for i in live})
+
+    def _single(self, step: int) -> bool:
+        """Whether each element of a step depends on one element of the inputs."""
+        found = self.build.steps[step]
+        if isinstance(found, Start):
+            return step == 0
+        if isinstance(found, Scale | Take) or (isinstance(found, Activation) and found.curve == "relu"):
+            return all(self._single(s) for s in sources_of(found))
+        return False
+
+
+def _how(node: Node, emitted: list[Step]) -> str:
+    """What was done, told by the steps it took."""
+    if node.operator in ("Softmax", "LogSoftmax") and any(isinstance(v, View) for v in node.inputs):
+        return _SOFTMAX
+    if not any(isinstance(v, View) for v in node.inputs):
+        return "constant: folded"
+    curves = {step.curve: 0 for step in emitted if isinstance(step, Activation)}
+    if any(isinstance(step, Product) for step in emitted):
+        return "product of two values" + "".join(f", {curve}" for curve in curves)
+    if curves:
+        return ", ".join(curves)
+    if all(isinstance(step, Take) for step in emitted):
+        return "moved: no arithmetic"
+    return "linear"
