@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from lowering import model, one
 from onnx import TensorProto, helper
 
 from holdfast.graph.support import report, support
+from lowering import model, one
 
 
 def n(operator: str, inputs: str, outputs: str, **attributes: object) -> onnx.NodeProto:
