@@ -1,6 +1,7 @@
 """Finite domains: every answer is compared with the truth by trying the float32 that matter."""
 
 import itertools
+from functools import cache
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.verify import enumerate as engine
 from holdfast.verify.domain import domain_of, first_float32, last_float32
+from holdfast.verify.finite import machine
 from holdfast.verify.finite.cells import Cells, cells_of, number, ordinal
 from holdfast.verify.finite.trace import NotFinite
 from holdfast.verify.problem import Clock
@@ -65,8 +67,18 @@ def question(path, lower, upper, bound, rows=((1.0,),)):
 
 
 def answer(asked, seconds=60.0):
+    """The engine's answer, the same whether it runs the file as a whole or takes it apart."""
     proto, domain = onnx.load_model_from_string(asked.model.read()), domain_of(asked)
-    return engine.enumerated(asked, proto, domain, lambda: runner_of(asked, domain), Clock(Budget(seconds)))
+    runner = cache(lambda: runner_of(asked, domain))
+    found = []
+    for short in (np.inf, -1.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(machine, "_SHORT", short)
+            found.append(engine.enumerated(asked, proto, domain, runner, Clock(Budget(seconds))))
+    assert found[0].status == found[1].status
+    assert (found[0].margin is None) == (found[1].margin is None)
+    assert found[0].margin is None or found[0].margin == pytest.approx(found[1].margin, abs=1e-5)
+    return found[1]
 
 
 def truth(path, lower, upper, scale=1.0):
@@ -211,7 +223,8 @@ def test_equal_cells_are_computed_once_and_only_positions_are_free(tmp_path):
     found = answer(question(path, lower, upper, min(outputs) - 0.5))
     assert found.status == "holds"
     assert found.margin == pytest.approx(0.5, abs=1e-4)
-    assert found.note.startswith("60 cells")
+    shifts = {(size if channel < 2 else 0) + channel * row for channel in range(10) for row in range(6)}
+    assert found.note.startswith(f"60 cells, {len(shifts)} of them different")
     assert answer(question(path, lower, upper, min(outputs) + 1e-3)).status == "violated"
 
 

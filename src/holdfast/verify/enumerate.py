@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
@@ -15,30 +14,17 @@ from numpy.typing import NDArray
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
-from holdfast.graph.inspect import runtime
 from holdfast.verify.domain import Domain, first_float32, last_float32
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
-from holdfast.verify.finite.split import Split, part, split
-from holdfast.verify.finite.trace import NotFinite, Trace, cut_tensors, traced
+from holdfast.verify.finite.machine import Machine, choose, kinds_of, on_original, outputs_of
+from holdfast.verify.finite.split import split
+from holdfast.verify.finite.trace import NotFinite, traced
 from holdfast.verify.problem import Answer, Clock
-from holdfast.verify.replay import Runner, session_of
+from holdfast.verify.replay import Runner
 
 ENGINE = "enumerate"
 LIMIT = 5_000_000  # cells of one box
 DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
-
-
-@dataclass
-class _Machine:
-    """The parts of the graph as sessions, opened when first needed, and what they gave so far."""
-
-    proto: Any
-    trace: Trace
-    split: Split
-    constants: Mapping[str, NDArray[Any]]
-    head: Any = None
-    tails: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    seen: dict[bytes, Floats] = field(default_factory=dict)
 
 
 @dataclass
@@ -58,14 +44,14 @@ def enumerated(
 ) -> Answer:
     """The exact answer for a property whose free inputs are all rounded; NotFinite if one is not.
 
-    Before it says `holds` the tightest cell is run on the original file, by `runner`, and must agree.
+    Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
     """
     template = domain.template.reshape(domain.box.lower.shape)
     name = _input(proto)
     trace = traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = _Machine(proto, trace, split(proto, trace), {name: template})
+    machine = Machine(proto, trace, split(proto, trace), {name: template}, domain, runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:
@@ -76,11 +62,11 @@ def enumerated(
         if total > LIMIT:
             return Answer("unknown", ENGINE, note=f"{total:,} cells, more than the {LIMIT:,} that are tried")
         if not _tried(machine, cells, rows, tally, clock):
-            return Answer("timeout", ENGINE, note=f"{len(machine.seen):,} different cells of {total:,} tried")
+            return Answer("timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were tried")
         tally.cells += total
         if tally.slack < -DOUBT:
             break
-    if tally.slack > 0 and not tally.strange and not _confirmed(domain, runner(), tally):
+    if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
         return Answer("unknown", ENGINE, note="the tightest cell has another output on the original file")
     return _answer(machine, tally)
 
@@ -117,11 +103,12 @@ def _boxes(
     return boxes
 
 
-def _tried(machine: _Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
+def _tried(machine: Machine, cells: Sequence[Cells], cases: list[Rows], tally: _Tally, clock: Clock) -> bool:
     """Whether all cells of a box were tried before the time was up; the tally is kept."""
     start = np.array([row.middle[0] for row in cells], np.float32)
-    kinds = [_kinds(machine, start, i, row.middle) for i, row in enumerate(cells)]
+    kinds = [kinds_of(machine, start, i, row.middle) for i, row in enumerate(cells)]
     left, judged = prod(map(len, kinds)), set[bytes]()
+    choose(machine, left)
     for values in itertools.product(*kinds):
         if not left % 64:
             clock.tell("cells", left, tally.slack)
@@ -129,7 +116,7 @@ def _tried(machine: _Machine, cells: Sequence[Cells], cases: list[Rows], tally: 
             return False
         left -= 1
         point = np.array(values, np.float32)
-        key, output = _outputs(machine, point)
+        key, output = outputs_of(machine, point)
         if key in judged:
             continue
         judged.add(key)
@@ -139,11 +126,11 @@ def _tried(machine: _Machine, cells: Sequence[Cells], cases: list[Rows], tally: 
     return True
 
 
-def _confirmed(domain: Domain, runner: Runner, tally: _Tally) -> bool:
+def _confirmed(machine: Machine, tally: _Tally) -> bool:
     """Whether the original file gives the tightest cell the output that the parts of the graph gave it."""
     if tally.point is None:
         return True  # no box holds a float32
-    output = runner.outputs(domain.whole(tally.point[None]))[0]
+    output = on_original(machine, tally.point)
     return output.shape == tally.output.shape and bool(
         np.allclose(output, tally.output, rtol=1e-4, atol=DOUBT)
     )
@@ -160,81 +147,8 @@ def _judge(point: NDArray[np.float32], output: Floats, cases: list[Rows], tally:
         tally.slack, tally.point, tally.output = slack, point, output
 
 
-def _kinds(
-    machine: _Machine, start: NDArray[np.float32], free: int, values: NDArray[np.float32]
-) -> Sequence[np.float32]:
-    """Those values of one input that differ in what they make of the tensors that depend on it alone."""
-    names = machine.split.alone[free]
-    shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
-    if any(free in machine.trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
-        return list(values)
-    if not names:
-        return list(values[:1])  # nothing depends on it
-    found: dict[bytes, np.float32] = {}
-    for value in values:
-        point = start.copy()
-        point[free] = value
-        tensors = cut_tensors(machine.trace, point)
-        found.setdefault(_digest(_fetched(machine, names, tensors)), value)
-    return list(found.values())
-
-
-def _fetched(
-    machine: _Machine, names: Sequence[str], tensors: Mapping[str, NDArray[Any]]
-) -> list[NDArray[Any]]:
-    """These tensors of the head, computed from the cuts and nothing more than they need."""
-    computed = [name for name in names if name not in tensors]
-    if not computed:
-        return [tensors[name] for name in names]
-    if machine.head is None:
-        wanted = dict.fromkeys([*machine.split.joint, *itertools.chain(*machine.split.alone.values())])
-        outputs = [name for name in wanted if name not in tensors]
-        machine.head = _Session(part(machine.proto, tensors, outputs, machine.constants))
-    found = dict(zip(computed, machine.head.run(computed, tensors), strict=True))
-    return [tensors[name] if name in tensors else found[name] for name in names]
-
-
-def _outputs(machine: _Machine, point: NDArray[np.float32]) -> tuple[bytes, Floats]:
-    """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
-    tensors = cut_tensors(machine.trace, point)
-    joint = dict(zip(machine.split.joint, _fetched(machine, machine.split.joint, tensors), strict=True))
-    key = _digest(joint.values())
-    if key not in machine.seen:
-        kind = tuple((value.dtype.str, value.shape) for value in joint.values())
-        late = machine.split.late
-        if late and kind not in machine.tails:
-            machine.tails[kind] = _Session(part(machine.proto, joint, late, machine.constants))
-        found = dict(zip(late, machine.tails[kind].run(late, joint), strict=True)) if late else {}
-        order = [output.name for output in machine.proto.graph.output]
-        whole = [np.asarray(found[n] if n in found else joint[n], np.float64).ravel() for n in order]
-        machine.seen[key] = np.concatenate(whole)
-    return key, machine.seen[key]
-
-
-class _Session:
-    """A part of the graph in ONNX Runtime that is fed only what it reads and runs only what is asked for."""
-
-    def __init__(self, model: bytes) -> None:
-        self._session = session_of(model)
-        self._reads = [value.name for value in self._session.get_inputs()]
-        self._options = runtime().RunOptions()
-        self._options.only_execute_path_to_fetches = True
-
-    def run(self, names: Sequence[str], tensors: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        feed = {name: tensors[name] for name in self._reads}
-        return list(self._session.run(names, feed, self._options))
-
-
-def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
-    made = hashlib.blake2b(digest_size=16)
-    for value in tensors:
-        made.update(f"{value.dtype.str}{value.shape}".encode())
-        made.update(np.ascontiguousarray(value).data)
-    return made.digest()
-
-
-def _answer(machine: _Machine, tally: _Tally) -> Answer:
-    tried = f"{tally.cells:,} cells, {len(machine.seen):,} of them different"
+def _answer(machine: Machine, tally: _Tally) -> Answer:
+    tried = f"{tally.cells:,} cells, {machine.runs:,} of them different"
     doubt = ""
     if tally.doubtful:
         more = f" and {len(tally.doubtful) - 3} others" if len(tally.doubtful) > 3 else ""
