@@ -35,6 +35,15 @@ CUTS = {
 ROUND = {"Cast": np.trunc, "Floor": np.floor, "Ceil": np.ceil, "Round": np.rint}
 
 
+def branch():
+    """A graph of its own that reads x without having it as an input."""
+    nodes = [helper.make_node("Abs", ["x"], ["inner"])]
+    return helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info("inner", FLOAT, [1, 1])])
+
+
+BRANCHES = {"then_branch": branch(), "else_branch": branch()}
+
+
 def graph(folder, nodes, weights, inputs=2, outputs=1, name="net"):
     x = helper.make_tensor_value_info("x", FLOAT, [1, inputs])
     y = helper.make_tensor_value_info("y", FLOAT, [1, outputs])
@@ -284,11 +293,24 @@ def test_constraints_on_fixed_inputs_count_and_on_free_ones_are_refused(tmp_path
             [helper.make_node("Div", ["one", "x"], ["d"]), helper.make_node("Floor", ["d"], ["y"])],
             "divided by",
         ),
+        (
+            [
+                helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE),
+                helper.make_node("Floor", ["d"], ["f"]),
+                helper.make_node("Cast", ["f"], ["y"], to=FLOAT),
+            ],
+            "precision",
+        ),
+        ([helper.make_node("Floor", ["x"], ["y"], domain="com.microsoft")], "not known"),
+        (
+            [helper.make_node("Floor", ["one"], ["f"]), helper.make_node("If", ["yes"], ["y"], **BRANCHES)],
+            "inside",
+        ),
         ([helper.make_node("Mul", ["x", "x"], ["d"]), helper.make_node("Floor", ["d"], ["y"])], "depends"),
     ],
 )
 def test_a_free_input_that_gets_past_the_cuts_is_told(tmp_path, nodes, message):
-    path = graph(tmp_path, nodes, {"one": np.ones(1, np.float32)}, 1)
+    path = graph(tmp_path, nodes, {"one": np.ones(1, np.float32), "yes": np.array(True)}, 1)
     with pytest.raises(NotFinite, match=message):
         answer(question(path, [-1], [1], 0.0))
 

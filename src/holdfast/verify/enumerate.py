@@ -98,7 +98,10 @@ def _boxes(
     for box, cases in groups.values():
         lower, upper = domain.within(box)
         first, last = first_float32(lower), last_float32(upper)
-        if (first <= last).all():  # no float32 lies in the others
+        middle = domain.template.copy()
+        middle[domain.free] = first
+        inside = box is None or not box.excludes(middle.reshape(box.lower.shape))
+        if inside and (first <= last).all():  # no float32 lies in the others
             boxes.append((first, last, cases))
     return boxes
 

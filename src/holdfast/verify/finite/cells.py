@@ -53,8 +53,9 @@ def stairs_of(trace: Trace, free: int) -> Stairs:
 
     def stairs(values: Values) -> NDArray[Any]:
         elements = values[None]
-        for step, parents, constants in climbs:
-            elements = np.concatenate([elements, step(elements[parents], constants)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step, parents, constants in climbs:
+                elements = np.concatenate([elements, step(elements[parents], constants)])
         rows = [cut.stairs(elements[read]) for cut, read in cuts]
         return np.concatenate(rows) if rows else np.zeros((1, len(values)))
 
@@ -62,15 +63,16 @@ def stairs_of(trace: Trace, free: int) -> Stairs:
 
 
 def check_range(trace: Trace, ends: list[Values]) -> None:
-    """Nothing is returned; NotFinite if a cast meets a value its type cannot hold: anything goes then."""
+    """Nothing is returned; NotFinite if a cut meets a value its type cannot hold: anything goes then."""
     for name, cut in trace.cuts.items():
-        if cut.dtype.kind not in "iu":
-            continue
-        kind = np.iinfo(cut.dtype)
         for point in ends:
             values = np.trunc(read_by(trace, cut, point).astype(np.float64))
-            if not ((kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)).all():
-                raise NotFinite(f"the cast {name!r} meets values that {cut.dtype.name} cannot hold")
+            good = np.isfinite(values)
+            if cut.dtype.kind in "iu":
+                kind = np.iinfo(cut.dtype)
+                good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
+            if not good.all():
+                raise NotFinite(f"the cut {name!r} meets values that {cut.dtype.name} cannot hold")
 
 
 def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> Cells:

@@ -20,6 +20,7 @@ from holdfast.graph.lower.nodes import constant_of, needed, node_of
 from holdfast.graph.lower.values import Build, Node, Value, View
 
 Values = NDArray[np.float32]
+_FLOAT = 1  # ONNX's number for float32
 _STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {
     "Floor": np.floor,
     "Ceil": np.ceil,
@@ -108,15 +109,17 @@ def _visit(node: Any, walk: _Walk, opset: int) -> None:
     after = [walk.needs[name] for name in node.input if name in walk.needs]
     given = [walk.values.get(name) for name in node.input]
     before = any(isinstance(value, View) for value in given)
-    subgraph = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-    if subgraph and (before or after or walk.needs):
+    if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        # It may read any tensor without saying so.
         raise NotFinite(f"node {_called(node)}: {node.op_type} has a graph of its own inside")
+    if before and node.domain not in ("", "ai.onnx"):
+        raise NotFinite(f"node {_called(node)}: {node.op_type} of {node.domain!r} is not known")
     if after and before:
         raise NotFinite(f"node {_called(node)}: {node.op_type} mixes a rounded and an unrounded free input")
     if after:
         walk.nodes.append(node)
         walk.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
-    elif before or node.op_type == "Constant" or node.op_type in MOVES:
+    elif before or node.domain in ("", "ai.onnx"):
         made = node_of(node, tuple(given), opset, set())
         try:
             _through(node, made, walk)
@@ -134,6 +137,8 @@ def _through(node: Any, made: Node, walk: _Walk) -> None:
     if node.op_type == "Constant":
         walk.values[node.output[0]] = constant_of(made)
         return
+    if not any(isinstance(value, View) for value in made.inputs) and node.op_type not in MOVES:
+        return  # fixed, and of no use for finding cuts
     views = [value for value in made.inputs if isinstance(value, View)]
     if views:
         cut = _cut(made)
@@ -142,6 +147,8 @@ def _through(node: Any, made: Node, walk: _Walk) -> None:
             live = cut.view.index[cut.view.index >= 0]
             walk.needs[node.output[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
             return
+        if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
+            raise made.fail("it changes the precision before a rounding")
         if node.op_type not in MOVES:
             walk.values[node.output[0]] = _climbed(made, walk)
             return
@@ -186,7 +193,8 @@ def _climbed(made: Node, walk: _Walk) -> View:
         walk.climbs.append(Climb(parents, step, constant[live]))
         fresh = np.full(index.size, -1, np.int64)
         fresh[live] = begin + np.arange(len(live))
-        moved = step(fill.ravel().astype(np.float32), constant).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = step(fill.ravel().astype(np.float32), constant).astype(np.float64)
         view = View(fresh.reshape(shape), moved.reshape(shape))
     return view
 
@@ -242,8 +250,9 @@ def read_by(trace: Trace, cut: Cut, point: Values) -> Values:
 
 def _elements(trace: Trace, point: Values) -> Values:
     elements = point.astype(np.float32)
-    for climb in trace.climbs:
-        elements = np.concatenate([elements, climb.step(elements[climb.parents], climb.constants)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for climb in trace.climbs:
+            elements = np.concatenate([elements, climb.step(elements[climb.parents], climb.constants)])
     return elements
 
 
