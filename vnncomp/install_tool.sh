@@ -2,6 +2,7 @@
 # install_tool.sh v1: a virtual environment with holdfast and all it verifies with, its kernels compiled.
 # HOLDFAST_BASE_PYTHON names the Python (3.11 or newer) to build it with.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=tool.sh
 . "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/tool.sh"
 
 [ $# -eq 1 ] || fail "expected one argument, v1, got $#"
@@ -21,5 +22,5 @@ new_enough "$base" || fail "$base is no Python 3.11 or newer"
 
 "$base" -m venv "$here/.venv"
 "$here/.venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    -c "$root/constraints.txt" "$root[verify,vnnlib2]"
+    -c "$root/constraints.txt" "${root}[verify,vnnlib2]"
 "$here/.venv/bin/python" -P -m holdfast vnncomp warm

@@ -4,6 +4,7 @@
 # v2, or v1 with HOLDFAST_VNNCOMP=2022: sat, unsat, timeout, error or unknown; the counterexample below sat.
 # The category changes nothing: how to verify is chosen by what the problem is.
 set -u
+# shellcheck source-path=SCRIPTDIR source=tool.sh
 . "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/tool.sh"
 
 [ $# -eq 6 ] || fail "expected v1 CATEGORY ONNX VNNLIB RESULT TIMEOUT, got $# arguments"

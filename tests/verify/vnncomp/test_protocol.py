@@ -14,7 +14,7 @@ from holdfast.verify.vnncomp.protocol import (
     status_of,
 )
 
-FOUND = Counterexample(np.array([0.1, -2.0]), np.array([1e-7]))
+TEXT = counterexample_text(Counterexample(np.array([0.1, -2.0]), np.array([1e-7])))
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,18 @@ FOUND = Counterexample(np.array([0.1, -2.0]), np.array([1e-7]))
     ],
 )
 def test_each_protocol_has_its_words(protocol, status, text):
-    assert result_text(protocol, status, 1.5, FOUND if status == "violated" else None) == text
+    assert result_text(protocol, status, 1.5, TEXT if status == "violated" else "") == text
 
 
 def test_a_violation_that_cannot_be_shown_is_not_claimed():
-    assert result_text("2022", "violated", 1.0, None) == "unknown\n"
-    assert result_text("2021", "violated", 1.0, None) == "violated\n"
+    for witness in ("", "((X_0 1)", "((X_1 1))", "((X_0 one))"):
+        assert result_text("2022", "violated", 1.0, witness) == "unknown\n"
+    assert result_text("2021", "violated", 1.0) == "violated\n"
 
 
 @given(st.sampled_from(STATUSES), st.sampled_from(["document", "2021", "2022"]))
 def test_every_result_is_read_back(status, protocol):
-    word = result_text(protocol, status, 2.0, FOUND).split()[0]
+    word = result_text(protocol, status, 2.0, TEXT).split()[0]
     assert status_of(word) == status
 
 

@@ -17,11 +17,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.core.verdict import Status
 from holdfast.run.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.protocol import STATUSES
+
+if TYPE_CHECKING:
+    from holdfast.core.verdict import Status
 
 EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
 LATE = 2.0  # seconds after the limit until which an answer counts: the start of the process is not the tool's

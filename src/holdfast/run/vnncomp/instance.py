@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.verdict import Status
 from holdfast.run.store import write_atomic
 from holdfast.run.vnncomp.attempt import Attempt, begin, verify_command, wait
 from holdfast.run.vnncomp.instances import Instance, found_file
-from holdfast.verify.vnncomp.protocol import Counterexample, Protocol, read_counterexample, result_text
+from holdfast.verify.vnncomp.protocol import Protocol, result_text
 
 
 def answer(
@@ -28,14 +27,11 @@ def answer(
     end a timeout; a problem on this side is an error too. Only a result file that cannot be written raises.
     """
     began = time.monotonic()
-    found = None
     try:
         attempt = _attempted(network, spec, limit, command or verify_command())
-        found = _counterexample(attempt.witness) if attempt.status == "violated" else None
     except (HoldfastError, OSError) as problem:
         attempt = Attempt("error", time.monotonic() - began, 0.0, note=str(problem))
-    status: Status = attempt.status
-    write_atomic(result, result_text(protocol, status, attempt.seconds, found).encode())
+    write_atomic(result, result_text(protocol, attempt.status, attempt.seconds, attempt.witness).encode())
     return attempt
 
 
@@ -51,11 +47,3 @@ def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) 
     instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
     ((_, attempt),) = wait([begin(command, instance)])
     return attempt
-
-
-def _counterexample(text: str) -> Counterexample | None:
-    """The counterexample the verifier wrote; None if it is none."""
-    try:
-        return read_counterexample(text)
-    except InputError:
-        return None

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.core.errors import InputError
-from holdfast.core.seeds import generator
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,8 @@ def sampled(instances: Sequence[Instance], count: int, seed: int = 0) -> list[In
     The largest remainders are rounded up; a network gets at least one instance as long as there are enough
     to go round. The same seed draws the same instances.
     """
+    from holdfast.core.seeds import generator
+
     if count < 1:
         raise InputError(f"--sample: expected at least 1 instance, got {count}")
     if count >= len(instances):

@@ -7,19 +7,20 @@ of 2021 (holds, violated, …), `2022` that of all later years (sat, unsat, …,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.core.verdict import Status
+
+if TYPE_CHECKING:  # numpy takes longer to load than all the rest of what a script of the competition needs
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from holdfast.core.verdict import Status
 
 Protocol: TypeAlias = Literal["document", "2021", "2022"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-STATUSES: tuple[Status, ...] = get_args(Status)
+STATUSES: tuple[Status, ...] = ("holds", "violated", "unknown", "timeout", "error")
 
 _SAT = {"holds": "unsat", "violated": "sat"}
 # What result files and the official result tables say for no answer, by how the word begins; the official
@@ -66,10 +67,11 @@ def status_of(word: str) -> Status | None:
     return next((status for beginning, status in _BEGINNINGS if said.startswith(beginning)), None)
 
 
-def result_text(
-    protocol: Protocol, status: Status, seconds: float, found: Counterexample | None = None
-) -> str:
-    """The content of a result file; a violation without a counterexample is unknown where one is due."""
+def result_text(protocol: Protocol, status: Status, seconds: float, witness: str = "") -> str:
+    """The content of a result file; `witness` is the text of the counterexample.
+
+    Where one is due, a violation whose counterexample is none is unknown.
+    """
     if protocol == "2021":
         return f"{status}\n"
     word = _SAT.get(status, status)
@@ -77,7 +79,11 @@ def result_text(
         return f"{word} {max(seconds, 0.0):.3f}\n"
     if status != "violated":
         return f"{word}\n"
-    return "unknown\n" if found is None else f"sat\n{counterexample_text(found)}"
+    try:
+        _values(witness, "counterexample")
+    except InputError:
+        return "unknown\n"
+    return f"sat\n{_body(witness)}\n"
 
 
 def counterexample_text(found: Counterexample) -> str:
@@ -87,7 +93,8 @@ def counterexample_text(found: Counterexample) -> str:
 
 
 def _rows(letter: str, values: NDArray[np.floating]) -> list[str]:
-    return [f"({letter}_{i} {value!r})" for i, value in enumerate(values.astype(np.float64).ravel().tolist())]
+    flat = values.astype("float64").ravel().tolist()
+    return [f"({letter}_{i} {value!r})" for i, value in enumerate(flat)]
 
 
 def read_counterexample(text: str, where: str = "counterexample") -> Counterexample:
@@ -95,9 +102,21 @@ def read_counterexample(text: str, where: str = "counterexample") -> Counterexam
 
     Spaces and line ends are free, X and Y may come in any order, but each index from 0 must be there once.
     """
+    import numpy as np
+
+    inputs, outputs = _values(text, where)
+    return Counterexample(np.array(inputs, np.float64), np.array(outputs, np.float64))
+
+
+def _body(text: str) -> str:
+    """The text without the word sat before it."""
     body = text.strip()
-    if body[:3].lower() == "sat":
-        body = body[3:].strip()
+    return body[3:].strip() if body[:3].lower() == "sat" else body
+
+
+def _values(text: str, where: str) -> tuple[list[float], list[float]]:
+    """All X and all Y of a counterexample, in the order of their indices."""
+    body = _body(text)
     if not (body.startswith("(") and body.endswith(")")):
         raise InputError(f"{where}: expected ((X_0 value) … (Y_0 value) …), got {body[:40]!r}")
     rest = _PAIR.sub(" ", body[1:-1]).strip()
@@ -108,7 +127,7 @@ def read_counterexample(text: str, where: str = "counterexample") -> Counterexam
         if int(index) in values[letter]:
             raise InputError(f"{where}: {letter}_{int(index)} is given twice")
         values[letter][int(index)] = _number(number, where)
-    return Counterexample(_vector("X", values["X"], where), _vector("Y", values["Y"], where))
+    return _ordered("X", values["X"], where), _ordered("Y", values["Y"], where)
 
 
 def _number(text: str, where: str) -> float:
@@ -118,14 +137,8 @@ def _number(text: str, where: str) -> float:
         raise InputError(f"{where}: expected a number, got {text[:40]!r}") from None
 
 
-def _vector(letter: str, values: dict[int, float], where: str) -> NDArray[np.float64]:
-    if sorted(values) != list(range(len(values))):
-        missing = next(i for i in range(len(values)) if i not in values)
-        raise InputError(f"{where}: {letter}_{missing} is missing")
-    return np.array([values[i] for i in range(len(values))], np.float64)
-
-
-def first_word(lines: Sequence[str]) -> str:
-    """The first word of the first line; empty if there is none."""
-    words = lines[0].split() if lines else []
-    return words[0] if words else ""
+def _ordered(letter: str, values: dict[int, float], where: str) -> list[float]:
+    for index in range(len(values)):
+        if index not in values:
+            raise InputError(f"{where}: {letter}_{index} is missing")
+    return [values[index] for index in range(len(values))]
