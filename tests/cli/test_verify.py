@@ -173,6 +173,16 @@ def test_a_network_onnxruntime_cannot_run_is_an_error(holdfast, tmp_path):
     assert "Traceback" not in done.err
 
 
+def test_check_tells_what_is_supported_before_a_run(holdfast, fails, tmp_path):
+    done = holdfast("verify", "--check", net(tmp_path / "n.onnx"))
+    assert done.code == 0, done
+    assert done.out.startswith("supported: all 4 nodes")
+    done = holdfast("verify", wild(tmp_path / "w.onnx"), "--check")
+    assert done.code == 3, done
+    assert "NO   Sin" in done.out
+    assert "no such model" in fails("verify", "--check", "none.onnx")
+
+
 def test_missing_words_are_told(fails, tmp_path):
     assert "VNN-LIB" in fails("verify", net(tmp_path / "n.onnx"))
     assert "NET" in fails("verify")

@@ -16,6 +16,7 @@ from holdfast.verify.problem import Answer
 from making import save_graph
 
 FLOAT = TensorProto.FLOAT
+OPEN = Answer("unknown", "attack")
 
 
 def network(folder, batch=1, last=None, outputs=2):
@@ -94,10 +95,10 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
 
 def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
     question = asked(network(tmp_path), [1, -1], -9.0)
-    told = proven(Answer("holds", "branch"), few=ValueError("bang"), falsify=None)
+    told = proven(Answer("holds", "branch"), few=ValueError("bang"), falsify=OPEN)
     assert decide.verify(question).status == "holds"
     assert told == ["few", "falsify", "branch"]
-    proven(Answer("unknown", "branch"), few=ValueError("bang"), falsify=None)
+    proven(Answer("unknown", "branch"), few=ValueError("bang"), falsify=OPEN)
     verdict = decide.verify(question)
     assert verdict.status == "error"
     assert "bang" in verdict.note
@@ -134,11 +135,11 @@ def test_a_violation_that_does_not_replay_is_unknown(tmp_path, proven):
 
 
 def test_time_that_is_up_is_a_timeout(tmp_path, proven):
-    proven(Answer("unknown", "few"), falsify=None)
+    proven(Answer("unknown", "few"), falsify=OPEN)
     assert decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(0.0)).status == "timeout"
-    proven(Answer("timeout", "few", note="5 open"), falsify=None, branch=None)
+    proven(Answer("timeout", "branch", note="5 open"), few=OPEN, falsify=OPEN)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(60.0))
-    assert (verdict.status, verdict.note) == ("timeout", "few: 5 open")
+    assert (verdict.status, verdict.note) == ("timeout", "attack; attack; branch: 5 open")
 
 
 def test_a_missing_library_is_told_with_the_pip_line(tmp_path, proven):

@@ -85,7 +85,7 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
     return _first(_engines(problem, clock, rng), clock)
 
 
-def _first(engines: Iterator[Callable[[], Answer | None]], clock: Clock) -> Answer:
+def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
     """The first answer that decides; else the last one with all notes, or the first failure, raised."""
     last, notes, failed = Answer("unknown", "none"), [], ""
     for engine in engines:
@@ -100,11 +100,10 @@ def _first(engines: Iterator[Callable[[], Answer | None]], clock: Clock) -> Answ
         except Exception as trouble:  # noqa: BLE001 - another engine may still have an answer
             failed = failed or _told(trouble)
             continue
-        if answer is not None and answer.status in _DECIDED:
+        if answer.status in _DECIDED:
             return _claimed(answer)
-        if answer is not None:
-            last = answer
-            notes.append(f"{answer.engine}: {answer.note}" if answer.note else answer.engine)
+        last = answer
+        notes.append(f"{answer.engine}: {answer.note}" if answer.note else answer.engine)
     if failed:
         raise RuntimeError(failed)
     late = last.status == "timeout" or clock.left <= 0
@@ -121,9 +120,7 @@ def _claimed(answer: Answer) -> Answer:
     return dataclasses.replace(answer, note=f"{answer.note}; {said}" if answer.note else said)
 
 
-def _engines(
-    problem: Problem, clock: Clock, rng: np.random.Generator
-) -> Iterator[Callable[[], Answer | None]]:
+def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:
     """The engines that suit the problem, in order."""
     if problem.net.inputs <= FEW and _plain(problem.net):
         yield lambda: _few_inputs(problem, clock)
@@ -149,7 +146,7 @@ def _few_inputs(problem: Problem, clock: Clock) -> Answer:
     return search(problem, clock)
 
 
-def _falsified(problem: Problem, clock: Clock, rng: np.random.Generator) -> Answer | None:
+def _falsified(problem: Problem, clock: Clock, rng: np.random.Generator) -> Answer:
     from holdfast.verify.falsify import falsify
 
     return falsify(problem, clock, min(0.15 * clock.left, 8.0), rng)
