@@ -175,17 +175,17 @@ def test_real_engines_are_right(tmp_path, grid, last):
     plain = values(network(tmp_path / "plain"), grid)
     assert (plain[:, 0] > plain[:, 1]).any()
     status = "violated" if least <= 0 else "holds"
-    assert decide.verify(asked(model, [1, -1], 0.0), Budget(20)).status == status
+    assert decide.verify(asked(model, [1, -1], 0.0), Budget(10)).status == status
     if last is None:
-        assert decide.verify(asked(model, [1, -1], least - 1.0), Budget(20)).status == "holds"
-        assert decide.verify(asked(model, [1, -1], least + 0.1), Budget(20)).status == "violated"
+        assert decide.verify(asked(model, [1, -1], least - 1.0), Budget(10)).status == "holds"
+        assert decide.verify(asked(model, [1, -1], least + 0.1), Budget(10)).status == "violated"
 
 
 def test_thresholds_on_a_softmax_are_proven_and_refuted(tmp_path, grid):
     pytest.importorskip("torch")
     model = network(tmp_path, last="Softmax", outputs=3)
     least = float(values(model, grid)[:, 1].min())
-    assert decide.verify(asked(model, [0, 1, 0], least + 0.02), Budget(20)).status == "violated"
-    assert decide.verify(asked(model, [0, 1, 0], least / 100), Budget(20)).status == "holds"
+    assert decide.verify(asked(model, [0, 1, 0], least + 0.02), Budget(10)).status == "violated"
+    assert decide.verify(asked(model, [0, 1, 0], least / 100), Budget(10)).status == "holds"
     verdict = decide.verify(asked(model, [0.5, 1, 0], 0.1), Budget(2))
     assert verdict.status in ("unknown", "violated")

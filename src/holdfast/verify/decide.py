@@ -149,7 +149,7 @@ def _few_inputs(problem: Problem, clock: Clock) -> Answer:
 def _falsified(problem: Problem, clock: Clock, rng: np.random.Generator) -> Answer:
     from holdfast.verify.falsify import falsify
 
-    return falsify(problem, clock, min(0.15 * clock.left, 8.0), rng)
+    return falsify(problem, clock, min(max(0.5, 0.01 * clock.left), 3.0), rng)
 
 
 def _branched(problem: Problem, clock: Clock) -> Answer:
