@@ -124,6 +124,49 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
     return chosen
 
 
+@dataclass(frozen=True, eq=False)
+class Move:
+    """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
+
+    kept: Tensor  # (u',) the old number of each neuron that is still undecided
+    new: Tensor  # (u,) the new number of each old neuron, or -1
+    sign: Tensor  # (u,) int8: the sign of each old neuron that is decided now, else 0
+
+    @staticmethod
+    def between(old: Root, new: Root) -> Move:
+        """The move from the old root's neurons to the new one's."""
+        kept, sign, number = [], [], 0
+        for at, size in zip(old.layers, old.sizes, strict=True):
+            was, now = old.region.bends[at], new.region.bends[at]
+            still = torch.isin(was.index, now.index)
+            kept.append(number + still.nonzero().reshape(-1))
+            decided = torch.where(now.lower[0, was.index] >= 0, 1, -1).to(torch.int8)
+            sign.append(torch.where(still, torch.zeros_like(decided), decided))
+            number += size
+        index = torch.cat(kept)
+        back = torch.full((number,), -1, dtype=torch.int64)
+        back[index] = torch.arange(len(index))
+        return Move(index, back, torch.cat(sign))
+
+    def domain(self, domain: Domain, case: int) -> Domain | None:
+        """The domain over the new root; None when its assumed signs are now known to be wrong.
+
+        Such a domain holds at most inputs with z = 0, and those lie in the other half as well.
+        """
+        if bool((domain.split * self.sign < 0).any()):
+            return None
+        best = domain.best[domain.best >= 0]
+        best = self.new[best]
+        return replace(
+            domain,
+            case=case,
+            split=domain.split[self.kept],
+            alpha=domain.alpha[self.kept],
+            beta=domain.beta[self.kept],
+            best=best[best >= 0],
+        )
+
+
 class Pool:
     """Open domains; the worst come first while there is room, then the best, so that the pool shrinks."""
 
@@ -149,6 +192,12 @@ class Pool:
         while self._worst and self._worst[0][1] not in self._domains:
             heapq.heappop(self._worst)
         return self._worst[0][0] if self._worst else float("inf")
+
+    def drain(self) -> list[Domain]:
+        """All domains; the pool is empty afterwards."""
+        domains = list(self._domains.values())
+        self._domains, self._worst, self._best = {}, [], []
+        return domains
 
     def take(self, count: int) -> list[Domain]:
         """The next domains to work on."""

@@ -29,7 +29,8 @@ class Effort:
     rate: float = 0.3
     decay: float = 0.85
     chunk_bytes: int = 256 << 20
-    stop: Callable[[], bool] = lambda: False
+    stop: Callable[[], bool] = lambda: False  # no more tuning
+    abort: Callable[[], bool] = lambda: False  # no more passes at all: intervals, and what was known before
     finish: Finish | None = None  # makes tuned queries' bounds tighter still
 
 
@@ -62,8 +63,8 @@ def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
     return centre.reshape(1, -1), wide.reshape(1, -1)
 
 
-def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort) -> Sweep:
-    """Bounds of every step over the box, with the relaxation of each activation."""
+def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep | None = None) -> Sweep:
+    """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
     centre, radius = ball(pieces, lower, upper)
     sweep = Sweep(centre, radius)
     sweep.lower[0], sweep.upper[0] = _outward(centre - radius, centre + radius)
@@ -74,9 +75,12 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort) -> Sweep:
         depth[at] = 1 + max(depth[s] for s in sources_of(step))
         if not isinstance(step, Activation):
             sweep.lower[at], sweep.upper[at] = interval(pieces, at, sweep)
+            if known is not None:
+                sweep.lower[at] = torch.maximum(sweep.lower[at], known.lower[at])
+                sweep.upper[at] = torch.minimum(sweep.upper[at], known.upper[at])
             continue
         source = step.source
-        if depth[source] > 1 and not _refined(pieces, source, at):
+        if depth[source] > 1 and not effort.abort() and not _refined(pieces, source, at):
             _refine(pieces, sweep, source, step, effort)
         sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
         sweep.lower[at], sweep.upper[at] = span(step, sweep.lower[source], sweep.upper[source])

@@ -1,0 +1,131 @@
+"""One run of the branch and bound: the net in two precisions, what is proven, and witnesses replayed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast.graph.ir import Activation
+from holdfast.verify.linear.curves import bend
+from holdfast.verify.linear.passes import Region, evaluate
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.root import Sweep, ball
+from holdfast.verify.linear.tune import Queries, bound
+from holdfast.verify.problem import Answer, Case, Clock, Problem
+
+Tensor = Any
+ENGINE = "branch and bound"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The figures of the search, the same for every network."""
+
+    root_iterations: int = 60
+    iterations: int = 12
+    candidates: int = 4
+    seconds_a_round: float = 0.8
+    largest_batch: int = 512
+
+
+class Search:
+    """What one run shares: the problem, the clock and the least margin proven so far."""
+
+    def __init__(self, problem: Problem, clock: Clock, plan: Plan) -> None:
+        self.problem, self.clock, self.plan = problem, clock, plan
+        self.pieces = Pieces(problem.net, torch.float32)
+        self.exact = Pieces(problem.net, torch.float64)
+        self.margin = math.inf
+        self.parked = 0
+        self.worst = math.inf
+
+    def late(self, reserve: float = 0.3) -> bool:
+        """Whether the time is up."""
+        return self.clock.left < reserve
+
+    def park(self, lower: float) -> None:
+        """Give up a domain that cannot be split any more: the answer will be unknown."""
+        self.parked += 1
+        self.worst = min(self.worst, lower)
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """The bounds over one box, in both precisions."""
+
+    sweep: Sweep
+    region: Region
+    exact: Region
+
+
+def ground(search: Search, sweep: Sweep, case: Case) -> Ground:
+    """The region of a sweep and the same in float64: the bounds carry over, the lines are drawn anew."""
+    centre, radius = ball(search.exact, case.lower, case.upper)
+    bends = {}
+    for at in sweep.bends:
+        step = search.problem.net.steps[at]
+        assert isinstance(step, Activation)
+        bends[at] = bend(step, sweep.lower[step.source].double(), sweep.upper[step.source].double())
+    region = sweep.region()
+    largest = {at: value.double() for at, value in region.largest.items()}
+    return Ground(sweep, region, Region(centre, radius, bends, largest))
+
+
+def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
+    """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
+    proven = bound(search.pieces, land.region, asked, careful=True).lower
+    again = (proven <= 0).nonzero().reshape(-1)
+    if len(again):
+        picked = _double(asked.pick(again), land.exact)
+        lower = bound(search.exact, land.exact, picked, careful=True).lower
+        proven[again] = torch.maximum(proven[again], lower)
+    done = proven > 0
+    if bool(done.any()):
+        search.margin = min(search.margin, float(proven[done].min()))
+    return done
+
+
+def _double(asked: Queries, exact: Region) -> Queries:
+    def wide(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.double()
+
+    return replace(
+        asked,
+        rows=wide(asked.rows),
+        offset=wide(asked.offset),
+        rows_in=wide(asked.rows_in),
+        theta={at: exact.bends[at].keep(theta.double()) for at, theta in asked.theta.items()},
+        beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
+        parts=None,
+        mix=None,
+    )
+
+
+def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
+    """A violation among points (q, n) of the cases' box, replayed on the original file."""
+    lower, upper = _inside(cases[0])
+    inside = np.clip(points.double().numpy(), lower, upper).astype(np.float32)
+    outputs = evaluate(search.pieces, torch.as_tensor(inside)).double().numpy()
+    near = np.zeros(len(inside), bool)
+    for case in cases:
+        slack = outputs @ case.rows.T - case.bound
+        if case.inputs is not None:
+            slack = slack + inside.astype(np.float64) @ case.inputs.T
+        near |= slack.max(1) <= 1e-4 * (1 + np.abs(case.bound).max(initial=0.0))
+    for point in inside[near][:4]:
+        if bool(search.problem.violates(point[None])[0]):
+            return Answer("violated", ENGINE, witness=point)
+    return None
+
+
+def _inside(case: Case) -> tuple[Any, Any]:
+    """The least and the largest float32 inside the box."""
+    low, high = case.lower.astype(np.float32), case.upper.astype(np.float32)
+    low = np.where(low.astype(np.float64) < case.lower, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high.astype(np.float64) > case.upper, np.nextafter(high, np.float32(-np.inf)), high)
+    return low.astype(np.float64), high.astype(np.float64)
