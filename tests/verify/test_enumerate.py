@@ -4,7 +4,6 @@ import itertools
 from functools import cache
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
+from holdfast.graph.wire import read_graph
 from holdfast.verify import enumerate as engine
 from holdfast.verify.domain import domain_of, first_float32, last_float32
 from holdfast.verify.finite import machine
@@ -44,7 +44,7 @@ def branch():
 BRANCHES = {"then_branch": branch(), "else_branch": branch()}
 
 
-def graph(folder, nodes, weights, inputs=2, outputs=1, name="net"):
+def network(folder, nodes, weights, inputs=2, outputs=1, name="net"):
     x = helper.make_tensor_value_info("x", FLOAT, [1, inputs])
     y = helper.make_tensor_value_info("y", FLOAT, [1, outputs])
     return save_graph(folder / f"{name}.onnx", nodes, [x], [y], weights)
@@ -67,7 +67,7 @@ def rounded(folder, cut, inputs=2, seed=0, scale=1.0):
         helper.make_node("Sin", ["h"], ["r"]),
         helper.make_node("Gemm", ["r", "w2", "b2"], ["y"]),
     ]
-    return graph(folder, nodes, weights, inputs)
+    return network(folder, nodes, weights, inputs)
 
 
 def question(path, lower, upper, bound, rows=((1.0,),)):
@@ -77,13 +77,13 @@ def question(path, lower, upper, bound, rows=((1.0,),)):
 
 def answer(asked, seconds=60.0):
     """The engine's answer, the same whether it runs the file as a whole or takes it apart."""
-    proto, domain = onnx.load_model_from_string(asked.model.read()), domain_of(asked)
+    graph, domain = read_graph(asked.model.read()), domain_of(asked)
     runner = cache(lambda: runner_of(asked, domain))
     found = []
     for short in (np.inf, -1.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(machine, "_SHORT", short)
-            found.append(engine.enumerated(asked, proto, domain, runner, Clock(Budget(seconds))))
+            found.append(engine.enumerated(asked, graph, domain, runner, Clock(Budget(seconds))))
     assert found[0].status == found[1].status
     assert (found[0].margin is None) == (found[1].margin is None)
     assert found[0].margin is None or found[0].margin == pytest.approx(found[1].margin, abs=1e-5)
@@ -133,7 +133,7 @@ def spike(folder, at):
         helper.make_node("Sub", ["c", "at"], ["d"]),
         helper.make_node("Abs", ["d"], ["y"]),
     ]
-    return graph(folder, nodes, {"at": np.full(1, at, np.float32)}, 1)
+    return network(folder, nodes, {"at": np.full(1, at, np.float32)}, 1)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def striped(folder, size=6):
         node("Flatten", ["r"], ["v"]),
         node("MatMul", ["v", "w"], ["y"]),
     ]
-    return graph(folder, nodes, weights, 2 * size * size + 2)
+    return network(folder, nodes, weights, 2 * size * size + 2)
 
 
 def test_equal_cells_are_computed_once_and_only_positions_are_free(tmp_path):
@@ -310,7 +310,7 @@ def test_constraints_on_fixed_inputs_count_and_on_free_ones_are_refused(tmp_path
     ],
 )
 def test_a_free_input_that_gets_past_the_cuts_is_told(tmp_path, nodes, message):
-    path = graph(tmp_path, nodes, {"one": np.ones(1, np.float32), "yes": np.array(True)}, 1)
+    path = network(tmp_path, nodes, {"one": np.ones(1, np.float32), "yes": np.array(True)}, 1)
     with pytest.raises(NotFinite, match=message):
         answer(question(path, [-1], [1], 0.0))
 
@@ -320,7 +320,7 @@ def test_a_cast_beyond_its_type_is_refused(tmp_path):
         helper.make_node("Cast", ["x"], ["i"], to=TensorProto.UINT8),
         helper.make_node("Cast", ["i"], ["y"], to=FLOAT),
     ]
-    path = graph(tmp_path, nodes, {}, 1)
+    path = network(tmp_path, nodes, {}, 1)
     assert answer(question(path, [-0.9], [255.9], -1.0)).status == "holds"
     with pytest.raises(NotFinite, match="uint8 cannot hold"):
         answer(question(path, [-1], [3], -1.0))
@@ -345,7 +345,7 @@ def test_cells_near_the_threshold_are_named(tmp_path, bound, status):
 
 def test_outputs_that_are_not_finite_are_no_proof(tmp_path):
     nodes = [helper.make_node("Floor", ["x"], ["f"]), helper.make_node("Reciprocal", ["f"], ["y"])]
-    found = answer(question(graph(tmp_path, nodes, {}, 1), [0], [3], -1.0))
+    found = answer(question(network(tmp_path, nodes, {}, 1), [0], [3], -1.0))
     assert found.status == "unknown"
     assert "not finite" in found.note
 

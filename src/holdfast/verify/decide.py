@@ -12,8 +12,8 @@ import numpy as np
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Property
 from holdfast.core.verdict import Budget, Verdict, settle
-from holdfast.graph.inspect import load_proto
 from holdfast.graph.ir import Activation, Dense, Net
+from holdfast.graph.wire import read_graph
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
 from holdfast.verify.replay import Runner, runner_of
@@ -65,7 +65,7 @@ def _finite(question: Property, domain: Domain, runner: Callable[[], Runner], cl
     from holdfast.verify.finite.trace import NotFinite
 
     try:
-        return enumerated(question, load_proto(question.model.path), domain, runner, clock)
+        return enumerated(question, read_graph(question.model.read()), domain, runner, clock)
     except NotFinite:
         return None
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import runtime
+from holdfast.graph.wire import WireGraph, write_part
 from holdfast.verify.domain import Domain
-from holdfast.verify.finite.split import Split, part
+from holdfast.verify.finite.split import Split
 from holdfast.verify.finite.trace import Trace, cut_tensors
 from holdfast.verify.replay import Runner, session_of
 
@@ -26,7 +27,7 @@ _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
 class Machine:
     """The network and its parts as sessions, opened when first needed, and what they gave so far."""
 
-    proto: Any
+    graph: WireGraph
     trace: Trace
     split: Split
     constants: Mapping[str, NDArray[Any]]
@@ -96,7 +97,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
             **joint,
             **dict(zip(machine.split.late, machine.tails[kind].run(machine.split.late, joint), strict=True)),
         }
-        order = [output.name for output in machine.proto.graph.output]
+        order = [output.name for output in machine.graph.outputs]
         machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
     return key, machine.seen[key]
 
@@ -108,7 +109,7 @@ class _Part:
         outputs = [name for name in dict.fromkeys(names) if name not in given]
         self._session = None
         if outputs:
-            self._session = session_of(part(machine.proto, given, outputs, machine.constants))
+            self._session = session_of(write_part(machine.graph, given, outputs, machine.constants))
             self._reads = [value.name for value in self._session.get_inputs()]
             self._options = runtime().RunOptions()
             self._options.only_execute_path_to_fetches = True

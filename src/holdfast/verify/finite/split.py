@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from holdfast.graph.lower.nodes import needed
+from holdfast.graph.wire import WireGraph
 from holdfast.verify.finite.trace import Trace
 
 # Where real work begins: a head ends before these.
@@ -31,23 +27,23 @@ class Split:
     late: tuple[str, ...]  # outputs of the graph that the tail computes
 
 
-def split(proto: Any, trace: Trace) -> Split:
+def split(graph: WireGraph, trace: Trace) -> Split:
     """How the graph after the cuts is parted into head and tail."""
     tail: set[str] = set()
     for node in trace.nodes:
-        if node.op_type in _HEAVY or tail.intersection(node.input):
-            tail.update(node.output)
+        if node.operator in _HEAVY or tail.intersection(node.inputs):
+            tail.update(node.outputs)
     early = [name for name in trace.needs if name not in tail]
-    outputs = [output.name for output in proto.graph.output]
+    outputs = [output.name for output in graph.outputs]
     joint, alone = set(outputs).intersection(early), {i: set[str]() for i in range(trace.inputs)}
     for node in trace.nodes:
-        late = node.output[0] in tail
-        for name in node.input:
+        late = node.outputs[0] in tail
+        for name in node.inputs:
             if name not in trace.needs or name in tail:
                 continue
             if late:
                 joint.add(name)
-            elif len(trace.needs[name]) == 1 and len(trace.needs[node.output[0]]) > 1:
+            elif len(trace.needs[name]) == 1 and len(trace.needs[node.outputs[0]]) > 1:
                 alone[next(iter(trace.needs[name]))].add(name)
     for name in joint:
         if len(trace.needs[name]) == 1:
@@ -55,44 +51,3 @@ def split(proto: Any, trace: Trace) -> Split:
     singles = {i: tuple(name for name in early if name in names) for i, names in alone.items()}
     late_outputs = tuple(name for name in outputs if name not in early)
     return Split(singles, tuple(name for name in early if name in joint), late_outputs)
-
-
-def part(
-    proto: Any,
-    given: Mapping[str, NDArray[Any]],
-    outputs: Iterable[str],
-    constants: Mapping[str, NDArray[Any]],
-) -> bytes:
-    """The part of a network from the `given` tensors (examples of them) to `outputs`, its `constants` set."""
-    from onnx import GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
-
-    graph = GraphProto(name="part")
-    graph.output.extend(ValueInfoProto(name=name) for name in outputs)  # their types are inferred
-    graph.node.extend(_between(proto, set(given), [output.name for output in graph.output]))
-    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
-    graph.input.extend(
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in given.items()
-        if name in read
-    )
-    graph.initializer.extend(w for w in proto.graph.initializer if w.name in read and w.name not in constants)
-    graph.initializer.extend(
-        numpy_helper.from_array(np.ascontiguousarray(value), name)
-        for name, value in constants.items()
-        if name in read
-    )
-    model = ModelProto(ir_version=max(proto.ir_version, 4), graph=graph)
-    model.opset_import.extend(proto.opset_import)
-    model.functions.extend(proto.functions)
-    return bytes(model.SerializeToString())
-
-
-def _between(proto: Any, given: set[str], outputs: list[str]) -> list[Any]:
-    """The nodes on which the outputs depend, back to the given tensors, in order."""
-    wanted = set(outputs) - given
-    kept = []
-    for node in reversed(needed(proto.graph)):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted.update(name for name in node.input if name not in given)
-    return kept[::-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import load_proto
+from holdfast.graph.wire import WireGraph, read_graph
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
 
@@ -79,16 +79,15 @@ def _rows(case: Disjunct, within: Box | None) -> Rows:
 
 def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
     """The shape of the network's one input, its free dimensions filled in to fit the specification."""
-    graph = load_proto(network.path).graph
-    weights = {w.name for w in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in weights]
-    if len(inputs) != 1:
-        names = ", ".join(value.name for value in inputs) or "none"
-        raise ModelError(f"{network.path}: expected a network with one input, got {len(inputs)}: {names}")
-    shape = _filled(_dims(inputs[0]), spec.inputs)
+    graph = _graph(network)
+    if len(graph.inputs) != 1:
+        names = ", ".join(port.name for port in graph.inputs) or "none"
+        count = len(graph.inputs)
+        raise ModelError(f"{network.path}: expected a network with one input, got {count}: {names}")
+    shape = _filled(graph.inputs[0].dims, spec.inputs)
     got = prod(shape)
-    sizes = [_dims(value) for value in graph.output]
-    known = all(all(dims[1:]) and dims != [0] for dims in sizes)  # the first may be a free batch of 1
+    sizes = [port.dims for port in graph.outputs]
+    known = all(all(dims[1:]) and dims != (0,) for dims in sizes)  # the first may be a free batch of 1
     outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if known else spec.outputs
     if (got, outputs) != (spec.inputs, spec.outputs):
         raise InputError(
@@ -98,12 +97,16 @@ def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
     return shape
 
 
-def _dims(value: Any) -> list[int]:
-    """The shape of an input or output; 0 where it is free."""
-    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim]
+def _graph(network: Network) -> WireGraph:
+    """The graph of the network; what is none is looked at again by those who know what it may be instead."""
+    try:
+        return read_graph(network.read())
+    except ModelError:
+        load_proto(network.path)
+        raise
 
 
-def _filled(dims: list[int], size: int) -> tuple[int, ...]:
+def _filled(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
     """The shape with free dimensions set: a batch to 1, and another single one to whatever fits `size`."""
     filled = [1 if i == 0 and not d and len(dims) > 1 else d for i, d in enumerate(dims)]
     free = [i for i, d in enumerate(filled) if not d]
