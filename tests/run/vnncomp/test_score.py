@@ -189,6 +189,9 @@ def test_names_of_tools(ours, theirs, tmp_path):
     assert [t.name for t in read_tools([f"new={first}", f"before={second}"])] == ["new", "before"]
     with pytest.raises(InputError, match="two tables of 'a' have the same instances"):
         read_tools([f"a={first}", f"a={second}"])
+    (tmp_path / "empty.csv").write_text(header())
+    with pytest.raises(InputError, match=r"empty\.csv: expected rows of results, got none"):
+        read_tools([str(tmp_path / "empty.csv")])
     renamed = tmp_path / "nnenum.csv"
     renamed.write_text("c,n.onnx,p.vnnlib,1,unsat,2\n")
     assert read_tools([str(renamed)])[0].name == "nnenum"

@@ -92,3 +92,49 @@ def test_a_fixed_input_that_is_no_float32_may_be_the_nearest():
         point = np.array([first, second])
         found = Counterexample(point.astype(np.float64), outputs)
         assert grade(RULES["2025"], spec, found, point, outputs)[0] == expected
+
+
+def test_every_row_of_a_case_must_be_met():
+    spec = parse_vnnlib(
+        "(declare-const X_0 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)"
+        "(assert (>= X_0 0))(assert (<= X_0 1))(assert (<= Y_0 1))(assert (<= Y_1 2))"
+    )
+    point = np.array([0.5])
+    for outputs, expected, told in (
+        ([0.0, 0.0], "valid", ""),
+        ([0.0, 5.0], "invalid", "by 3"),
+        ([4.0, 0.0], "invalid", "by 3"),
+    ):
+        y = np.array(outputs)
+        level, why = grade(RULES["2026"], spec, Counterexample(point, y), point, y)
+        assert level == expected
+        assert told in why
+
+
+def test_the_nearest_case_is_told():
+    spec = parse_vnnlib(
+        "(declare-const X_0 Real)(declare-const Y_0 Real)"
+        "(assert (or (and (>= X_0 0) (<= X_0 1) (<= Y_0 1)) (and (>= X_0 0) (<= X_0 2) (<= Y_0 3))))"
+    )
+    for x, y, told in ((0.5, 5.0, "safe, by 2"), (2.5, 0.0, "outside the box, by 0.5")):
+        point, outputs = np.array([x]), np.array([y])
+        assert told in grade(RULES["2026"], spec, Counterexample(point, outputs), point, outputs)[1]
+
+
+def test_the_largest_difference_counts_against_the_largest_output():
+    declared, replayed = np.array([100.0, 1.0, 0.0]), np.array([100.0, 1.05, 0.001])
+    assert declared_error(declared, replayed, relative=False) == pytest.approx(0.05)
+    assert declared_error(declared, replayed, relative=True) == pytest.approx(0.0005)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_refused(bad):
+    spec = parse_vnnlib(
+        "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)"
+        "(assert (>= X_0 0))(assert (<= X_0 1))(assert (>= X_1 0))(assert (<= X_1 1))(assert (<= Y_0 1))"
+    )
+    good = np.array([0.5, 0.5])
+    wrong = np.array([0.5, bad])
+    for point, outputs in ((good, wrong), (wrong, good)):
+        level, why = grade(RULES["2026"], spec, Counterexample(point, outputs), point, outputs)
+        assert (level, why) == ("invalid", "not all of its numbers are finite")

@@ -134,6 +134,7 @@ def test_percent_of_the_best():
     assert percent(91, 177) == pytest.approx(51.41, abs=0.005)  # ERAN on oval21, published
     assert percent(-37, 177) == 0.0
     assert percent(-5, -5) == 0.0
+    assert percent(0, 0) == 0.0
 
 
 def test_rules_by_year():
@@ -141,3 +142,30 @@ def test_rules_by_year():
     with pytest.raises(UnknownName, match="2025"):
         rules_named("2205")
     assert all(rules.says.startswith(f"VNN-COMP {name}") for name, rules in RULES.items())
+
+
+def test_the_majority_is_what_more_said():
+    assert Votes(3, 1).majority == "holds"
+    assert Votes(1, 3).majority == "violated"
+    assert Votes(2, 2).majority is None
+    ruling = judge(RULES["2021"], told((H, 1.0), (H, 1.0), (V, 1.0)))
+    assert ruling.truth == H
+    assert list(ruling.points.values()) == [12, 12, -100]
+
+
+def test_random_tests_outvote_everybody():
+    said = [*told((H, 1.0), (H, 1.0)), Said("randgen", V, 1.0)]
+    assert judge(RULES["2021"], said).points == {"a": -100, "b": -100, "randgen": 1}
+
+
+def test_the_reason_is_told():
+    def reason(*grades):
+        said = told((H, 1.0), *[(V, 1.0)] * len(grades), grades=("", *grades))
+        return judge(RULES["2025"], said).reason
+
+    assert reason() == "no tool contradicts"
+    assert reason("invalid") == "no counterexample stands"
+    assert reason("invalid", "tolerated") == "the counterexample of c stands only within the tolerance"
+    assert reason("unchecked", "invalid") == "the counterexample of b is not at hand"
+    assert reason("valid", "valid") == "the counterexample of b, c stands"
+    assert judge(RULES["2025"], told(None)).reason == "no tool has an answer"

@@ -97,6 +97,9 @@ def test_spaces_and_order_are_free():
         ("((X_0 one))", "expected a number, got 'one'"),
         ("((Z_0 1))", "expected"),
         ("((X_0 1) junk)", "got 'junk'"),
+        ("((X_0 1)", "got 'X_0 1'|expected"),
+        ("(X_0 1))", "expected"),
+        ("X_0 1)", "expected"),
     ],
 )
 def test_what_is_no_counterexample_is_refused(text, told):
@@ -108,3 +111,11 @@ def test_protocols_by_name():
     assert protocol_named("2022") == "2022"
     with pytest.raises(UnknownName, match="2022"):
         protocol_named("2020")
+
+
+def test_the_statuses_are_those_of_a_verdict():
+    from typing import get_args
+
+    from holdfast.core.verdict import Status
+
+    assert get_args(Status) == STATUSES

@@ -50,6 +50,8 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
     for source in sources:
         given, path = _named(source)
         rows = read_rows(path)
+        if not rows:
+            raise InputError(f"{path}: expected rows of results, got none")
         ours = is_ours(path)
         name = given or ("holdfast" if ours else _tool_name(path))
         if not given and _overlap(found.get(name, ()), rows):
