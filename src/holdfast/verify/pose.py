@@ -61,7 +61,9 @@ def cases_of(unsafe: tuple[Rows, ...], domain: Domain) -> tuple[Case, ...]:
     boxes: dict[int, tuple[Floats, Floats]] = {}
     cases = []
     for rows in unsafe:
-        lower, upper = boxes.setdefault(id(rows.within), domain.within(rows.within))
+        if id(rows.within) not in boxes:
+            boxes[id(rows.within)] = domain.within(rows.within)
+        lower, upper = boxes[id(rows.within)]
         bound, inputs = rows.bound, None
         if rows.inputs is not None:
             shift, size = rows.inputs @ fixed, np.abs(rows.inputs) @ np.abs(fixed) + np.abs(bound)
