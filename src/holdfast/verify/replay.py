@@ -15,10 +15,10 @@ from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
 from holdfast.graph.inspect import condense, runtime
 from holdfast.verify.domain import Domain
+from holdfast.verify.meet import meeting
 from holdfast.verify.problem import Case
 
 _INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
-_AT_A_TIME = 1 << 23  # comparisons with boxes
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
 
 
@@ -102,8 +102,8 @@ def violations(
 ) -> Callable[[NDArray[np.float32]], NDArray[np.bool_]]:
     """A function that says which free inputs (b, n) violate the property on the original file.
 
-    It looks at the points together first; those that seem to meet a case (the first 64) are judged one by
-    one, by the property itself, and only these count.
+    `cases` are the property's unsafe sets, in order. It looks at the points together first; those that seem
+    to meet a case (the first 64) are judged one by one, by the property itself, and only these count.
     """
     meets = meeting(cases)
 
@@ -114,60 +114,13 @@ def violations(
             return found
         whole = domain.whole(points)
         outputs = runner.outputs(whole)
-        for at in np.flatnonzero(meets(points, outputs))[:_LOOKED_AT_AGAIN]:
+        seeming: dict[int, list[int]] = {}
+        for at, case in meets(points, outputs).tolist():
+            seeming.setdefault(at, []).append(case)
+        for at in list(seeming)[:_LOOKED_AT_AGAIN]:
             output = _flat(runner.run(whole[at])) if runner.batched else outputs[at]
             if not domain.box.excludes(whole[at]) and np.isfinite(output).all():
-                found[at] = question.violated_by(output, whole[at])
+                found[at] = any(question.unsafe[case].met_by(output, whole[at]) for case in seeming[at])
         return found
 
     return violates
-
-
-def meeting(cases: Sequence[Case]) -> Callable[[NDArray[np.float32], Floats], NDArray[np.bool_]]:
-    """A function that says of free inputs (b, n) with outputs (b, k) which meet one of the cases."""
-    groups: dict[int, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(id(case.lower), []).append(case)
-    lower = np.stack([group[0].lower for group in groups.values()]) if groups else np.zeros((0, 1))
-    upper = np.stack([group[0].upper for group in groups.values()]) if groups else np.zeros((0, 1))
-    judges = [_stacked(group) for group in groups.values()]
-
-    def meets(points: NDArray[np.float32], outputs: Floats) -> NDArray[np.bool_]:
-        found = np.zeros(len(points), np.bool_)
-        step = max(1, _AT_A_TIME // max(lower.size, 1))
-        for start in range(0, len(points) if judges else 0, step):
-            some = points[start : start + step, None]
-            inside: NDArray[np.bool_] = np.all((lower <= some) & (some <= upper), axis=2)
-            for which in np.flatnonzero(inside.any(axis=0)):
-                at = start + np.flatnonzero(inside[:, which])
-                found[at] |= judges[which](points[at].astype(np.float64), outputs[at])
-        return found
-
-    return meets
-
-
-def _stacked(cases: Sequence[Case]) -> Callable[[Floats, Floats], NDArray[np.bool_]]:
-    """A function that says which points (b, n) with outputs (b, k) meet all rows of one of the cases."""
-    free = [case for case in cases if not len(case.bound)]
-    if free:  # a case without rows is met by any output
-        return lambda points, outputs: np.ones(len(points), np.bool_)
-    rows, bound = (
-        np.concatenate([case.rows for case in cases]),
-        np.concatenate([case.bound for case in cases]),
-    )
-    starts = np.cumsum([0, *(len(case.bound) for case in cases[:-1])])
-    tied = any(case.inputs is not None for case in cases)
-    blank = np.zeros((1, len(cases[0].lower)))
-    over = [
-        np.repeat(blank, len(case.bound), axis=0) if case.inputs is None else case.inputs
-        for case in cases
-        if tied
-    ]
-    inputs = np.concatenate(over) if tied else None
-
-    def meets(points: Floats, outputs: Floats) -> NDArray[np.bool_]:
-        left = outputs @ rows.T if inputs is None else outputs @ rows.T + points @ inputs.T
-        all_rows: NDArray[np.bool_] = np.logical_and.reduceat(left <= bound, starts, axis=1)
-        return np.asarray(all_rows.any(axis=1))
-
-    return meets
