@@ -32,19 +32,42 @@ class TorchNet:
         self.constants: tuple[tuple[Tensor, ...], ...] = tuple(_constants(s, dtype) for s in net.steps)
         self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
 
-    def __call__(self, points: Tensor) -> Tensor:
-        """The flat outputs (b, k) for free inputs (b, n)."""
+    def __call__(self, points: Tensor, leak: Tensor | None = None) -> Tensor:
+        """The flat outputs (b, k) for free inputs (b, n).
+
+        With `leak` (b, 1) the gradient passes a relu below zero too, times the point's leak: an attack then
+        sees neurons that are off. The outputs are the same.
+        """
         held: dict[int, Tensor] = {}
         for at, step in enumerate(self.net.steps):
             if isinstance(step, Start):
                 held[at] = points.reshape(len(points), -1)
             else:
                 inputs = [held[s] for s in sources_of(step)]
-                held[at] = _applied(step, inputs, self.constants[at], self.net)
+                if leak is not None and isinstance(step, Activation) and step.curve == "relu":
+                    held[at] = _Leaking.apply(inputs[0], leak)
+                else:
+                    held[at] = _applied(step, inputs, self.constants[at], self.net)
             for source in set(sources_of(step)):
                 if self.last_use[source] == at:
                     del held[source]
         return held[len(self.net.steps) - 1]
+
+
+class _Leaking(torch.autograd.Function):  # type: ignore[misc]  # torch's types are not followed
+    """A relu whose gradient below zero is `leak` instead of nothing."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, leak: Tensor) -> Tensor:
+        """The relu of the values."""
+        context.save_for_backward(values, leak)
+        return values.clamp(min=0)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        """The gradient as if a relu that is off leaked."""
+        values, leak = context.saved_tensors
+        return torch.where(values > 0, slopes[0], slopes[0] * leak), None
 
 
 def forward(net: Net, points: Tensor) -> Tensor:

@@ -1,0 +1,211 @@
+"""The search for a counterexample: random points, corners, and gradient descent on the output constraints.
+
+Every point lies on float32 inside the box from the start, so what is found is what is replayed. Cases are
+attacked side by side in one batch: in one round all of them, in the next the few that came nearest.
+
+A relu that is off hides what lies behind it, and on nets with many of those plain descent stands still on a
+plateau. So in each batch the gradient leaks through such relus, for every point by another share, and less
+and less towards the end, where it is exact.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import cos, pi, prod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast.graph.ir import Conv
+from holdfast.graph.torch import TorchNet
+from holdfast.verify.aims import Aims, aims_of
+from holdfast.verify.problem import Answer, Clock, Problem
+
+ENGINE = "attack"
+NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
+REPLAYED = 16  # points of one batch that are replayed at most
+FEW = 3  # cases that the narrow rounds attack
+LEAKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15)
+EXACT = 0.8  # from this part of a descent on nothing leaks
+MOST_POINTS = 400  # in one batch
+MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
+STEP_SECONDS = 0.25  # that one step of a descent may take
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a descent moves: steps, the first one in half widths of the box, and how much it remembers."""
+
+    steps: int
+    first: float
+    momentum: float
+    all_rows: bool  # follow every row that is not met, or the hardest alone
+
+
+PACES = (
+    Pace(20, 1.0, 0.75, False),
+    Pace(40, 1.0, 0.0, False),
+    Pace(40, 0.5, 0.75, True),
+    Pace(80, 1.0, 0.75, False),
+    Pace(160, 0.25, 0.75, False),
+)
+
+
+def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Generator) -> Answer:
+    """A replayed counterexample found within `seconds`, or unknown."""
+    until = time.monotonic() + min(seconds, clock.left)
+    aims = aims_of(problem.cases)
+    if aims is None:
+        return Answer("unknown", ENGINE, note="no float32 lies in the box of any case")
+    hunt = Hunt(problem, aims, clock, until, rng)
+    with _threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
+        witness = hunt.sampled()
+        for number in itertools.count():
+            if witness is not None or hunt.late():
+                break
+            witness = hunt.round(number)
+    if witness is not None:
+        return Answer("violated", ENGINE, witness, note=f"point {hunt.tried:,}")
+    nearest = float(hunt.best.min())
+    return Answer("unknown", ENGINE, note=f"{hunt.tried:,} points tried, the nearest misses by {nearest:.3g}")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads in torch: for small products a second one costs more than it brings."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Hunt:
+    """A search under way: the lowest value and its point for every case so far."""
+
+    def __init__(
+        self, problem: Problem, aims: Aims, clock: Clock, until: float, rng: np.random.Generator
+    ) -> None:
+        self.problem, self.aims, self.clock, self.until = problem, aims, clock, until
+        self.net = TorchNet(problem.net)
+        self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
+        self.best = np.full(aims.cases, np.inf, np.float32)
+        self.point = aims.low[aims.box].clone()
+        bounds = aims.bound.where(aims.bound.isfinite(), 0.0)
+        self.limit = NEAR * (1.0 + float(bounds.abs().max()))
+        self.tried = 0
+        values = max(sum(prod(step.shape) for step in problem.net.steps), aims.values)
+        self.size = min(max(MOST_VALUES // values, 1), MOST_POINTS)
+
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self.until
+
+    def sampled(self) -> NDArray[np.float32] | None:
+        """A witness among the middle, random corners and random points of every case.
+
+        The first batch also tells how many points a step can take.
+        """
+        cases = torch.arange(self.aims.cases)
+        for kind in ("middle", "corner", "inside"):
+            for part in cases.split(self.size):
+                which = part if kind == "middle" else part.repeat(max(1, self.size // len(part)))
+                began = time.monotonic()
+                with torch.no_grad():
+                    points = self.start(which, kind)
+                    witness = self.judged(points, which, self.excess(points, which).amax(dim=1))
+                if witness is not None or self.late():
+                    return witness
+                each = 3 * (time.monotonic() - began) / len(which)  # forward and backward
+                self.size = max(1, min(self.size, int(STEP_SECONDS / each)))
+        return None
+
+    def excess(self, points: Tensor, which: Tensor, leak: Tensor | None = None) -> Tensor:
+        """How much the points exceed each row of their cases."""
+        return self.aims.excess(self.net(points, leak), points, which)
+
+    def start(self, which: Tensor, kind: str) -> Tensor:
+        """Points of these cases: the middle of the box, corners, anywhere, or around the best one so far."""
+        low, high = self.aims.bounds(which)
+        if kind == "middle":
+            return _inside(low + (high - low) / 2, low, high)
+        share = torch.rand(low.shape, generator=self.noise)
+        if kind == "corner":
+            return torch.where(share < 0.5, low, high)
+        if kind == "inside":
+            return _inside(low + (high - low) * share, low, high)
+        return _inside(self.point[which] + (high - low) * (share - 0.5) * 0.2, low, high)
+
+    def round(self, number: int) -> NDArray[np.float32] | None:
+        """A witness found by one descent, from all cases or from those that came nearest."""
+        self.clock.tell(ENGINE, self.aims.cases, float(self.best.min()))
+        if number % 2:
+            which = torch.tensor(np.argsort(self.best)[:FEW].copy())
+        else:
+            which = torch.randperm(self.aims.cases, generator=self.noise)
+        which = which[: self.size].repeat(max(1, self.size // len(which)))
+        kind = ("inside", "inside", "corner", "best")[number % 4]
+        # consecutive points are of different cases: each block of them gets the next leak
+        block = torch.arange(len(which)) // max(1, min(self.aims.cases, FEW if number % 2 else len(which)))
+        leak = torch.tensor(LEAKS)[(block + number // 4) % len(LEAKS)]
+        return self._descent(self.start(which, kind), which, leak[:, None], PACES[number % len(PACES)])
+
+    def _descent(
+        self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace
+    ) -> NDArray[np.float32] | None:
+        low, high = self.aims.bounds(which)
+        half = (high - low) / 2
+        memory = torch.zeros_like(points)
+        for step in range(pace.steps + 1):
+            done = step / pace.steps
+            points = points.detach().requires_grad_()
+            leak = leaks * (1.0 - done / EXACT) if done < EXACT else None
+            excess = self.excess(points, which, leak)
+            worst = excess.amax(dim=1)
+            aim = excess.clamp(min=0.0).sum(dim=1) + worst if pace.all_rows else worst
+            (slope,) = torch.autograd.grad(aim.sum(), points)
+            points = points.detach()
+            witness = self.judged(points, which, worst.detach())
+            if witness is not None or self.late():
+                return witness
+            slope = slope.nan_to_num(0.0, 0.0, 0.0) * half
+            memory = pace.momentum * memory + slope / slope.abs().mean(dim=1, keepdim=True).clamp(min=1e-30)
+            size = pace.first * 0.5 * (1.0 + cos(pi * min(done, 1.0))) + 0.005
+            points = _inside(points - size * half * memory.sign(), low, high)
+        return None
+
+    def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[np.float32] | None:
+        """A witness among the points, replayed; what was learned of their cases is kept."""
+        self.tried += len(points)
+        values, cases = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy(), which.numpy()
+        order = np.argsort(values, kind="stable")
+        seen, first = np.unique(cases[order], return_index=True)
+        lowest = order[first]
+        better = values[lowest] < self.best[seen]
+        self.best[seen[better]] = values[lowest[better]]
+        self.point[torch.tensor(seen[better])] = points[torch.tensor(lowest[better])]
+        near = order[:REPLAYED]
+        near = near[values[near] <= self.limit]
+        return self._replayed(points[torch.tensor(near)].numpy(), values[near]) if len(near) else None
+
+    def _replayed(
+        self, points: NDArray[np.float32], values: NDArray[np.float32]
+    ) -> NDArray[np.float32] | None:
+        real = np.flatnonzero(self.problem.violates(points))
+        if len(real):
+            witness: NDArray[np.float32] = points[real[0]].copy()
+            return witness
+        # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
+        self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)
+        return None
+
+
+def _inside(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(points, low), high)
