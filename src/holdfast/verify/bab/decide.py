@@ -67,7 +67,7 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         if state.found is not None or not state.cases:
             return state.found
         found = _carry(search, before, state, pool)
-        more = unstable(state.land.sweep) < 0.99 * unstable(before.land.sweep)
+        more = _gained(before, state)
         level += 1
     if found is None and len(pool):
         return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
@@ -109,11 +109,19 @@ def _root(search: Search, cases: Sequence[Case], known: Ground | None, level: in
     return State(land, root, left, kept.tolist(), lower, time.monotonic() - begun, found)
 
 
+def _gained(before: State, now: State) -> bool:
+    """Whether tighter bounds have paid: undecided neurons or the cases' bounds are markedly better."""
+    fewer = unstable(now.land.sweep) < 0.9 * unstable(before.land.sweep)
+    old = before.lower[torch.tensor(now.kept)]
+    return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
+
+
 def _effort(search: Search, level: int) -> Effort:
     """CROWN, then alpha-CROWN, then small trees of growing size."""
     if level == 0:
         return Effort(iterations=0, abort=search.late)
-    stop = _until(search, 0.35 * search.clock.left)
+    used = time.monotonic() - search.clock.started
+    stop = _until(search, min(0.35 * search.clock.left, max(5.0, 2 * used)))
     if level == 1:
         return Effort(stop=stop, abort=search.late)
     depth = Depth(leaves=12 * 4 ** (level - 2), rounds=4 * level)

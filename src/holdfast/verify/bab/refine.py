@@ -46,7 +46,17 @@ def refine(
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     none = torch.zeros(0, dtype=torch.int64)
     leaves: list[list[Domain]] = [
-        [Domain(q, float(careful[q]), torch.zeros(width, dtype=torch.int8), alpha[q], torch.zeros(width), None, none)]
+        [
+            Domain(
+                q,
+                float(careful[q]),
+                torch.zeros(width, dtype=torch.int8),
+                alpha[q],
+                torch.zeros(width),
+                None,
+                none,
+            )
+        ]
         for q in range(len(asked))
     ]
     start = [group[0] for group in leaves if group[0].lower <= 0]

@@ -27,7 +27,7 @@ class Plan:
     """The figures of the search, the same for every network."""
 
     root_iterations: int = 60
-    iterations: int = 12
+    iterations: int = 8
     candidates: int = 4
     seconds_a_round: float = 0.8
     largest_batch: int = 512

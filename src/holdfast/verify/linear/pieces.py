@@ -32,8 +32,10 @@ class Pieces:
         return torch.as_tensor(np.ascontiguousarray(array), dtype=self.dtype)
 
     def _constant(self, step: Step) -> tuple[Tensor, ...]:
-        if isinstance(step, Dense | Conv):
+        if isinstance(step, Dense):
             return self.tensor(step.weight), self.tensor(step.bias)
+        if isinstance(step, Conv):
+            return self.tensor(step.weight), self.tensor(step.bias), self._phases(step)
         if isinstance(step, Scale):
             return self.tensor(step.factor).reshape(-1), self.tensor(step.offset).reshape(-1)
         if isinstance(step, Take):
@@ -93,7 +95,7 @@ class Pieces:
         if isinstance(step, Dense):
             return [rows @ const[0]]
         if isinstance(step, Conv):
-            return [self._deconvolve(step, const[0], rows)]
+            return [self._deconvolve(step, const, rows)]
         if isinstance(step, Scale):
             return [rows * const[0]]
         if isinstance(step, Total):
@@ -107,27 +109,34 @@ class Pieces:
         out.index_add_(1, index, rows)
         return list(out.split(sizes, 1))
 
-    def _deconvolve(self, step: Conv, weight: Tensor, rows: Tensor) -> Tensor:
+    def _phases(self, step: Conv) -> Tensor | None:
+        """The kernel of the transposed convolution as one of stride 1 with a channel for each phase.
+
+        out[s·m + r - p] = sum over t of rows[m - t] · w[s·t + r]: for each phase r an ordinary convolution,
+        several times faster here than the transposed one. Zeros in front make the padding p a multiple of s.
+        """
+        stride = step.stride[0]
+        if step.groups != 1 or step.dilation != (1, 1) or step.stride != (stride, stride):
+            return None
+        out, inner, height, width = step.weight.shape
+        top, left = (-step.pads[0] % stride, -step.pads[1] % stride)
+        reach = -(-(height + top) // stride), -(-(width + left) // stride)
+        padded = np.zeros((out, inner, reach[0] * stride, reach[1] * stride))
+        padded[:, :, top : top + height, left : left + width] = step.weight
+        split = padded.reshape(out, inner, reach[0], stride, reach[1], stride)[:, :, ::-1, :, ::-1]
+        return self.tensor(split.transpose(1, 3, 5, 0, 2, 4).reshape(inner * stride * stride, out, *reach))
+
+    def _deconvolve(self, step: Conv, const: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+        weight, _, phases = const
         height, width = _plane(self.net.steps[step.source], step)
-        top, left, bottom, right = step.pads
+        top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
-        reach = [
-            (out - 1) * s + d * (k - 1) + 1
-            for out, s, d, k in zip(step.shape[1:], step.stride, step.dilation, weight.shape[2:], strict=True)
-        ]
-        if (top, left) == (bottom, right):
-            extra = (height + 2 * top - reach[0], width + 2 * left - reach[1])
-            out = torch.nn.functional.conv_transpose2d(
-                image, weight, None, step.stride, (top, left), extra, step.groups, step.dilation
-            )
-        else:
-            out = torch.nn.functional.conv_transpose2d(
-                image, weight, None, step.stride, 0, 0, step.groups, step.dilation
-            )
-            out = torch.nn.functional.pad(
-                out, (0, left + width + right - reach[1], 0, top + height + bottom - reach[0])
-            )
-            out = out[:, :, top : top + height, left : left + width]
+        if phases is not None:
+            return _interleaved(step, phases, image, height, width)
+        out = torch.nn.functional.conv_transpose2d(
+            image, weight, None, step.stride, 0, 0, step.groups, step.dilation
+        )
+        out = _cut(out, top, left, height, width)
         return out.reshape(len(rows), -1)
 
     def bias(self, at: int) -> Tensor | None:
@@ -157,13 +166,35 @@ class Pieces:
         """How many products one element of a forward or backward pass through step `at` sums at most."""
         step = self.net.steps[at]
         if isinstance(step, Dense):
-            return max(step.weight.shape)
+            return int(max(step.weight.shape))
         if isinstance(step, Conv):
             out, inner, *kernel = step.weight.shape
-            return max(out // step.groups, inner) * prod(kernel)
+            return int(max(out // step.groups, inner) * prod(kernel))
         if isinstance(step, Take):
             return int(np.bincount(step.index[step.index >= 0].reshape(-1)).max(initial=1))
         return len(sources_of(step)) + 1
+
+
+def _interleaved(step: Conv, phases: Tensor, image: Tensor, height: int, width: int) -> Tensor:
+    """The phases computed by one convolution and woven together, flat (q, n)."""
+    stride = step.stride[0]
+    margin = (phases.shape[2] - 1, phases.shape[3] - 1)
+    out = torch.nn.functional.conv2d(image, phases, None, 1, margin)
+    down, across = -(-height // stride), -(-width // stride)
+    out = _cut(out, -(-step.pads[0] // stride), -(-step.pads[1] // stride), down, across)
+    if stride == 1:
+        return out.reshape(len(image), -1)
+    woven = out.unflatten(1, (-1, stride, stride)).permute(0, 1, 4, 2, 5, 3)
+    woven = woven.reshape(len(image), -1, down * stride, across * stride)
+    return woven[:, :, :height, :width].reshape(len(image), -1)
+
+
+def _cut(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+    """The window of an image (q, c, h, w), with zeros where it reaches beyond the end."""
+    short = (top + height - image.shape[2], left + width - image.shape[3])
+    if max(short) > 0:
+        image = torch.nn.functional.pad(image, (0, max(short[1], 0), 0, max(short[0], 0)))
+    return image[:, :, top : top + height, left : left + width]
 
 
 def _plane(source: Step, step: Conv) -> tuple[int, int]:
