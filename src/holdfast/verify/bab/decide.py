@@ -17,7 +17,7 @@ import torch
 from holdfast.verify.bab.ask import ask, same_box
 from holdfast.verify.bab.grow import grow, seed, settle
 from holdfast.verify.bab.refine import Depth, refine
-from holdfast.verify.bab.search import ENGINE, Ground, Plan, Search, closed, ground, replay
+from holdfast.verify.bab.search import ENGINE, GOAL, Ground, Plan, Search, closed, ground, replay
 from holdfast.verify.bab.tree import Domain, Move, Pool, Root, plant
 from holdfast.verify.linear.passes import Region, attained
 from holdfast.verify.linear.pieces import Pieces
@@ -45,15 +45,13 @@ def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
 
 def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
     """None when all cases of one box are closed or parked."""
-    state = _root(search, cases, None, 0)
+    state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.found is None and not search.late():
-        state = _root(search, state.cases, state.land, 1)
+        state = _root(search, state.cases, state.land, _effort(search, 1))
     if state.found is not None or not state.cases:
         return state.found
     if not state.root.layers:
-        for lower in state.lower.tolist():
-            search.park(lower)
-        return None
+        return _smooth(search, state)
     pool = Pool(_room(search, sum(state.root.sizes)))
     found = settle(search, state.land, state.root, state.cases, pool, seed(state.root, state.lower))
     level, more = 2, True
@@ -63,7 +61,7 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         if found is not None or not len(pool) or search.late():
             break
         before = state
-        state = _root(search, before.cases, before.land, level)
+        state = _root(search, before.cases, before.land, _effort(search, level))
         if state.found is not None or not state.cases:
             return state.found
         found = _carry(search, before, state, pool)
@@ -72,6 +70,22 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
     if found is None and len(pool):
         return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
     return found
+
+
+def _smooth(search: Search, state: State) -> Answer | None:
+    """Without a neuron to split (sigmoids), longer tuning is all that can be done; None when that ended."""
+    for iterations in (40, 120):
+        if search.late():
+            break
+        effort = Effort(
+            iterations, decay=0.96, stop=_until(search, 0.5 * search.clock.left), abort=search.late
+        )
+        state = _root(search, state.cases, state.land, effort)
+        if state.found is not None or not state.cases:
+            return state.found
+    for lower in state.lower.tolist():
+        search.park(lower)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +101,16 @@ class State:
     found: Answer | None
 
 
-def _root(search: Search, cases: Sequence[Case], known: Ground | None, level: int) -> State:
+def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: Effort) -> State:
     """The box's bounds made tighter, and the cases that are still open after tuning on them."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
-    sweep = bounds(
-        search.pieces, first.lower, first.upper, _effort(search, level), known.sweep if known else None
-    )
+    sweep = bounds(search.pieces, first.lower, first.upper, effort, known.sweep if known else None)
     land = ground(search, sweep, first)
     asked = ask(search.pieces, land.region, cases)
     turns = search.plan.root_iterations
-    tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, stop=search.late)
+    tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
     point = attained(land.region, bound(search.pieces, land.region, tuned.queries))
     found = replay(search, point, cases)
     kept = (~closed(search, land, tuned.queries)).nonzero().reshape(-1)
@@ -143,7 +155,7 @@ def _room(search: Search, width: int) -> int:
 
 
 def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | None:
-    """Moves the pool to the tighter bounds; domains that lost the neurons they would split are bounded anew."""
+    """Moves the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
     number = {old: new for new, old in enumerate(now.kept)}
     move = Move.between(before.root, now.root)
     again: list[Domain] = []

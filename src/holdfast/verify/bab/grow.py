@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from holdfast.verify.bab.search import Ground, Search, closed, replay
+from holdfast.verify.bab.search import GOAL, Ground, Search, closed, replay
 from holdfast.verify.bab.tree import Domain, Pool, Root, children, choose, promising, queries
 from holdfast.verify.linear.passes import attained, forward
 from holdfast.verify.linear.tune import bound, tune
@@ -64,7 +64,7 @@ def settle(
     """Bounds the domains, closes what can be closed and puts the rest into the pool."""
     asked = queries(root, domains)
     turns = search.plan.iterations
-    tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, stop=search.late)
+    tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
     sure = (tuned.lower > 0).nonzero().reshape(-1)
     if len(sure):

@@ -88,9 +88,10 @@ def scores(root: Root, split: Tensor, traced: Traced, relaxed: Relaxed) -> tuple
     lost, offset = [], []
     for at in root.layers:
         bend = root.region.bends[at]
+        chord = bend.offset if isinstance(bend, Hinge) else 0.0
         rows, z = traced.rows[at], relaxed.before[at]
         lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
-        offset.append(-rows.clamp(max=0) * bend.offset)
+        offset.append(-rows.clamp(max=0) * chord)
     free = split == 0
     return torch.where(free, torch.cat(lost, 1), -1.0), torch.where(free, torch.cat(offset, 1), -1.0)
 

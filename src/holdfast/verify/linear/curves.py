@@ -87,7 +87,7 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
 
 
 class Hinge:
-    """relu and leaky relu with a slope in [0, 1]: theta (q, m) are the lower slopes of the m unstable ones."""
+    """Relu, leaky relu with a slope in [0, 1]: theta (q, m) are the lower slopes of the m unstable ones."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
         self.step, self.lower, self.upper = step, lower, upper

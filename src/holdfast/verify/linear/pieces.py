@@ -100,11 +100,10 @@ class Pieces:
             return [rows * const[0]]
         if isinstance(step, Total):
             return [rows * w for w in step.weights]
-        assert isinstance(step, Take)
         index, fill = const
         if fill is not None:
             rows, index = rows[:, index >= 0], index[index >= 0]
-        sizes = [self.sizes[s] for s in step.sources]
+        sizes = [self.sizes[s] for s in sources_of(step)]
         out = rows.new_zeros(len(rows), sum(sizes))
         out.index_add_(1, index, rows)
         return list(out.split(sizes, 1))
@@ -149,7 +148,7 @@ class Pieces:
         return const[1] if isinstance(step, Take) else None
 
     def mass(self, at: int, largest: list[Tensor]) -> Tensor:
-        """sum |w| |v| + |b| per output (1, n), for sources at most `largest` (1, n) in magnitude."""
+        """The sum |w| |v| + |b| per output (1, n), for sources at most `largest` (1, n) in magnitude."""
         step, const = self.net.steps[at], self._constants[at]
         if isinstance(step, Dense):
             return largest[0] @ const[0].abs().T + const[1].abs()

@@ -97,7 +97,7 @@ def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = Fals
 
 
 def _extra(queries: Queries) -> dict[int, Tensor] | None:
-    """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, +beta where z <= 0 is."""
+    """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, else +beta."""
     if queries.beta is None or queries.split is None:
         return None
     return {at: -beta * queries.split[at] for at, beta in queries.beta.items()}
@@ -217,7 +217,7 @@ def _climb(
                 now.split[at] != 0
             )
     now = replace(now, theta=theta, beta=beta)
-    if now.parts is None or now.mix is None:
+    if now.parts is None or now.mix is None or relaxed.top is None:
         return now
     # Mirror ascent on the simplex: a row that is larger at the relaxed point gets more weight.
     value = (now.parts.rows * relaxed.top[:, None]).sum(2) - now.parts.offset
