@@ -18,9 +18,11 @@ from typing import Any
 
 import torch
 
+from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
 
 Tensor = Any
+MARGIN = 1e-12  # what a tangent must keep from the curve at the end of the interval, in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +80,18 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
         ends = torch.stack([curve(step, lower), curve(step, upper), torch.zeros_like(lower)])
         inside = (lower < 0) & (upper > 0)
         low = torch.where(inside, ends.min(0).values, ends[:2].min(0).values)
-        return low, torch.where(inside, ends.max(0).values, ends[:2].max(0).values)
+        return _wider(low, torch.where(inside, ends.max(0).values, ends[:2].max(0).values))
     low, high = curve(step, lower), curve(step, upper)
     if step.curve in ("sigmoid", "tanh"):
         pad = 8 * torch.finfo(lower.dtype).eps
         return low - pad, high + pad
-    return low, high
+    return _wider(low, high) if step.curve == "leaky" else (low, high)
+
+
+def _wider(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds moved outward by more than a rounded slope and a rounded product can be off."""
+    eps = 2 * torch.finfo(low.dtype).eps
+    return low - eps * low.abs(), high + eps * high.abs()
 
 
 class Hinge:
@@ -113,8 +121,7 @@ class Hinge:
         if split is None:
             return Lines(theta, None, self.chord, self.offset)
         open_ = split == 0
-        known = (split > 0).to(theta.dtype) if not self.floor else torch.where(split > 0, 1.0, self.floor)
-        known = known.to(theta.dtype)
+        known = torch.where(split > 0, torch.ones_like(theta), torch.full_like(theta, self.floor))
         return Lines(
             torch.where(open_, theta, known), None, torch.where(open_, self.chord, known), self.offset * open_
         )
@@ -144,13 +151,14 @@ class Bow:
         self.chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
         at_low = f_low - self.chord.double() * lower.double()
         at_high = f_high - self.chord.double() * upper.double()
-        pad = self._pad(self.chord).double()
+        # _reach asks for MARGIN more than a tangent needs, so a chord may be drawn where a tangent just fits.
+        pad = self._pad(self.chord).double() + MARGIN
         self.chord_low = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
         self.chord_high = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
 
     def _pad(self, slope: Tensor) -> Tensor:
         eps = torch.finfo(self.lower.dtype).eps
-        return 8 * eps * (1 + slope.abs() * (self.lower.abs() + self.upper.abs()))
+        return 16 * eps * (1 + slope.abs() * (self.lower.abs() + self.upper.abs()))
 
     def start(self, queries: int) -> Tensor:
         """Tangents in the middle of where they may touch."""
@@ -224,6 +232,8 @@ Bend = Hinge | Bow | Jump
 
 def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
     """The relaxation of one activation step between pre-activation bounds (1, n)."""
+    if step.curve == "leaky" and not step.slope <= 1.0:
+        raise ModelError(f"bounds: expected a leaky relu with a slope of at most 1, got {step.slope}")
     if step.curve in ("relu", "leaky"):
         return Hinge(step, lower, upper)
     return Jump(step, lower, upper) if step.curve == "sign" else Bow(step, lower, upper)
@@ -237,10 +247,10 @@ def _up(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _derivative(step: Activation, z: Tensor) -> Tensor:
+    # Not s·(1 - s) or 1 - tanh²: far from zero those lose all digits, and the slope is multiplied by a width.
     if step.curve == "sigmoid":
-        s = torch.sigmoid(z)
-        return s * (1 - s)
-    return 1 - torch.tanh(z) ** 2
+        return torch.sigmoid(z) * torch.sigmoid(-z)
+    return 4 * torch.sigmoid(2 * z) * torch.sigmoid(-2 * z)
 
 
 def _second(step: Activation, z: Tensor) -> Tensor:
@@ -261,12 +271,12 @@ def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
     u = upper.double()
     target = curve(step, u)
     safe = lower.double().clone()
-    fits = _tangent(step, safe, u) <= target - 1e-12
+    fits = _tangent(step, safe, u) <= target - MARGIN
     bad = high.clone()
-    whole = (upper <= 0) | (_tangent(step, bad, u) <= target - 1e-12)
+    whole = (upper <= 0) | (_tangent(step, bad, u) <= target - MARGIN)
     for _ in range(40):
         middle = (safe + bad) / 2
-        good = _tangent(step, middle, u) <= target - 1e-12
+        good = _tangent(step, middle, u) <= target - MARGIN
         safe, bad = torch.where(good, middle, safe), torch.where(good, bad, middle)
     found = torch.where(whole, high, safe)
     none = ~fits & ~(upper <= 0)
