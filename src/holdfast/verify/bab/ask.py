@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
@@ -37,16 +38,15 @@ def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
                 for case, z in zip(cases, none, strict=True)
             ]
         )
-    parts = Parts(
-        pieces.tensor(rows), pieces.tensor(offset), None if inputs is None else pieces.tensor(inputs)
-    )
+    spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
+    parts = Parts(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
     top = len(pieces.net.steps) - 1
     theta = {at: bend.start(len(cases)) for at, bend in region.bends.items()}
     if most == 1:
         rows_in = None if parts.rows_in is None else parts.rows_in[:, 0]
-        return Queries(top, parts.rows[:, 0], theta, parts.offset[:, 0], rows_in)
+        return Queries(top, parts.rows[:, 0], theta, parts.offset[:, 0], rows_in, spec=spec)
     mix = pieces.tensor(np.full((len(cases), most), 1.0 / most))
-    return Queries(top, parts.rows[:, 0], theta, parts=parts).mixed(mix)
+    return Queries(top, parts.rows[:, 0], theta, parts=parts, spec=spec).mixed(mix)
 
 
 def _filled(values: Any, count: int) -> Any:

@@ -64,6 +64,8 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         state = _root(search, before.cases, before.land, _effort(search, level))
         if state.found is not None or not state.cases:
             return state.found
+        if not state.root.layers:
+            return _smooth(search, state)
         found = _carry(search, before, state, pool)
         more = _gained(before, state)
         level += 1
@@ -159,8 +161,9 @@ def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | No
     number = {old: new for new, old in enumerate(now.kept)}
     move = Move.between(before.root, now.root)
     again: list[Domain] = []
+    rows = 0 if now.root.asked.mix is None else now.root.asked.mix.shape[1]
     for domain in pool.drain():
-        moved = move.domain(domain, number[domain.case]) if domain.case in number else None
+        moved = move.domain(domain, number[domain.case], rows) if domain.case in number else None
         if moved is not None and len(moved.best):
             pool.add(moved)
         elif moved is not None:

@@ -14,7 +14,7 @@ from holdfast.verify.linear.curves import bend
 from holdfast.verify.linear.passes import Region, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
-from holdfast.verify.linear.tune import Queries, bound
+from holdfast.verify.linear.tune import Queries, bound, exactly
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
 Tensor = Any
@@ -90,18 +90,13 @@ def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
 
 
 def _double(asked: Queries, exact: Region) -> Queries:
-    def wide(value: Tensor | None) -> Tensor | None:
-        return None if value is None else value.double()
-
+    if asked.spec is not None:
+        asked = replace(exactly(asked, asked.spec)[1], parts=None)
     return replace(
         asked,
-        rows=wide(asked.rows),
-        offset=wide(asked.offset),
-        rows_in=wide(asked.rows_in),
+        rows=asked.rows.double(),
         theta={at: exact.bends[at].keep(theta.double()) for at, theta in asked.theta.items()},
         beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
-        parts=None,
-        mix=None,
     )
 
 

@@ -149,18 +149,24 @@ class Move:
         back[index] = torch.arange(len(index))
         return Move(index, back, torch.cat(sign))
 
-    def domain(self, domain: Domain, case: int) -> Domain | None:
+    def domain(self, domain: Domain, case: int, rows: int) -> Domain | None:
         """The domain over the new root; None when its assumed signs are now known to be wrong.
 
-        Such a domain holds at most inputs with z = 0, and those lie in the other half as well.
+        Such a domain holds at most inputs with z = 0, and those lie in the other half as well. `rows` is how
+        many rows a conjunction has now; those beyond are its first one said again, to fill up.
         """
         if bool((domain.split * self.sign < 0).any()):
             return None
         best = domain.best[domain.best >= 0]
         best = self.new[best]
+        mix = None
+        if domain.mix is not None and rows:
+            mix = domain.mix[:rows].clone()
+            mix[0] += domain.mix[rows:].sum()
         return replace(
             domain,
             case=case,
+            mix=mix,
             split=domain.split[self.kept],
             alpha=domain.alpha[self.kept],
             beta=domain.beta[self.kept],

@@ -21,6 +21,7 @@ from holdfast.verify.linear.curves import Bend, Lines, curve, pull, push
 from holdfast.verify.linear.pieces import Pieces
 
 Tensor = Any
+MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,18 +101,24 @@ class _Slack:
     The computed rows of a source differ from the exact A·W by E with |E| <= gamma·|A||W|, gamma = n·u/(1-n·u)
     (Higham). Whatever E is, it multiplies true values v of that source, so the bound moves by at most
     gamma·|A|·(|W| |v|max + |b|): one product per step. Constants are summed in float64 and counted likewise.
+    n counts the products of a sum, the weight's own rounding, and the sums where several steps read one.
     """
 
     def __init__(self, pieces: Pieces, region: Region, queries: int) -> None:
         self.pieces, self.region = pieces, region
         self.sum = torch.zeros(queries, dtype=torch.float64)
+        self.steps = len(pieces.net.steps)
 
     def linear(self, at: int, rows: Tensor) -> None:
         """Count a linear step whose output has these rows."""
         pieces, largest = self.pieces, self.region.largest
         mass = pieces.mass(at, [largest[s] for s in sources_of(pieces.net.steps[at])])
-        gamma = _gamma(pieces.terms(at) + 4, pieces.unit)
-        self.sum += (gamma + _gamma(pieces.sizes[at] + 4, 2.0**-53)) * (rows.abs() @ mass[0]).double()
+        gamma = _gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
+        self.sum += gamma * (rows.abs() @ mass[0]).double()
+
+    def _constant(self, at: int) -> float:
+        """For the sum of a step's constants, the sum over all steps, and weights merged in float64."""
+        return _gamma(self.pieces.sizes[at] + self.steps + MERGED, 2.0**-53)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
@@ -124,15 +131,17 @@ class _Slack:
         for offset in (lines.lo, lines.uo):
             if offset is not None:
                 fixed += (part * offset.abs()).sum(1).double()
-        self.sum += _gamma(4, self.pieces.unit) * moved + _gamma(self.pieces.sizes[at] + 4, 2.0**-53) * fixed
+        # Product, beta, and up to three for the slope of leaky relus and the chord's offset.
+        gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
+        self.sum += gamma * moved + self._constant(at) * fixed
 
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""
         reach = self.region.centre.abs() + self.region.radius
         last = (rows.abs() * reach).sum(1).double()
-        gamma = _gamma(4, self.pieces.unit) + 3 * _gamma(self.pieces.sizes[0] + 4, 2.0**-53)
-        # One hundredth more for the rounding of this sum itself; it only has positive terms.
-        return (self.sum + gamma * last) * 1.01
+        gamma = _gamma(4, self.pieces.unit) + 3 * self._constant(0)
+        # A little more for the rounding of this sum itself; it only has positive terms.
+        return (self.sum + gamma * last) * (1.01 + 4 * max(self.pieces.sizes) * self.pieces.unit)
 
 
 def _add(pending: dict[int, Tensor], at: int, part: Tensor) -> None:

@@ -5,6 +5,7 @@ Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is 
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import Any
 
@@ -25,6 +26,7 @@ class Pieces:
         self.unit = torch.finfo(dtype).eps / 2
         self.sizes = [prod(step.shape) for step in net.steps]
         self.readers = _last_readers(net)
+        self.joins = _joins(net)
         self._constants = [self._constant(step) for step in net.steps]
 
     def tensor(self, array: Any) -> Tensor:
@@ -200,6 +202,12 @@ def _plane(source: Step, step: Conv) -> tuple[int, int]:
     if len(source.shape) < 2:
         raise ModelError(f"bounds: expected a convolution of (c, h, w), got a source of shape {source.shape}")
     return source.shape[-2], source.shape[-1]
+
+
+def _joins(net: Net) -> list[int]:
+    """For each step the most sums a backward pass makes of the rows of one of its sources."""
+    count = Counter(source for step in net.steps for source in sources_of(step))
+    return [max((count[source] - 1 for source in sources_of(step)), default=0) for step in net.steps]
 
 
 def _last_readers(net: Net) -> list[int]:

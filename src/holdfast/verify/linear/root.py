@@ -44,6 +44,13 @@ class Sweep:
     upper: dict[int, Tensor] = field(default_factory=dict)
     bends: dict[int, Bend] = field(default_factory=dict)
 
+    def hold(self, at: int, found: tuple[Tensor, Tensor], known: Sweep | None) -> None:
+        """Take over the bounds of a step, or what is known of it where that is better."""
+        self.lower[at], self.upper[at] = found
+        if known is not None:
+            self.lower[at] = torch.maximum(self.lower[at], known.lower[at])
+            self.upper[at] = torch.minimum(self.upper[at], known.upper[at])
+
     def region(self) -> Region:
         """The region with all that is known."""
         largest = {at: torch.maximum(self.lower[at].abs(), self.upper[at].abs()) for at in self.lower}
@@ -74,16 +81,13 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
             continue
         depth[at] = 1 + max(depth[s] for s in sources_of(step))
         if not isinstance(step, Activation):
-            sweep.lower[at], sweep.upper[at] = interval(pieces, at, sweep)
-            if known is not None:
-                sweep.lower[at] = torch.maximum(sweep.lower[at], known.lower[at])
-                sweep.upper[at] = torch.minimum(sweep.upper[at], known.upper[at])
+            sweep.hold(at, interval(pieces, at, sweep), known)
             continue
         source = step.source
         if depth[source] > 1 and not effort.abort() and not _refined(pieces, source, at):
             _refine(pieces, sweep, source, step, effort)
         sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
-        sweep.lower[at], sweep.upper[at] = span(step, sweep.lower[source], sweep.upper[source])
+        sweep.hold(at, span(step, sweep.lower[source], sweep.upper[source]), known)
     return sweep
 
 

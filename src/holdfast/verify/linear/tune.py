@@ -37,7 +37,8 @@ class Queries:
     `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
     multipliers; `rows_in` (q, inputs) what is asked of the inputs themselves. For a conjunction of r rows
     `parts` holds them all and `mix` (q, r), on the simplex, says how the asked row is made of them: any mix
-    that is positive shows that not all of them can be at most zero.
+    that is positive shows that not all of them can be at most zero. `spec` has the rows in float64, as the
+    specification says them: a careful bound is one of those.
     """
 
     top: int
@@ -49,6 +50,7 @@ class Queries:
     beta: Thetas | None = None
     parts: Parts | None = None
     mix: Tensor | None = None
+    spec: Parts | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -65,6 +67,7 @@ class Queries:
             None if self.beta is None else {k: v[index] for k, v in self.beta.items()},
             None if self.parts is None else self.parts.pick(index),
             None if self.mix is None else self.mix[index],
+            None if self.spec is None else self.spec.pick(index),
         )
 
     def mixed(self, mix: Tensor) -> Queries:
@@ -93,7 +96,33 @@ def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = Fals
     lines = lines_of(region, queries)
     extra = _extra(queries)
     traced = backward(pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful)
+    if careful and queries.spec is not None:
+        return replace(traced, lower=_specified(region, queries, queries.spec, traced.lower))
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
+
+
+def exactly(queries: Queries, spec: Parts) -> tuple[Tensor, Queries]:
+    """The mix (q, r) in float64, never below zero, and the queries with the specification's rows so mixed."""
+    mix = torch.ones_like(spec.offset) if queries.mix is None else queries.mix.double().clamp(min=0)
+    return mix, replace(queries, parts=spec).mixed(mix)
+
+
+def _specified(region: Region, queries: Queries, spec: Parts, lower: Tensor) -> Tensor:
+    """A careful bound (q,) of the queries' rows as one of the specification's, the offset taken off.
+
+    The rows differ by what they were rounded, times the largest outputs; sums over the r rows and the last
+    difference are counted by their magnitude.
+    """
+    mix, exact = exactly(queries, spec)
+    output = region.largest[queries.top].double()
+    doubt = ((exact.rows - queries.rows).abs() * output).sum(1)
+    mass = (mix[:, :, None] * spec.rows.abs() * output).sum((1, 2)) + (mix * spec.offset.abs()).sum(1)
+    if spec.rows_in is not None and queries.rows_in is not None:
+        reach = (region.centre.abs() + region.radius).double()
+        doubt = doubt + ((exact.rows_in - queries.rows_in).abs() * reach).sum(1)
+        mass = mass + (mix[:, :, None] * spec.rows_in.abs() * reach).sum((1, 2))
+    unit = (mix.shape[1] + 8) * 2.0**-53
+    return lower - exact.offset - (1.01 * doubt + unit * (mass + lower.abs()))
 
 
 def _extra(queries: Queries) -> dict[int, Tensor] | None:
