@@ -16,7 +16,7 @@ from holdfast.verify.problem import Case
 
 @dataclass(frozen=True, eq=False)
 class Aims:
-    """Boxes (g, n) on float32; for each of c cases its box and its rows, with empty ones up to the longest."""
+    """Boxes (g, n) on float32; for each of c cases its box and its rows, filled up to the longest."""
 
     low: Tensor
     high: Tensor

@@ -40,20 +40,27 @@ STEP_SECONDS = 0.25  # that one step of a descent may take
 
 @dataclass(frozen=True)
 class Pace:
-    """How a descent moves: steps, the first one in half widths of the box, and how much it remembers."""
+    """How a descent moves: steps, the first one in half widths of the box, and by which rule."""
 
     steps: int
     first: float
-    momentum: float
-    all_rows: bool  # follow every row that is not met, or the hardest alone
+    momentum: float  # of the sign of the gradient
+    adam: bool = False  # by the gradient over its usual size instead: slower, and finer where inputs are few
+    all_rows: bool = False  # along every row that is not met, not the hardest alone
+
+    def size(self, done: float) -> float:
+        """The length of the step after this part of the descent."""
+        return self.first * 0.5 * (1.0 + cos(pi * done)) + (0.0005 if self.adam else 0.005)
 
 
-PACES = (
-    Pace(20, 1.0, 0.75, False),
-    Pace(40, 1.0, 0.0, False),
-    Pace(40, 0.5, 0.75, True),
-    Pace(80, 1.0, 0.75, False),
-    Pace(160, 0.25, 0.75, False),
+PACES = (  # an odd number: each takes its turn with all cases and with the nearest few
+    Pace(20, 1.0, 0.75),
+    Pace(30, 2.0, 0.0),
+    Pace(60, 0.1, 0.0, adam=True, all_rows=True),
+    Pace(40, 1.0, 0.0),
+    Pace(40, 0.5, 0.75, all_rows=True),
+    Pace(100, 0.1, 0.0, adam=True),
+    Pace(80, 1.0, 0.75),
 )
 
 
@@ -162,12 +169,11 @@ class Hunt:
     ) -> NDArray[np.float32] | None:
         low, high = self.aims.bounds(which)
         half = (high - low) / 2
-        memory = torch.zeros_like(points)
+        mean, square = torch.zeros_like(points), torch.zeros_like(points)
         for step in range(pace.steps + 1):
             done = step / pace.steps
             points = points.detach().requires_grad_()
-            leak = leaks * (1.0 - done / EXACT) if done < EXACT else None
-            excess = self.excess(points, which, leak)
+            excess = self.excess(points, which, leaks * (1.0 - done / EXACT) if done < EXACT else None)
             worst = excess.amax(dim=1)
             aim = excess.clamp(min=0.0).sum(dim=1) + worst if pace.all_rows else worst
             (slope,) = torch.autograd.grad(aim.sum(), points)
@@ -176,9 +182,14 @@ class Hunt:
             if witness is not None or self.late():
                 return witness
             slope = slope.nan_to_num(0.0, 0.0, 0.0) * half
-            memory = pace.momentum * memory + slope / slope.abs().mean(dim=1, keepdim=True).clamp(min=1e-30)
-            size = pace.first * 0.5 * (1.0 + cos(pi * min(done, 1.0))) + 0.005
-            points = _inside(points - size * half * memory.sign(), low, high)
+            if pace.adam:
+                mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
+                usual = (square / (1.0 - 0.99 ** (step + 1))).sqrt() + 1e-12
+                move = mean / (1.0 - 0.9 ** (step + 1)) / usual
+            else:
+                mean = pace.momentum * mean + slope / slope.abs().mean(dim=1, keepdim=True).clamp(min=1e-30)
+                move = mean.sign()
+            points = _inside(points - pace.size(done) * half * move, low, high)
         return None
 
     def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[np.float32] | None:
