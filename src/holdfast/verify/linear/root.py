@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.graph.ir import Activation, Start, sources_of
+from holdfast.graph.ir import Activation, Net, Start, sources_of
 from holdfast.verify.linear.curves import Bend, Hinge, bend, span
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
@@ -91,6 +91,15 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
     return sweep
 
 
+def behind(net: Net, top: int) -> list[int]:
+    """The steps on which step `top` depends, itself included, in order."""
+    wanted = {top}
+    for at in range(top, 0, -1):
+        if at in wanted:
+            wanted.update(sources_of(net.steps[at]))
+    return sorted(wanted)
+
+
 def _refined(pieces: Pieces, source: int, before: int) -> bool:
     """Whether an earlier activation has already refined this source."""
     return any(isinstance(step, Activation) and step.source == source for step in pieces.net.steps[:before])
@@ -138,7 +147,7 @@ def _tightest(
     pieces: Pieces, region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort
 ) -> Tensor:
     """Lower bounds of sign · source[index], tuned unless the first pass decides them."""
-    below = [at for at in region.bends if at < source]
+    below = [at for at in behind(pieces.net, source) if at in region.bends]
     # About six values a neuron are alive at once: rows, lines and Adam's moments.
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
     found = []
