@@ -1,0 +1,141 @@
+"""Bounds contain what they bound: every step, every effort, under assumed signs, in both precisions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from onnx import helper
+
+from bounding import KINDS, Row, points_of, sample, values_of
+from holdfast.graph.lower import lower_onnx
+from holdfast.verify.linear import root
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.tune import Parts, Queries, bound, tune
+from lowering import by_runtime, model
+from sounding import ALPHA, CROWN, TREES, check_queries, check_rounding, check_steps
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The other core is for others."""
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("effort", [CROWN, ALPHA, TREES], ids=["crown", "alpha", "trees"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_is_contained(kind, effort):
+    few = effort is TREES and kind == "conv"
+    for seed, radius in ((0, 1.0),) if few else ((0, 1.0), (1, 0.2), (2, 30.0), (3, 1e-6)):
+        check_steps(sample(kind, seed, radius), effort)
+
+
+def test_more_effort_is_never_worse():
+    given = sample("relu", 5)
+    pieces = Pieces(given.net, torch.float32)
+    first = root.bounds(pieces, given.lower, given.upper, CROWN)
+    second = root.bounds(pieces, given.lower, given.upper, TREES, first)
+    third = root.bounds(pieces, given.lower, given.upper, replace(TREES, abort=lambda: True), second)
+    for at in first.lower:
+        assert (second.lower[at] >= first.lower[at]).all()
+        assert (third.lower[at] >= second.lower[at]).all()
+        assert (third.upper[at] <= second.upper[at]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tuned_bounds_under_assumed_signs(kind, dtype):
+    for seed, radius in ((0, 1.0), (1, 0.3), (2, 5.0)):
+        check_queries(sample(kind, seed, radius), seed, dtype)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounding_never_lifts_a_bound(kind):
+    for seed in range(3):
+        check_rounding(kind, seed)
+
+
+def test_a_bound_is_of_the_specification_not_of_its_rounding():
+    """Rows and offsets that float32 cannot hold: the careful bound is one of the float64 ones."""
+    given = sample("relu", 3, radius=1e-9)
+    pieces = Pieces(given.net, torch.float32)
+    region = root.bounds(pieces, given.lower, given.upper, ALPHA).region()
+    rng = np.random.default_rng(0)
+    rows, offset = rng.normal(0, 1, (200, 3, 2)), rng.normal(0, 100, (200, 3))
+    mix = rng.dirichlet(np.ones(3), 200)
+    spec = Parts(torch.as_tensor(rows), torch.as_tensor(offset))
+    parts = Parts(pieces.tensor(rows), pieces.tensor(offset))
+    theta = {at: bend.start(200) for at, bend in region.bends.items()}
+    asked = Queries(len(pieces.sizes) - 1, parts.rows[:, 0], theta, parts=parts, spec=spec)
+    asked = asked.mixed(pieces.tensor(mix))
+    lower = bound(pieces, region, asked, careful=True).lower.numpy()
+    weights = asked.mix.double().numpy()
+    output = values_of(given.net, given.points[:1])[-1][0]
+    exact = (weights * (rows @ output - offset)).sum(1)
+    assert (lower <= exact).all()
+    assert (exact - lower < 1e-3).all()  # and it is still worth something
+
+
+def test_nothing_is_proven_of_what_is_not_a_number():
+    """Infinite boxes, overflowing weights and undefined rows never give a positive bound."""
+    row = Row(np.random.default_rng(0), (2,))
+    row.dense(row.curve(row.dense(row.curve(row.dense(0, 3), "relu"), 3), "sign"), 1)
+    net = row.net()
+    cases = [(np.array([-np.inf, 0.0]), np.ones(2), 1.0, 1.0), (np.zeros(2), np.full(2, 1e38), 1.0, 1.0)]
+    cases += [(np.zeros(2), np.ones(2), 1e39, 1.0), (np.zeros(2), np.ones(2), 1.0, np.nan)]
+    for lower, upper, factor, asked in cases:
+        made = Row(np.random.default_rng(0), (2,))
+        made.steps += [replace(net.steps[1], weight=net.steps[1].weight * factor), *net.steps[2:]]
+        pieces = Pieces(made.net(), torch.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            region = root.bounds(pieces, lower, upper, ALPHA).region()
+        theta = {at: bend.start(1) for at, bend in region.bends.items()}
+        query = Queries(len(pieces.sizes) - 1, torch.full((1, 1), asked), theta)
+        query = tune(pieces, region, query, 3).queries
+        proven = bound(pieces, region, query, careful=True).lower
+        exact = values_of(made.net(), np.clip(np.zeros((1, 2)), lower, upper))[-1].min() * asked
+        assert not bool(proven > 0) or float(proven) <= exact
+
+
+def onnx_net(rng):
+    """Conv, BatchNormalization, Relu, MaxPool, a skip, LeakyRelu, Gemm: as files have them."""
+    weights = {
+        "w": rng.normal(0, 0.4, (3, 2, 3, 3)),
+        "scale": rng.uniform(0.5, 2, 3),
+        "shift": rng.normal(0, 0.3, 3),
+        "mean": rng.normal(0, 0.3, 3),
+        "var": rng.uniform(0.3, 2, 3),
+        "v": rng.normal(0, 0.4, (3, 3, 3, 3)),
+        "g": rng.normal(0, 0.4, (2, 12)),
+        "b": rng.normal(0, 0.3, 2),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[1, 1]),
+        helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "var"], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p", "v"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["d", "p"], ["s"]),
+        helper.make_node("LeakyRelu", ["s"], ["l"], alpha=0.1),
+        helper.make_node("Flatten", ["l"], ["f"]),
+        helper.make_node("Gemm", ["f", "g", "b"], ["y"], transB=1),
+    ]
+    narrow = {k: v.astype(np.float32) for k, v in weights.items()}
+    return model(nodes, {"x": [1, 2, 4, 4]}, weights=narrow)
+
+
+def test_bounds_of_a_file_contain_what_the_runtime_says():
+    rng = np.random.default_rng(7)
+    proto = onnx_net(rng)
+    net = lower_onnx(proto)
+    centre = rng.normal(0, 1, net.inputs).astype(np.float32).astype(np.float64)
+    lower, upper = centre - 0.25, centre + 0.25
+    points = points_of(rng, lower, upper, 100)
+    outputs = by_runtime(proto, points)
+    for effort in (CROWN, ALPHA):
+        sweep = root.bounds(Pieces(net, torch.float32), lower, upper, effort)
+        last = len(net.steps) - 1
+        low, high = (v[last].double().numpy() for v in (sweep.lower, sweep.upper))
+        doubt = 1e-5 * (1 + np.abs(outputs).max())  # the runtime rounds too
+        assert (low - doubt <= outputs).all()
+        assert (outputs <= high + doubt).all()
