@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from holdfast.verify.bab.leaf import settle_leaf
 from holdfast.verify.bab.search import GOAL, Ground, Search, closed, replay
 from holdfast.verify.bab.tree import Domain, Pool, Root, children, choose, promising, queries
 from holdfast.verify.linear.passes import attained, forward
@@ -86,7 +87,11 @@ def settle(
     lower = traced.lower.tolist()
     for i, number in enumerate(index.tolist()):
         if not bool((split[i] == 0).any()):
-            search.park(lower[i])
+            shut, found = settle_leaf(search, land, root, cases, domains[number])
+            if found is not None:
+                return found
+            if not shut:
+                search.park(lower[i])
             continue
         mix = None if asked.mix is None else asked.mix[i]
         pool.add(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.verify.bab.search import Ground, Search, closed, replay, widened
+from holdfast.verify.bab.search import Ground, Search, closed, replay
 from holdfast.verify.bab.tree import Domain, Root, queries
 from holdfast.verify.linear.passes import backward
 from holdfast.verify.linear.tune import lines_of
@@ -40,19 +40,25 @@ def settle_leaf(
     solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
     if solved is None:
         return False, None
-    point, mix, beta = solved
+    point, mix, beta, feasible = solved
     found = replay(search, torch.as_tensor(point[None]), [case])
     if found is not None:
         return False, found
-    full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
-    full[domain.split != 0] = torch.as_tensor(beta, dtype=search.pieces.dtype)
     weights = None
     if domain.mix is not None:
         weights = torch.zeros_like(domain.mix)
         weights[: len(mix)] = torch.as_tensor(mix, dtype=weights.dtype)
         weights = weights / weights.sum()
-    asked = queries(root, [replace(domain, beta=full, mix=weights)])
-    return bool(closed(search, land, asked)[0]), None
+    # Betas of an infeasible program may be taken as large as one likes; rounding sets the limit.
+    for factor in (1.0, 1e3, 1e5, 1e7):
+        full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
+        full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)
+        asked = queries(root, [replace(domain, beta=full, mix=weights)])
+        if bool(closed(search, land, asked)[0]):
+            return True, None
+        if feasible:
+            break
+    return False, None
 
 
 def _affine(search: Search, land: Ground, domain_lines: Any, top: int, rows: Tensor) -> Affine:
@@ -65,7 +71,9 @@ def _affine(search: Search, land: Ground, domain_lines: Any, top: int, rows: Ten
 
 
 def _lines(land: Ground, root: Root, domain: Domain) -> Any:
-    return lines_of(land.exact, widened(queries(root, [domain]), land.exact))
+    asked = queries(root, [domain])
+    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
+    return lines_of(land.exact, replace(asked, theta=theta))
 
 
 def _rows(search: Search, land: Ground, root: Root, domain: Domain, case: Case) -> Affine:
@@ -90,8 +98,8 @@ def _signs(search: Search, land: Ground, root: Root, domain: Domain) -> Affine:
     return Affine(np.concatenate(matrices), np.concatenate(offsets))
 
 
-def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[Any, Any, Any] | None:
-    """The point, the weights of the rows and the betas of the optimum; None if the solver has none."""
+def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[Any, Any, Any, bool] | None:
+    """The optimum's point, weights of rows and betas, and whether there is one; None if the solver failed."""
     import highspy
 
     inputs, count = rows.matrix.shape[1], len(rows.offset)
@@ -111,6 +119,8 @@ def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[A
     lp.a_matrix_.value_ = matrix.ravel()
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("presolve", "off")  # an infeasible program gives its ray only without
+    solver.setOptionValue("solver", "simplex")
     solver.setOptionValue("time_limit", float(seconds))
     solver.passModel(lp)
     solver.run()
@@ -119,13 +129,12 @@ def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[A
         _, has, ray = solver.getDualRay()
         duals = np.asarray(ray) if has else np.zeros(len(matrix))
         size = np.abs(duals[count:]).max(initial=0.0)
-        # No input has these signs: any large multiple of the ray makes the bound positive.
-        betas = np.abs(duals[count:]) * (1e3 / size if size else 0.0)
-        return (case.lower + case.upper) / 2, np.full(count, 1.0 / count), betas
+        betas = np.abs(duals[count:]) * (1.0 / size if size else 0.0)
+        return (case.lower + case.upper) / 2, np.full(count, 1.0 / count), betas, False
     if status != highspy.HighsModelStatus.kOptimal:
         return None
     solution = solver.getSolution()
     duals = np.asarray(solution.row_dual)
     mix = np.maximum(-duals[:count], 0.0)
     mix = mix / mix.sum() if mix.sum() > 0 else np.full(count, 1.0 / count)
-    return np.asarray(solution.col_value)[:-1], mix, np.maximum(duals[count:], 0.0)
+    return np.asarray(solution.col_value)[:-1], mix, np.maximum(duals[count:], 0.0), True
