@@ -97,6 +97,9 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
             if str(missing.name).startswith("holdfast"):
                 continue
             raise MissingExtra("a proof", str(missing.name), "verify") from missing
+        except ModelError as limit:  # a step this engine has no bounds for
+            notes.append(str(limit))
+            continue
         except Exception as trouble:  # noqa: BLE001 - another engine may still have an answer
             failed = failed or _told(trouble)
             continue
