@@ -1,0 +1,189 @@
+"""Verdicts against exact answers: by breakpoints for nets of one input, by mixed-integer programs for two."""
+
+import time
+from dataclasses import replace
+from importlib import import_module
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+
+from bounding import conv_net, dense_net, points_of, problem, values_of
+from holdfast.core.verdict import Budget
+from holdfast.graph.ir import Activation
+from holdfast.verify.bab.ask import ask, same_box
+from holdfast.verify.bab.decide import decide
+from holdfast.verify.linear import root
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.problem import Case, Clock
+from sounding import ALPHA, SMALL, check_conjunction, check_offsets, check_threshold, check_verdict
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The other core is for others."""
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hair_from_the_exact_minimum(seed):
+    said = check_threshold(seed)
+    assert said[3:] == ["violated", "holds"]  # at a thousandth to either side it is decided
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_that_float32_cannot_hold(seed):
+    check_offsets(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_conjunctions_boxes_and_rows_over_inputs(seed):
+    check_conjunction(seed)
+
+
+def least(net, case):
+    """The least t with rows·y + inputs·x - bound <= t, by a mixed-integer program over relus with big Ms."""
+    import highspy
+
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    inf = highspy.kHighsInf
+
+    def variable(low, high):
+        solver.addVar(low, high)
+        return solver.getNumCol() - 1
+
+    def constrain(low, high, terms):
+        index, value = zip(*terms, strict=True)
+        solver.addRow(low, high, len(index), np.array(index, np.int32), np.array(value, float))
+
+    sweep = root.bounds(Pieces(net, torch.float64), case.lower, case.upper, root.Effort(iterations=0))
+    inputs = values = [variable(low, high) for low, high in zip(case.lower, case.upper, strict=True)]
+    for at, step in enumerate(net.steps[1:], 1):
+        made = []
+        low, high = sweep.lower[at][0].tolist(), sweep.upper[at][0].tolist()
+        for i in range(len(low)):
+            if not isinstance(step, Activation):
+                made.append(variable(low[i] - 1, high[i] + 1))
+                terms = [(v, -w) for v, w in zip(values, step.weight[i], strict=True)]
+                constrain(step.bias[i], step.bias[i], [(made[-1], 1.0), *terms])
+                continue
+            bottom, top = (float(b[step.source][0, i]) for b in (sweep.lower, sweep.upper))
+            made.append(variable(0.0, max(top, 0.0) + 1))
+            on = variable(0.0, 1.0)
+            solver.changeColIntegrality(on, highspy.HighsVarType.kInteger)
+            z, y = values[i], made[-1]
+            constrain(0.0, inf, [(y, 1.0), (z, -1.0)])
+            constrain(-inf, -min(bottom, 0.0), [(y, 1.0), (z, -1.0), (on, -min(bottom, 0.0))])
+            constrain(-inf, 0.0, [(y, 1.0), (on, -max(top, 0.0))])
+        values = made
+    worst = variable(-1e4, 1e4)
+    solver.changeColCost(worst, 1.0)
+    for r in range(len(case.bound)):
+        terms = [(v, w) for v, w in zip(values, case.rows[r], strict=True)]
+        if case.inputs is not None:
+            terms += [(v, w) for v, w in zip(inputs, case.inputs[r], strict=True)]
+        constrain(-inf, case.bound[r], [*terms, (worst, -1.0)])
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver.getInfo().objective_function_value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_verdicts_agree_with_a_mixed_integer_program(seed):
+    rng = np.random.default_rng(seed)
+    net = dense_net(rng, inputs=2)
+    lower = rng.normal(0, 0.5, 2)
+    rows = rng.normal(0, 1, (1 + seed % 3, 2))
+    inputs = rng.normal(0, 1, (len(rows), 2)) if seed % 2 else None
+    zero = Case(lower, lower + 1.5, rows, np.zeros(len(rows)), inputs)
+    exact = least(net, zero)
+    for hair in (1e-4, -1e-4):
+        case = Case(lower, lower + 1.5, rows, np.full(len(rows), exact + hair), inputs)
+        answer = check_verdict(problem(net, case), hair > 0)
+        assert answer.status != ("holds" if hair > 0 else "violated")
+    # One case that is out of reach beside one that is not, over another box.
+    far = Case(lower - 1, lower, rows, np.full(len(rows), -1e3), inputs)
+    near = Case(lower, lower + 1.5, rows, np.full(len(rows), exact + 1e-4), inputs)
+    assert check_verdict(problem(net, far, near), True).status != "holds"
+    assert check_verdict(problem(net, far), False).status == "holds"
+
+
+@pytest.mark.parametrize("seed", [42, 43])
+def test_turns_that_change_after_every_round(seed, monkeypatch):
+    """Every round is followed by tighter bounds, to which the open domains are moved."""
+    carried = []
+
+    def carry(search, before, state, pool):
+        carried.append((len(pool), sum(before.root.sizes), sum(state.root.sizes)))
+        return once(search, before, state, pool)
+
+    def briefly(search, seconds):
+        asked = count()
+        return lambda: next(asked) > 2 or search.late()
+
+    turns = import_module("holdfast.verify.bab.decide")
+    once = turns._carry
+    monkeypatch.setattr(turns, "_carry", carry)
+    monkeypatch.setattr(turns, "_until", briefly)
+    rng = np.random.default_rng(seed)
+    net = dense_net(rng, inputs=2)
+    lower, upper = np.full(2, -1.2), np.full(2, 1.0)
+    cases = [Case(lower, upper, rng.normal(0, 1, (n, 2)), np.zeros(n)) for n in (3, 2)]
+    for hair in (-2e-2, 1e-3):
+        asked = [replace(case, bound=np.full(len(case.bound), least(net, case) + hair)) for case in cases]
+        asked[0] = replace(asked[0], bound=asked[0].bound - 0.05)
+        answer = check_verdict(problem(net, *asked), hair > 0)
+        assert answer.status == ("violated" if hair > 0 else "holds")
+    assert carried
+
+
+def test_a_problem_without_time_is_not_decided_by_guessing():
+    rng = np.random.default_rng(0)
+    net = conv_net(rng)
+    lower, upper = np.full(net.inputs, -3.0), np.full(net.inputs, 3.0)
+    points = points_of(rng, lower, upper, 200)
+    row = np.array([[1.0, -1.0]])
+    best = float((values_of(net, points)[-1] @ row[0]).min())
+    case = Case(lower, upper, row, np.array([best + 1e-9]))
+    for seconds in (0.0, 0.2, 1.5):
+        begun = time.monotonic()
+        answer = decide(problem(net, case), Clock(Budget(seconds=seconds)), SMALL)
+        assert answer.status in ("timeout", "unknown", "violated")
+        assert time.monotonic() - begun < seconds + 6  # a busy machine
+
+
+def test_a_case_without_rows_is_no_proof():
+    """Every input meets an empty conjunction."""
+    net = dense_net(np.random.default_rng(0))
+    empty = Case(np.zeros(3), np.ones(3), np.zeros((0, 2)), np.zeros(0))
+    full = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.full(1, -1e3))
+    for cases in ((empty,), (empty, full)):
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            decide(problem(net, *cases), Clock(Budget(seconds=5)), SMALL)
+
+
+def test_undefined_bounds_are_no_proof():
+    net = dense_net(np.random.default_rng(0))
+    for bound in (np.nan, np.inf):
+        case = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.array([bound]))
+        answer = decide(problem(net, case), Clock(Budget(seconds=3)), SMALL)
+        assert answer.status != "holds"
+
+
+def test_conjunctions_of_different_length_are_asked_together():
+    """Filled up with rows said twice; boxes are grouped by their bytes."""
+    rng = np.random.default_rng(1)
+    net = dense_net(rng)
+    lower, upper = np.zeros(3), np.ones(3)
+    cases = [Case(lower, upper, rng.normal(0, 1, (n, 2)), rng.normal(0, 1, n)) for n in (3, 1, 2)]
+    cases.append(Case(lower, upper + 1, rng.normal(0, 1, (1, 2)), np.zeros(1)))
+    assert same_box(cases) == [[0, 1, 2], [3]]
+    pieces = Pieces(net, torch.float32)
+    region = root.bounds(pieces, lower, upper, ALPHA).region()
+    asked = ask(pieces, region, cases[:3])
+    assert asked.spec is not None
+    np.testing.assert_array_equal(asked.spec.offset[1].numpy(), cases[1].bound[[0, 0, 0]])
+    np.testing.assert_array_equal(asked.spec.rows[2].numpy(), cases[2].rows[[0, 1, 0]])
