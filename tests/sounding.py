@@ -208,8 +208,8 @@ def check_threshold(seed: int) -> list[str]:
 def check_offsets(seed: int) -> None:
     """Fails unless a bound that float32 would round away decides the verdict.
 
-    y = x + 1/3 over a box that ends in 0, with bounds a little below and above 1/3: nothing but the bound's
-    own rounding, and that of the rows, can go wrong.
+    y = relu(x + 2) is least at the lower end of its box: nothing but the rounding of the bound, of the row
+    and of the box can go wrong. With an end that float32 does not have no witness comes to the rescue.
     """
     rng = np.random.default_rng(seed)
     row = Row(rng, (1,))
@@ -217,13 +217,32 @@ def check_offsets(seed: int) -> None:
     net = row.net()
     first, last = net.steps[1], net.steps[3]
     first.weight[:], first.bias[:], last.weight[:], last.bias[:] = 1.0, 2.0, 1.0, 0.0
-    factor = float(rng.uniform(0.5, 3))
-    rows = np.array([[factor]])
-    least = Fraction(factor) * 2
-    for share in (2.0**-30, 2.0**-26, 2.0**-48, 0.0, -(2.0**-30), -(2.0**-26)):
-        bound = np.array([float(least) * (1 + share)])
-        case = Case(np.zeros(1), np.ones(1), rows, bound)
-        check_verdict(problem(net, case), Fraction(float(bound[0])) >= least)
+    factor, end = float(rng.uniform(0.5, 3)), float(rng.uniform(0, 0.5))
+    for lower in (0.0, end):
+        least = Fraction(factor) * (2 + Fraction(lower))
+        for share in (2.0**-30, 2.0**-26, 2.0**-48, 0.0, -(2.0**-30), -(2.0**-26)):
+            bound = np.array([float(least) * (1 + share)])
+            case = Case(np.array([lower]), np.ones(1), np.array([[factor]]), bound)
+            check_verdict(problem(net, case), Fraction(float(bound[0])) >= least)
+
+
+def check_specification(seed: int) -> None:
+    """Fails unless careful bounds of mixed rows are those of the rows in float64, and worth something."""
+    given = sample("relu", seed, radius=1e-9)
+    pieces = Pieces(given.net, torch.float32)
+    region = root.bounds(pieces, given.lower, given.upper, ALPHA).region()
+    rng = np.random.default_rng(seed)
+    rows, offset = rng.normal(0, 1, (200, 3, 2)), rng.normal(0, 100, (200, 3))
+    spec = tune.Parts(torch.as_tensor(rows), torch.as_tensor(offset))
+    parts = tune.Parts(pieces.tensor(rows), pieces.tensor(offset))
+    theta = {at: bend.start(200) for at, bend in region.bends.items()}
+    asked = tune.Queries(len(pieces.sizes) - 1, parts.rows[:, 0], theta, parts=parts, spec=spec)
+    asked = asked.mixed(pieces.tensor(rng.dirichlet(np.ones(3), 200)))
+    lower = tune.bound(pieces, region, asked, careful=True).lower.numpy()
+    output = values_of(given.net, given.points[:1])[-1][0]
+    exact = (asked.mix.double().numpy() * (rows @ output - offset)).sum(1)
+    assert (lower <= exact).all()
+    assert (exact - lower < 1e-3).all()
 
 
 def check_conjunction(seed: int) -> None:

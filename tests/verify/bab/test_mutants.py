@@ -1,0 +1,253 @@
+"""Deliberate mistakes in bounds and branching: the checks of the corpus must fail on every one of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+import torch
+
+from bounding import sample
+from holdfast.graph.ir import Conv
+from holdfast.verify.bab import ask, grow, refine, search, tree
+from holdfast.verify.linear import curves, passes, root, tune
+from holdfast.verify.linear.pieces import Pieces
+from sounding import (
+    CROWN,
+    TREES,
+    check_adjoint,
+    check_conjunction,
+    check_lines,
+    check_moves,
+    check_offsets,
+    check_queries,
+    check_rounding,
+    check_specification,
+    check_steps,
+    check_threshold,
+)
+
+Check = Callable[[], object]
+ENDS = [(-30.0, 100.0), (-10.0, 1e6), (-2.0, 3.0), (-1.0, 0.5), (-1e4, 1e4)]
+turns = import_module("holdfast.verify.bab.decide")  # the package's own `decide` is the function
+
+
+def lines(*kinds: str) -> Iterator[Check]:
+    """Every line of these curves."""
+    return (lambda k=kind: check_lines(k, torch.float32, ENDS) for kind in kinds)
+
+
+def steps(kind: str = "relu", effort: root.Effort = CROWN, seeds: int = 6) -> Iterator[Check]:
+    """Every step's bounds."""
+    return (lambda s=seed: check_steps(sample(kind, s), effort) for seed in range(seeds))
+
+
+def queries(*kinds: str, seeds: int = 6) -> Iterator[Check]:
+    """Bounds under assumed signs."""
+    return (
+        lambda k=kind, s=seed: check_queries(sample(k, s, 2.0), s) for kind in kinds for seed in range(seeds)
+    )
+
+
+def rounding() -> Iterator[Check]:
+    """Bounds over nearly a point."""
+    return (lambda k=kind, s=seed: check_rounding(k, s) for kind in ("relu", "conv") for seed in range(3))
+
+
+def verdicts() -> Iterator[Check]:
+    """Verdicts at exact minima, with bounds that float32 rounds, and of conjunctions."""
+    checks = (check_offsets, check_conjunction, check_threshold)
+    return (lambda c=check, s=seed: c(s) for seed in range(4) for check in checks)
+
+
+def chord_offset_flipped(patch):
+    made = curves.Hinge.__init__
+
+    def init(self, *given):
+        made(self, *given)
+        self.offset = -self.offset
+
+    patch.setattr(curves.Hinge, "__init__", init)
+    return queries("relu")
+
+
+def slopes_beyond_one(patch):
+    patch.setattr(curves.Hinge, "keep", lambda self, theta: theta.clamp_(-0.5, 1.5))
+    return lines("relu")
+
+
+def slopes_beyond_one_when_tuned(patch):
+    patch.setattr(curves.Hinge, "keep", lambda self, theta: theta.clamp_(-0.5, 1.5))
+    return queries("relu")
+
+
+def beta_sign_flipped(patch):
+    once = tune._extra
+    patch.setattr(tune, "_extra", lambda q: None if q.beta is None else {k: -v for k, v in once(q).items()})
+    return queries("relu", "leaky")
+
+
+def one_end_of_the_box_dropped(patch):
+    once = root.ball
+
+    def ball(pieces, lower, upper):
+        return once(pieces, lower, lower + 0.9 * (upper - lower))
+
+    patch.setattr(root, "ball", ball)
+    return steps()
+
+
+def a_disjunct_skipped(patch):
+    patch.setattr(turns, "same_box", lambda cases: [g[:-1] or g for g in ask.same_box(cases)])
+    return verdicts()
+
+
+def a_box_skipped(patch):
+    patch.setattr(turns, "same_box", lambda cases: ask.same_box(cases)[:2])
+    return verdicts()
+
+
+def slack_of_the_wrong_sign(patch):
+    once = passes._Slack.total
+    patch.setattr(passes._Slack, "total", lambda self, rows: -once(self, rows))
+    return rounding()
+
+
+def no_slack(patch):
+    patch.setattr(passes._Slack, "total", lambda self, rows: torch.zeros(len(rows), dtype=torch.float64))
+    return rounding()
+
+
+def intervals_rounded_to_nearest(patch):
+    once = root.interval
+
+    def interval(pieces, at, sweep):
+        low, high = once(pieces, at, sweep)
+        middle = (low + high) / 2
+        return middle, middle
+
+    patch.setattr(root, "interval", interval)
+    return rounding()
+
+
+def tangent_past_the_reach(patch):
+    patch.setattr(curves, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
+    return lines("tanh", "sigmoid")
+
+
+def tangents_with_lost_digits(patch):
+    patch.setattr(curves, "_derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
+    return lines("tanh")
+
+
+def sign_rises_too_fast(patch):
+    made = curves.Jump.__init__
+
+    def init(self, *given):
+        made(self, *given)
+        self.drawn = replace(self.drawn, ls=1.5 * self.drawn.ls, us=1.5 * self.drawn.us)
+
+    patch.setattr(curves.Jump, "__init__", init)
+    return lines("sign")
+
+
+def best_leaf_instead_of_the_worst(patch):
+    patch.setattr(refine, "_least", lambda group: max(domain.lower for domain in group))
+    return steps(effort=TREES)
+
+
+def one_child_forgotten(patch):
+    patch.setattr(refine, "children", lambda domains, neurons: tree.children(domains, neurons)[::2])
+    return steps(effort=TREES)
+
+
+def one_half_not_searched(patch):
+    patch.setattr(grow, "children", lambda domains, neurons: tree.children(domains, neurons)[::2])
+    return verdicts()
+
+
+def moves_drop_what_is_decided(patch):
+    once = tree.Move.domain
+
+    def domain(self, given, case, rows):
+        wrong = bool((given.split * self.sign > 0).any())
+        return None if wrong else once(self, given, case, rows)
+
+    patch.setattr(tree.Move, "domain", domain)
+    return (lambda s=seed: check_moves(sample("relu", s, 1.0)) for seed in range(6))
+
+
+def pads_swapped(patch):
+    once = Pieces._deconvolve
+
+    def deconvolve(self, step, const, rows):
+        assert isinstance(step, Conv)
+        top, left, bottom, right = step.pads
+        return once(self, replace(step, pads=(bottom, right, top, left)), const, rows)
+
+    patch.setattr(Pieces, "_deconvolve", deconvolve)
+    return iter([lambda: check_adjoint(sample("conv", 0))])
+
+
+def the_specification_rounded(patch):
+    once = search._double
+    patch.setattr(search, "_double", lambda asked, exact: once(replace(asked, spec=None), exact))
+    return verdicts()
+
+
+def mixed_rows_rounded(patch):
+    patch.setattr(tune, "_specified", lambda region, asked, spec, lower: lower - asked.offset)
+    return iter([lambda: check_specification(0)])
+
+
+def every_positive_bound_a_proof(patch):
+    patch.setattr(
+        turns, "closed", lambda found, land, asked: tune.bound(found.pieces, land.region, asked).lower > -1e-6
+    )
+    return verdicts()
+
+
+def rows_mixed_with_negative_weights(patch):
+    patch.setattr(search, "bound", _greedy)
+    return verdicts()
+
+
+def _greedy(pieces, region, asked, careful=False):
+    """A conjunction closed by one row whose weight is negative."""
+    found = tune.bound(pieces, region, asked, careful)
+    return found if asked.mix is None else replace(found, lower=found.lower.abs())
+
+
+MUTANTS = (
+    chord_offset_flipped,
+    slopes_beyond_one,
+    slopes_beyond_one_when_tuned,
+    beta_sign_flipped,
+    one_end_of_the_box_dropped,
+    a_disjunct_skipped,
+    a_box_skipped,
+    slack_of_the_wrong_sign,
+    no_slack,
+    intervals_rounded_to_nearest,
+    tangent_past_the_reach,
+    tangents_with_lost_digits,
+    sign_rises_too_fast,
+    best_leaf_instead_of_the_worst,
+    one_child_forgotten,
+    one_half_not_searched,
+    moves_drop_what_is_decided,
+    pads_swapped,
+    the_specification_rounded,
+    mixed_rows_rounded,
+    every_positive_bound_a_proof,
+    rows_mixed_with_negative_weights,
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
+def test_a_mutant_is_caught(mutant, monkeypatch):
+    torch.set_num_threads(1)
+    checks = mutant(monkeypatch)
+    with pytest.raises(AssertionError):  # noqa: PT012 - any of the checks may be the one
+        for check in checks:
+            check()
