@@ -14,9 +14,10 @@ from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation, sources_of
 from holdfast.verify.bab import tree
+from holdfast.verify.bab.ask import ask
 from holdfast.verify.bab.decide import decide
 from holdfast.verify.bab.refine import Depth, refine
-from holdfast.verify.bab.search import Plan, Search, ground
+from holdfast.verify.bab.search import Plan, Search, closed, ground
 from holdfast.verify.bab.tree import Domain, Root, plant
 from holdfast.verify.linear import curves, root, tune
 from holdfast.verify.linear.pieces import Pieces
@@ -243,6 +244,17 @@ def check_specification(seed: int) -> None:
     exact = (asked.mix.double().numpy() * (rows @ output - offset)).sum(1)
     assert (lower <= exact).all()
     assert (exact - lower < 1e-3).all()
+
+
+def check_weights() -> None:
+    """Fails if a negative weight closes a case: y <= 1 and y <= 2 can be met, but (y - 1) - (y - 2) > 0."""
+    net = dense_net(np.random.default_rng(0))
+    rows, bound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1e3, 2e3])
+    case = Case(np.zeros(3), np.ones(3), rows, bound)
+    found = Search(problem(net, case), Clock(Budget()), SMALL)
+    land = ground(found, root.bounds(found.pieces, case.lower, case.upper, CROWN), case)
+    asked = ask(found.pieces, land.region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
+    assert not bool(closed(found, land, asked).any())
 
 
 def check_conjunction(seed: int) -> None:

@@ -25,6 +25,7 @@ from sounding import (
     check_specification,
     check_steps,
     check_threshold,
+    check_weights,
 )
 
 Check = Callable[[], object]
@@ -207,15 +208,14 @@ def every_positive_bound_a_proof(patch):
     return verdicts()
 
 
-def rows_mixed_with_negative_weights(patch):
-    patch.setattr(search, "bound", _greedy)
-    return verdicts()
+def negative_weights_allowed(patch):
+    def exactly(asked, spec):
+        mix = asked.mix.double()
+        return mix.abs(), replace(asked, parts=spec).mixed(mix)
 
-
-def _greedy(pieces, region, asked, careful=False):
-    """A conjunction closed by one row whose weight is negative."""
-    found = tune.bound(pieces, region, asked, careful)
-    return found if asked.mix is None else replace(found, lower=found.lower.abs())
+    patch.setattr(tune, "exactly", exactly)
+    patch.setattr(search, "exactly", exactly)
+    return iter([check_weights])
 
 
 MUTANTS = (
@@ -240,7 +240,7 @@ MUTANTS = (
     the_specification_rounded,
     mixed_rows_rounded,
     every_positive_bound_a_proof,
-    rows_mixed_with_negative_weights,
+    negative_weights_allowed,
 )
 
 
