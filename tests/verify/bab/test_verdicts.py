@@ -181,7 +181,7 @@ def test_undefined_bounds_are_no_proof():
     net = dense_net(np.random.default_rng(0))
     for bound in (np.nan, np.inf):
         case = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.array([bound]))
-        answer = decide(problem(net, case), Clock(Budget(seconds=1)), SMALL)
+        answer = decide(problem(net, case), Clock(Budget(seconds=0.5)), SMALL)
         assert answer.status != "holds"
 
 
