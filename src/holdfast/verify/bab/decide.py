@@ -21,6 +21,7 @@ from holdfast.verify.bab.search import ENGINE, GOAL, Ground, Plan, Search, close
 from holdfast.verify.bab.tree import Domain, Move, Pool, Root, plant
 from holdfast.verify.linear.passes import Region, attained
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.precision import full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, Problem
@@ -32,7 +33,7 @@ def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
     """The answer by linear bounds and branching, or what was reached when the time was up."""
     torch.set_num_threads(max(1, clock.budget.jobs))
     search = Search(problem, clock, plan or Plan())
-    with torch.no_grad():
+    with torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
             found = _group(search, [problem.cases[i] for i in group])
             if found is not None:
