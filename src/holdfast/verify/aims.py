@@ -70,6 +70,8 @@ def aims_of(cases: Sequence[Case]) -> Aims | None:
     for at, case in enumerate(kept):
         rows[at, : len(case.bound)] = case.rows
         bound[at, : len(case.bound)] = case.bound
+        if not len(case.bound):
+            bound[at, 0] = 1.0  # 0 <= 1: met by any output
         if inputs is not None and case.inputs is not None:
             inputs[at, : len(case.bound)] = case.inputs
     return Aims(

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.graph.ir import Conv
+from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.aims import Aims, aims_of
 from holdfast.verify.problem import Answer, Clock, Problem
@@ -31,11 +31,11 @@ ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
 REPLAYED = 16  # points of one batch that are replayed at most
 FEW = 3  # cases that the narrow rounds attack
-LEAKS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15)
+MOST_LEAK = 0.2
 EXACT = 0.8  # from this part of a descent on nothing leaks
 MOST_POINTS = 400  # in one batch
 MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
-STEP_SECONDS = 0.25  # that one step of a descent may take
+MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
 
 
 @dataclass(frozen=True)
@@ -109,29 +109,24 @@ class Hunt:
         self.limit = NEAR * (1.0 + float(bounds.abs().max()))
         self.tried = 0
         values = max(sum(prod(step.shape) for step in problem.net.steps), aims.values)
-        self.size = min(max(MOST_VALUES // values, 1), MOST_POINTS)
+        # by size and not by the clock: one seed, one search
+        self.size = max(1, min(MOST_VALUES // values, MOST_WORK // _work(problem.net), MOST_POINTS))
 
     def late(self) -> bool:
         """Whether the time is up."""
         return time.monotonic() >= self.until
 
     def sampled(self) -> NDArray[np.float32] | None:
-        """A witness among the middle, random corners and random points of every case.
-
-        The first batch also tells how many points a step can take.
-        """
+        """A witness among the middle, random corners and random points of every case."""
         cases = torch.arange(self.aims.cases)
         for kind in ("middle", "corner", "inside"):
             for part in cases.split(self.size):
                 which = part if kind == "middle" else part.repeat(max(1, self.size // len(part)))
-                began = time.monotonic()
                 with torch.no_grad():
                     points = self.start(which, kind)
                     witness = self.judged(points, which, self.excess(points, which).amax(dim=1))
                 if witness is not None or self.late():
                     return witness
-                each = 3 * (time.monotonic() - began) / len(which)  # forward and backward
-                self.size = max(1, min(self.size, int(STEP_SECONDS / each)))
         return None
 
     def excess(self, points: Tensor, which: Tensor, leak: Tensor | None = None) -> Tensor:
@@ -159,10 +154,8 @@ class Hunt:
             which = torch.randperm(self.aims.cases, generator=self.noise)
         which = which[: self.size].repeat(max(1, self.size // len(which)))
         kind = ("inside", "inside", "corner", "best")[number % 4]
-        # consecutive points are of different cases: each block of them gets the next leak
-        block = torch.arange(len(which)) // max(1, min(self.aims.cases, FEW if number % 2 else len(which)))
-        leak = torch.tensor(LEAKS)[(block + number // 4) % len(LEAKS)]
-        return self._descent(self.start(which, kind), which, leak[:, None], PACES[number % len(PACES)])
+        leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise) ** 2
+        return self._descent(self.start(which, kind), which, leaks, PACES[number % len(PACES)])
 
     def _descent(
         self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace
@@ -195,7 +188,8 @@ class Hunt:
     def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[np.float32] | None:
         """A witness among the points, replayed; what was learned of their cases is kept."""
         self.tried += len(points)
-        values, cases = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy(), which.numpy()
+        values = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy()  # no witness is infinite
+        cases = which.numpy()
         order = np.argsort(values, kind="stable")
         seen, first = np.unique(cases[order], return_index=True)
         lowest = order[first]
@@ -216,6 +210,17 @@ class Hunt:
         # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
         self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)
         return None
+
+
+def _work(net: Net) -> int:
+    """Multiply-adds of one point."""
+    total = 1
+    for step in net.steps:
+        if isinstance(step, Dense):
+            total += step.weight.size
+        elif isinstance(step, Conv):
+            total += prod(step.shape) * prod(step.weight.shape[1:])
+    return total
 
 
 def _inside(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
