@@ -87,7 +87,9 @@ def settle(
     lower = traced.lower.tolist()
     for i, number in enumerate(index.tolist()):
         if not bool((split[i] == 0).any()):
-            shut, found = settle_leaf(search, land, root, cases, domains[number])
+            shut, found = False, None
+            if not search.late():
+                shut, found = settle_leaf(search, land, root, cases, domains[number])
             if found is not None:
                 return found
             if not shut:
