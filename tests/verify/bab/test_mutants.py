@@ -9,7 +9,7 @@ import torch
 
 from bounding import sample
 from holdfast.graph.ir import Conv
-from holdfast.verify.bab import ask, grow, refine, search, tree
+from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
 from holdfast.verify.linear import curves, passes, root, tune
 from holdfast.verify.linear.pieces import Pieces
 from sounding import (
@@ -208,6 +208,11 @@ def every_positive_bound_a_proof(patch):
     return verdicts()
 
 
+def programs_believed(patch):
+    patch.setattr(leaf, "closed", lambda found, land, asked: torch.ones(len(asked), dtype=torch.bool))
+    return verdicts()
+
+
 def negative_weights_allowed(patch):
     def exactly(asked, spec):
         mix = asked.mix.double()
@@ -240,6 +245,7 @@ MUTANTS = (
     the_specification_rounded,
     mixed_rows_rounded,
     every_positive_bound_a_proof,
+    programs_believed,
     negative_weights_allowed,
 )
 
