@@ -28,6 +28,7 @@ class Depth:
     leaves: int = 24
     iterations: int = 8
     candidates: int = 2
+    batch: int = 1024  # domains bounded at once
     gain: float = 0.01  # a neuron whose bound rose by less than this share in a round is left alone
 
 
@@ -67,7 +68,7 @@ def refine(
         if not active or stop():
             break
         before = {q: _least(leaves[q]) for q in active}
-        _deepen(pieces, root, leaves, sorted(active), depth)
+        _deepen(pieces, root, leaves, sorted(active), depth, stop)
         active = {q for q in active if _worth(before[q], _least(leaves[q]), len(leaves[q]), depth)}
     least = [_least(group) for group in leaves]
     return torch.maximum(careful, torch.tensor(least, dtype=careful.dtype))
@@ -81,20 +82,30 @@ def _worth(before: float, now: float, leaves: int, depth: Depth) -> bool:
     return now <= 0 and leaves < depth.leaves and now - before > depth.gain * abs(before)
 
 
-def _deepen(pieces: Pieces, root: Root, leaves: list[list[Domain]], active: list[int], depth: Depth) -> None:
-    """Splits the worse half of the leaves of each active query."""
+def _deepen(
+    pieces: Pieces,
+    root: Root,
+    leaves: list[list[Domain]],
+    active: list[int],
+    depth: Depth,
+    stop: Callable[[], bool],
+) -> None:
+    """Splits the worse half of the leaves of each active query, as far as the time allows."""
     taken: list[Domain] = []
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
-        half = [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
-        taken += half
-        chosen = {id(d) for d in half}
-        leaves[q] = [d for d in group if id(d) not in chosen]
-    if not taken:
-        return
-    neurons = choose(pieces, root, taken, depth.candidates)
-    for domain in _scored(pieces, root, children(taken, neurons), depth):
-        leaves[domain.case].append(domain)
+        taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
+    for start in range(0, len(taken), depth.batch):
+        if stop():
+            return
+        part = taken[start : start + depth.batch]
+        neurons = choose(pieces, root, part, depth.candidates)
+        halves = _scored(pieces, root, children(part, neurons), depth)
+        gone = {id(d) for d in part}
+        for q in {d.case for d in part}:
+            leaves[q] = [d for d in leaves[q] if id(d) not in gone]
+        for domain in halves:
+            leaves[domain.case].append(domain)
 
 
 def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth) -> list[Domain]:
