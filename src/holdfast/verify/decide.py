@@ -94,8 +94,6 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
         except MemoryError:
             raise
         except ImportError as missing:
-            if str(missing.name).startswith("holdfast"):
-                continue
             raise MissingExtra("a proof", str(missing.name), "verify") from missing
         except ModelError as limit:  # a step this engine has no bounds for
             notes.append(str(limit))
