@@ -49,7 +49,7 @@ class Space(NamedTuple):
     state: Whole  # (neurons,) -1 off, 1 on, 2 open, 3 open and pooled
     symbol: Whole  # (neurons,) the error symbol of an open neuron, else -1
     owner: Whole  # (symbols,) the neuron of a symbol
-    count: Whole  # (n + 1,) symbols known in each layer's forms
+    count: Whole  # type: ignore[assignment] # (n + 1,) symbols known in each layer's forms
     form: Reals  # (symbols * neurons,) layer by layer, symbol by symbol
     middle: Reals  # (inputs,) of the box
     half: Reals  # (inputs,) its half widths
@@ -116,7 +116,7 @@ class Blocks(NamedTuple):
     neuron: Reals  # (10, neurons)
     mark: Whole  # (2, neurons)
     owner: Whole  # (symbols,)
-    count: Whole  # (n + 1,)
+    count: Whole  # type: ignore[assignment] # (n + 1,)
     form: Reals  # (symbols * neurons,)
     input: Reals  # (7, inputs)
     wide: Reals  # (7, widest)
@@ -145,8 +145,8 @@ KINDS = "qdddqdqqqdddqdddddqdqddbbddq"
 # and the bound with which a box is settled at once.
 MARGIN, WORST, BEST_VALUE, WANTED, TARGET = 0, 1, 2, 3, 4
 # Places in `whole`: the top of the stack, boxes to look at, boxes looked at, programs solved, the state of
-# the random numbers, and climbs to make first.
-TOP, MOST, SEEN, SOLVED, RANDOM, CLIMBS = 0, 1, 2, 3, 4, 5
+# the random numbers, climbs to make first, and the symbols of all boxes looked at.
+TOP, MOST, SEEN, SOLVED, RANDOM, CLIMBS, SYMBOLS = 0, 1, 2, 3, 4, 5, 6
 # Why a walk paused: nothing is open; as many boxes as asked for; no room; a point looks unsafe; a box was
 # dropped undecided.
 DONE, MORE, FULL, FOUND, LEAF = 0, 1, 2, 3, 4

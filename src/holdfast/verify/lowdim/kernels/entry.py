@@ -10,7 +10,11 @@ from holdfast.verify.lowdim.kernels.compiled import kernel
 from holdfast.verify.lowdim.kernels.walk import walk
 from holdfast.verify.lowdim.tables import KINDS, Blocks, views
 
-_POINTER = {"d": types.CPointer(types.float64), "q": types.CPointer(types.int64), "b": types.CPointer(types.int8)}
+_POINTER = {
+    "d": types.CPointer(types.float64),
+    "q": types.CPointer(types.int64),
+    "b": types.CPointer(types.int8),
+}
 _named = kernel(views)
 
 

@@ -8,7 +8,18 @@ from holdfast.verify.lowdim.kernels.backward import gradient
 from holdfast.verify.lowdim.kernels.compiled import kernel, part
 from holdfast.verify.lowdim.kernels.simplex import begin, find_vertex, improve
 from holdfast.verify.lowdim.kernels.zonotope import add_rows
-from holdfast.verify.lowdim.tables import BEST_VALUE, RANDOM, TOP, WANTED, Program, Reals, Space, Stack, Table, Whole
+from holdfast.verify.lowdim.tables import (
+    BEST_VALUE,
+    RANDOM,
+    TOP,
+    WANTED,
+    Program,
+    Reals,
+    Space,
+    Stack,
+    Table,
+    Whole,
+)
 
 STEPS = 30  # of one climb
 
@@ -111,11 +122,13 @@ def climb(net: Table, space: Space, lp: Program, stack: Stack, wanted: float) ->
 def chance(whole: Whole) -> float:
     """The next random number of [0, 1), by the minimal standard generator."""
     whole[RANDOM] = whole[RANDOM] * 48271 % 2147483647
-    return whole[RANDOM] / 2147483647.0
+    return float(whole[RANDOM] / 2147483647.0)
 
 
 @part
-def burst(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole, climbs: int) -> bool:
+def burst(
+    net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole, climbs: int
+) -> bool:
     """Whether one of some climbs ended unsafe, at `point`; they start anywhere, or in boxes still open."""
     for c in range(climbs):
         box = int(chance(whole) * (whole[TOP] + 1))
@@ -137,4 +150,4 @@ def seen_best(stack: Stack, point: Reals, value: float, real: Reals) -> bool:
         real[BEST_VALUE] = value
         for j in range(point.size):
             stack.point[j] = point[j]
-    return value <= real[WANTED]
+    return bool(value <= real[WANTED])

@@ -34,7 +34,7 @@ def goal_rows(net: Table, space: Space, lp: Program, case: int) -> float:
         q = net.first[last - 1] + i
         put_row(net, space, lp, at, last, i, 1.0, 0.0, space.error[q])
         best = max(best, space.low[q])
-        at += 1
+        at += 1  # noqa: SIM113 - a kernel
     return best
 
 
@@ -108,7 +108,9 @@ def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int
             if at < 0:
                 continue
             rows = max(rows, at + 1)
-            put_row(net, space, lp, at, k, i, slope - space.keep[q], -0.5 * space.lift[q], slope * space.error[q])
+            put_row(
+                net, space, lp, at, k, i, slope - space.keep[q], -0.5 * space.lift[q], slope * space.error[q]
+            )
             lp.row[at, s] = -space.radius[q]
             lp.norm[at] += space.radius[q]
             lp.rank[at] = rank

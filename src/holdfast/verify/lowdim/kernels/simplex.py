@@ -1,4 +1,4 @@
-"""A small dual simplex method with bound flips: are the rows met anywhere in the cube [-1, 1]^n?
+"""A small dual simplex method with bound flips: whether rows are met anywhere in the cube [-1, 1]^n.
 
 Minimise t with fixed[i] + row[i]·e <= t for the first `goals` rows and <= 0 for the others. Every iterate is
 a lower bound on t, so the search may end at any time. Nothing is believed of the floating-point tableau:
@@ -128,7 +128,7 @@ def entering(lp: Program, row: int, by: float, rows: int, n: int) -> int:
                 at = q
         j = lp.order[at]
         if lp.column[j] >= n or rest <= 2.0 * abs(table[j]):
-            return j
+            return int(j)
         rest -= 2.0 * abs(table[j])
         step = -2.0 * lp.place[j]
         for i in range(rows):

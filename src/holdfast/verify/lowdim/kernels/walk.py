@@ -11,8 +11,26 @@ from holdfast.verify.lowdim.kernels.rows import back_rows, cut_rows, goal_rows, 
 from holdfast.verify.lowdim.kernels.simplex import BEST, NONE, append, begin, find_vertex, improve
 from holdfast.verify.lowdim.kernels.zonotope import EMPTY, WILD, forward
 from holdfast.verify.lowdim.tables import (
-    CLIMBS, DONE, FOUND, FULL, LEAF, MARGIN, MORE, MOST, SEEN, SOLVED, TARGET, TOP, WORST,
-    Program, Reals, Space, Stack, Table, Whole,
+    CLIMBS,
+    DONE,
+    FOUND,
+    FULL,
+    LEAF,
+    MARGIN,
+    MORE,
+    MOST,
+    SEEN,
+    SOLVED,
+    SYMBOLS,
+    TARGET,
+    TOP,
+    WORST,
+    Program,
+    Reals,
+    Space,
+    Stack,
+    Table,
+    Whole,
 )  # fmt: skip
 
 ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
@@ -118,7 +136,7 @@ def look(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole
 @kernel
 def any_open(net: Table, space: Space) -> bool:
     """Whether an activation is open in the box."""
-    for q in range(net.first[net.sizes.size - 2]):
+    for q in range(net.first[net.sizes.size - 2]):  # noqa: SIM110 - a kernel
         if space.state[q] >= 2:
             return True
     return False
@@ -138,6 +156,7 @@ def step(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole
     if state == WILD:
         whole[TOP] += 1 if split_widest(stack, top) else -1
         return MORE if whole[TOP] > top else LEAF
+    whole[SYMBOLS] += space.count[net.sizes.size - 1]
     code, how = look(net, space, lp, stack, real, whole)
     if code == FOUND:
         return FOUND
@@ -159,7 +178,7 @@ def step(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole
 
 @kernel
 def walk(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> int:
-    """Why it paused: DONE when nothing is open, MORE after so many boxes as were asked for, FULL, FOUND, LEAF."""
+    """Why it paused: DONE when nothing is open, MORE after as many boxes as asked, FULL, FOUND, LEAF."""
     if burst(net, space, lp, stack, real, whole, whole[CLIMBS]):
         return FOUND
     for _ in range(whole[MOST]):

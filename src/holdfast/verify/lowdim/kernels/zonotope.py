@@ -99,12 +99,12 @@ def bound_layer(net: Table, space: Space, k: int) -> None:
         if space.post_size[i] > 0.0:
             space.pick[used] = i
             used += 1
-    for part in range(3):
-        source = space.post if part == 0 else space.post_error if part == 1 else space.post_size
+    for which in range(3):
+        source = space.post if which == 0 else space.post_error if which == 1 else space.post_size
         for q in range(used):
             space.coef[q] = source[space.pick[q]]
-        out = centre if part == 0 else error if part == 1 else total
-        add_rows(out, space.coef, space.pick, used, column if part == 0 else size)
+        out = centre if which == 0 else error if which == 1 else total
+        add_rows(out, space.coef, space.pick, used, column if which == 0 else size)
     base = space.owner.size * f
     for j in range(space.count[k]):
         row = space.form[base + j * m : base + j * m + m]

@@ -1,0 +1,152 @@
+"""The search for few inputs: boxes settled by forms and small programs, split by inputs and relus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+
+import numpy as np
+
+from holdfast.verify.lowdim.layers import Layers, layers_of
+from holdfast.verify.lowdim.pack import SURE, net_blocks, put_box
+from holdfast.verify.lowdim.tables import FOUND, LEAF
+from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.problem import Answer, Case, Clock, Problem
+
+ENGINE = "boxes"
+CLIMBS = 32  # before the first box of a group
+PARKED = 256  # undecided boxes after which the search ends
+TELL_SECONDS = 0.5
+
+
+def search(problem: Problem, clock: Clock) -> Answer:
+    """Whether a case can be met, for a net of few inputs made of linear steps and relus; else unknown.
+
+    "holds" is proven in real arithmetic, all rounding of the proof accounted for.
+    """
+    cases = [case for case in problem.cases if (case.lower <= case.upper).all()]
+    layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))
+    if layers is None:
+        return Answer("unknown", ENGINE, note="not a small net of linear steps and relus")
+    with ExitStack() as stack:
+        return _Search(problem, clock, layers, stack).run(cases)
+
+
+def _groups(cases: Iterable[Case]) -> list[list[Case]]:
+    """The cases by their boxes."""
+    groups: dict[tuple[bytes, bytes], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.lower.tobytes(), case.upper.tobytes()), []).append(case)
+    return list(groups.values())
+
+
+class _Search:
+    """A search under way: what was proven and what was left open."""
+
+    def __init__(self, problem: Problem, clock: Clock, layers: Layers, stack: ExitStack) -> None:
+        self.problem, self.clock, self.layers, self.stack = problem, clock, layers, stack
+        self.margin, self.seen, self.parked = np.inf, 0, 0
+        self.told = time.monotonic()
+        self.map: Callable[..., Iterable[int]] = map
+
+    def run(self, cases: Sequence[Case]) -> Answer:
+        """The answer for all cases."""
+        for group in _groups(cases):
+            answer = self.trivial(group) or self.group([case for case in group if len(case.bound)])
+            if answer is not None:
+                return answer
+        note = f"{self.seen:,} boxes"
+        if self.parked:
+            return Answer("unknown", ENGINE, note=f"{note}, {self.parked} of them at the limit of float64")
+        margin = float(self.margin) if np.isfinite(self.margin) else None
+        return Answer("holds", ENGINE, margin=margin, note=note)
+
+    def trivial(self, group: Sequence[Case]) -> Answer | None:
+        """The answer if a case has no rows: every point of its box is a witness."""
+        for case in group:
+            if not len(case.bound):
+                point = (0.5 * case.lower + 0.5 * case.upper).astype(np.float32)
+                if self.problem.violates(point[None])[0]:
+                    return Answer("violated", ENGINE, point)
+                self.parked += 1
+        return None
+
+    def group(self, cases: Sequence[Case]) -> Answer | None:
+        """The answer if the cases, all of one box, decide it."""
+        if not cases:
+            return None
+        net, target = net_blocks(self.layers, cases), _target(self.layers, cases)
+        jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
+        walkers = [Walker(net, cases, target, seed)]
+        put_box(walkers[0].blocks, cases[0])
+        climbs = CLIMBS
+        while any(walker.open for walker in walkers):
+            if self.clock.left <= 0:
+                return Answer("timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes")
+            busy = [walker for walker in walkers if walker.open]
+            for walker, code in zip(busy, self.map(partial(Walker.walk, climbs=climbs), busy), strict=True):
+                answer = self.judged(walker, code)
+                if answer is not None:
+                    return answer
+            climbs = walkers[0].fair_climbs()
+            if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
+                walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers)))
+                self.pooled(jobs)
+            _level(walkers)
+            self.tell(walkers)
+        self.margin = min(self.margin, *(walker.margin for walker in walkers))
+        self.seen += sum(walker.seen for walker in walkers)
+        return None
+
+    def judged(self, walker: Walker, code: int) -> Answer | None:
+        """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
+        if code not in (FOUND, LEAF):
+            return None
+        point = walker.point()
+        if self.problem.violates(point[None])[0]:
+            return Answer("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
+        if code == FOUND:
+            walker.refuse()
+            return None
+        self.parked += 1
+        if self.parked < PARKED:
+            return None
+        return Answer("unknown", ENGINE, note=f"{self.parked} boxes at the limit of float64")
+
+    def pooled(self, jobs: int) -> None:
+        """Nothing; from now on walkers walk side by side."""
+        if self.map is map:
+            self.map = self.stack.enter_context(ThreadPoolExecutor(jobs)).map
+
+    def tell(self, walkers: Sequence[Walker]) -> None:
+        """Nothing; progress twice a second."""
+        now = time.monotonic()
+        if now - self.told >= TELL_SECONDS:
+            self.told = now
+            open_boxes = sum(walker.open for walker in walkers)
+            self.clock.tell("splitting boxes", open_boxes, min(walker.worst for walker in walkers))
+
+
+def _target(layers: Layers, cases: Sequence[Case]) -> float:
+    """The bound with which a box is settled at once, small beside what the rows are in the box's middle."""
+    values = 0.5 * cases[0].lower + 0.5 * cases[0].upper
+    start = values
+    for layer in layers.hidden:
+        values = layer.weight @ values + layer.bias
+        values = np.maximum(values, layer.slope * values)
+    values = layers.output.weight @ values + layers.output.bias
+    rows = [case.rows @ values - case.bound for case in cases]
+    rows += [case.inputs @ start for case in cases if case.inputs is not None]
+    return min(SURE, 1e-3 * float(np.abs(np.concatenate(rows)).max()) + 1e-12)
+
+
+def _level(walkers: Sequence[Walker]) -> None:
+    """Nothing; a walker without boxes got half of those of the one with the most."""
+    for walker in walkers:
+        if not walker.open:
+            richest = max(walkers, key=lambda w: w.open)
+            if richest.open > 1:
+                richest.share(walker)
