@@ -6,7 +6,14 @@ import pytest
 from bounding import dense_net, least_on_line, points_of, problem, values_of
 from holdfast.core.verdict import Budget
 from holdfast.verify.lowdim import search
+from holdfast.verify.lowdim.load import kernel
 from holdfast.verify.problem import Case, Clock
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernels, compiled before a clock runs: the first time takes half a minute."""
+    kernel()
 
 
 def answered(net, *cases, seconds=20.0, jobs=2):
