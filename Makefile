@@ -24,6 +24,7 @@ $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
 	$(PIP) -e '.[dev,torch,verify,vnnlib2]'
+	$(BIN)/python -m holdfast.verify.lowdim.load
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.full

@@ -38,6 +38,16 @@ def kernel() -> Callable[..., int]:
     return _loaded(llvm, *code)
 
 
+def ready() -> bool:
+    """Whether the kernels are compiled for this processor already: the first time takes half a minute."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as missing:
+        raise MissingExtra("a proof", "numba", "verify") from missing
+    llvm.initialize_native_target()
+    return _kept(_fingerprint(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())) is not None
+
+
 def _fingerprint(cpu: str, features: str) -> str:
     """What the code depends on: the kernels' sources, the compiler and the processor."""
     digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {cpu} {features}".encode())
@@ -99,3 +109,7 @@ def _loaded(llvm: Any, name: str, symbols: list[str], code: bytes) -> Callable[.
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * blocks)(engine.get_function_address(name))
     call.engine = engine  # type: ignore[attr-defined] # the code lives as long as the engine
     return call
+
+
+if __name__ == "__main__":  # compiles the kernels, so that the first proof need not
+    kernel()

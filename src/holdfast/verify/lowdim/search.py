@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from holdfast.verify.lowdim.layers import Layers, layers_of
+from holdfast.verify.lowdim.load import ready
 from holdfast.verify.lowdim.pack import SURE, net_blocks, put_box
 from holdfast.verify.lowdim.tables import FOUND, LEAF
 from holdfast.verify.lowdim.walker import Walker
@@ -20,6 +21,7 @@ ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
 TELL_SECONDS = 0.5
+COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
 
 
 def search(problem: Problem, clock: Clock) -> Answer:
@@ -31,6 +33,9 @@ def search(problem: Problem, clock: Clock) -> Answer:
     layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))
     if layers is None:
         return Answer("unknown", ENGINE, note="not a small net of linear steps and relus")
+    if clock.left < COMPILING and not ready():
+        note = "its kernels are not compiled yet and there is no time to; run `holdfast vnncomp warm` once"
+        return Answer("unknown", ENGINE, note=note)
     with ExitStack() as stack:
         return _Search(problem, clock, layers, stack).run(cases)
 
