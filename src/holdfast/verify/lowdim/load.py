@@ -109,7 +109,3 @@ def _loaded(llvm: Any, name: str, symbols: list[str], code: bytes) -> Callable[.
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * blocks)(engine.get_function_address(name))
     call.engine = engine  # type: ignore[attr-defined] # the code lives as long as the engine
     return call
-
-
-if __name__ == "__main__":  # compiles the kernels, so that the first proof need not
-    kernel()
