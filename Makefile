@@ -23,7 +23,7 @@ $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[dev,torch,verify,vnnlib2]'
+	$(PIP) -e '.[dev,decoders,runtimes,torch,verify,vnnlib2]'
 	$(BIN)/python -c 'from holdfast.verify.lowdim.load import kernel; kernel()'  # compiled once
 	@touch $@
 

@@ -33,6 +33,8 @@ def of_function(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return f"{of_function(function.func)}({canonical([function.args, function.keywords])})"
     if not hasattr(function, "__qualname__"):  # a callable object: its class and its fields
+        if hasattr(function, "fingerprint"):
+            return f"{of_function(type(function))}{canonical(function.fingerprint())}"
         return f"{of_function(type(function))}{canonical(vars(function))}"
     # Worker processes know the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__

@@ -1,4 +1,4 @@
-"""Where a picture lies in the network's input: the three resize policies and the way back."""
+"""Where a picture lies in the network's input: the four resize policies and the way back."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ def frame_of(original: Size, wanted: Input) -> Frame:
             x = y = 0
         return Frame(original, net, new, new.width / w, new.height / h, x, y)
     short = wanted.short_side or min(net)
-    # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256.
-    new = Size(short * w // min(w, h), short * h // min(w, h))
+    # The long side is cut off, not rounded, as torchvision's Resize does: 640×427 to 256 gives 383×256;
+    # "square" stretches to short × short first, as the SysNoise authors' code does.
+    new = Size(short, short)
+    if wanted.policy == "crop":
+        new = Size(short * w // min(w, h), short * h // min(w, h))
     new = Size(max(net.width, new.width), max(net.height, new.height))
     left, top = round((new.width - net.width) / 2), round((new.height - net.height) / 2)
     return Frame(original, net, new, new.width / w, new.height / h, -left, -top)
@@ -72,7 +75,7 @@ def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
         )
     if wanted.policy == "stretch":
         return small, frame
-    if wanted.policy == "crop":
+    if wanted.policy in ("crop", "square"):
         top, left = -frame.offset_y, -frame.offset_x
         return small[top : top + frame.network.height, left : left + frame.network.width], frame
     canvas = np.full((frame.network.height, frame.network.width, 3), wanted.pad, np.uint8)

@@ -15,7 +15,7 @@ from holdfast.core.types import Size
 Task: TypeAlias = Literal["classify", "detect", "segment", "single"]
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
-Policy: TypeAlias = Literal["stretch", "letterbox", "crop"]
+Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]
 Place: TypeAlias = Literal["centre", "corner"]
 
 
@@ -31,7 +31,7 @@ class Input:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     dtype: Literal["float32", "float16", "uint8"] = "float32"
     policy: Policy = "stretch"
-    short_side: int | None = None  # policy "crop": the short side before the centre crop
+    short_side: int | None = None  # policies "crop" and "square": the short side before the centre crop
     pad: int = 114  # policy "letterbox": grey of the border
     place: Place = "centre"  # policy "letterbox": where the picture lies
 

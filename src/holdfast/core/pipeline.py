@@ -1,6 +1,6 @@
 """The frozen row of named stages every number comes through, and the machine that runs it.
 
-    bytes ─decode─► pixels ─colour─► ─resize─► ─normalise─► tensor ─infer─► raw ─post─► Prediction
+    bytes ─decode─► pixels ─colour─► ─fit, resize─► ─normalise─► tensor ─infer─► raw ─post─► Prediction
 
 A stage is a name (files, command line) or a plain function (Python). A Noise is `Pipeline -> Pipeline`.
 """
@@ -23,6 +23,7 @@ from holdfast.core.types import Image, Prediction, Size, Tensor
 
 Decode: TypeAlias = Callable[[bytes], Image]
 Recolour: TypeAlias = Callable[[Image], Image]
+Fit: TypeAlias = Callable[[Input], Input]  # how the picture is laid into the network's input
 Resize: TypeAlias = Callable[[Image, Size], Image]
 Normalise: TypeAlias = Callable[[Image, Input], Tensor]
 Run: TypeAlias = Callable[[Tensor], Mapping[str, Tensor]]
@@ -32,10 +33,11 @@ Post: TypeAlias = Callable[[Mapping[str, Tensor], Frame, Card], Prediction]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Six named stages; each is a registered name or a function of the stage's signature."""
+    """Seven named stages; each is a registered name or a function of the stage's signature."""
 
     decode: str | Decode = "pillow"
     colour: str | Recolour = "rgb"
+    fit: str | Fit = "card"
     resize: str | Resize = "pillow-bilinear"
     normalise: str | Normalise = "card"
     infer: str | Infer = "onnxruntime"
@@ -81,6 +83,7 @@ class Machine:
     pipeline: Pipeline
     decode: Decode
     colour: Recolour
+    fit: Fit
     resize: Resize
     normalise: Normalise
     run: Run
@@ -89,27 +92,42 @@ class Machine:
     def prepare(self, data: bytes) -> Prepared:
         """The tensor and the frame of one encoded image."""
         pixels = self.colour(self.decode(data))
-        small, frame = place(pixels, self.model.card.input, self.resize)
-        return Prepared(self.normalise(small, self.model.card.input)[np.newaxis], frame)
+        wanted = self.fit(self.model.card.input)
+        small, frame = place(pixels, wanted, self.resize)
+        return Prepared(self.normalise(small, wanted)[np.newaxis], frame)
 
     def predict(self, prepared: Prepared) -> Prediction:
         """What the model says of a prepared image, in pixels of the encoded image."""
-        raw = self.run(prepared.tensor)
-        for name, value in raw.items():
-            if value.dtype.kind == "f" and not np.isfinite(value).all():
-                bad = int((~np.isfinite(value)).sum())
-                raise ImageError(f"output {name!r} has {bad} values that are NaN or infinite")
-        return self.post(raw, prepared.frame, self.model.card)
+        return self.post(checked(self.run(prepared.tensor)), prepared.frame, self.model.card)
 
     def trace(self, data: bytes) -> dict[str, Any]:
         """What every stage hands to the next, by stage name: to see where two pipelines part."""
         decoded = self.decode(data)
         coloured = self.colour(decoded)
-        small, frame = place(coloured, self.model.card.input, self.resize)
-        tensor = self.normalise(small, self.model.card.input)[np.newaxis]
+        wanted = self.fit(self.model.card.input)
+        small, frame = place(coloured, wanted, self.resize)
+        tensor = self.normalise(small, wanted)[np.newaxis]
         raw = self.run(tensor)
         seen = {"decode": decoded, "colour": coloured, "resize": small, "normalise": tensor, "infer": raw}
         return {**seen, "post": self.post(raw, frame, self.model.card)}
+
+
+def checked(raw: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The same outputs, or ImageError if a value is NaN or infinite."""
+    for name, value in raw.items():
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            bad = int((~np.isfinite(value)).sum())
+            raise ImageError(f"output {name!r} has {bad} values that are NaN or infinite")
+    return raw
+
+
+def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], Prepared]:
+    """The stages before the network, as one function; nothing is loaded to run the model."""
+
+    def unused(tensor: Tensor) -> Mapping[str, Tensor]:
+        raise InputError("this pipeline was opened to prepare images only")
+
+    return open_machine(pipeline.replace(infer=lambda _model, _threads: unused), model).prepare
 
 
 def check_names(pipeline: Pipeline) -> None:

@@ -40,10 +40,14 @@ class Part:
 _HOMES: dict[str, tuple[str, ...]] = {
     "decode": ("holdfast.stages.decode",),
     "colour": ("holdfast.stages.colour",),
+    "fit": ("holdfast.stages.fit",),
     "resize": ("holdfast.stages.resize",),
     "normalise": ("holdfast.stages.normalise",),
     "infer": ("holdfast.stages.infer",),
     "post": ("holdfast.stages.post",),
+    "rewrite": ("holdfast.graph.rewrite",),
+    "runtime": ("holdfast.stages.runtime",),
+    "boxes": ("holdfast.stages.boxes",),
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
 }

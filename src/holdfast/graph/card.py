@@ -169,7 +169,10 @@ def contradictions(card: Card) -> list[str]:
         (0.0 not in image.std, "input.std: expected numbers other than 0, as the tensor is divided by them"),
         (image.scale != 0, "input.scale: expected a number other than 0"),
         (0 <= image.pad <= 255, f"input.pad: expected 0 to 255, got {image.pad}"),
-        (image.short_side is None or image.policy == "crop", 'input.short_side: only policy "crop" uses it'),
+        (
+            image.short_side is None or image.policy in ("crop", "square"),
+            'input.short_side: only policies "crop" and "square" use it',
+        ),
         ((image.short_side or 1) >= 1, f"input.short_side: expected at least 1, got {image.short_side}"),
         (0 <= card.score <= 1, f"thresholds.score: expected 0 to 1, got {card.score}"),
         (0 <= card.nms_iou <= 1, f"thresholds.nms_iou: expected 0 to 1, got {card.nms_iou}"),

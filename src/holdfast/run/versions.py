@@ -6,7 +6,9 @@ import platform
 from importlib import metadata
 
 # The libraries under test and those the numbers pass through.
-LIBRARIES = ("holdfast", "numpy", "onnx", "onnxruntime", "opencv-python-headless", "pillow")
+LIBRARIES = (
+    "holdfast", "numpy", "onnx", "onnxruntime", "opencv-python-headless", "pillow", "av", "simplejpeg",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:

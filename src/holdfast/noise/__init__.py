@@ -1,0 +1,1 @@
+"""System noise: how a deployed system differs from the training one, as named options of named families."""

@@ -1,0 +1,154 @@
+"""The families of system noise and the options of each: every registered part is one.
+
+A family is a stage of the paper's Table 1; an option is one way a deployed system does that stage. Options
+are not listed anywhere: a decorated function (see core/registry) of one of these kinds is an option.
+
+    decode, colour, resize, fit   a part of that kind exchanges the stage
+    rewrite                       fact `family` is ceil, upsample or precision
+    runtime, boxes                a part of that kind
+    noise                         `Pipeline -> Pipeline`, fact `family`: your own
+
+Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` and
+`extra` (module and pip extra), `paper` (in the paper's list), `tasks`, `default` (False: only on demand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias, get_args
+
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.model import Task
+from holdfast.core.pipeline import Noise, Pipeline
+from holdfast.core.registry import Part, names, part
+from holdfast.stages.boxes import Boxes
+from holdfast.stages.deployed import with_rewrite, with_runtime
+
+Where: TypeAlias = Literal["pre-processing", "model inference", "post-processing", "your own"]
+TASKS: tuple[Task, ...] = get_args(Task)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of system noise: where it happens, and whether its effect depends on the input (Table 1)."""
+
+    name: str
+    title: str
+    where: Where
+    kinds: tuple[str, ...]
+    tasks: tuple[Task, ...] = TASKS
+    depends: bool = False
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family("decode", "Decode", "pre-processing", ("decode",)),
+    Family("resize", "Resize", "pre-processing", ("resize", "fit")),
+    Family("colour", "Colour mode", "pre-processing", ("colour",), depends=True),
+    Family("ceil", "Ceil mode", "model inference", ("rewrite",)),
+    Family("upsample", "Upsample", "model inference", ("rewrite",)),
+    Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
+    Family("runtime", "Runtime", "model inference", ("runtime",)),
+    Family("boxes", "Post-processing", "post-processing", ("boxes",), ("detect", "single")),
+)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A noise that exchanges one part of the pipeline by name."""
+
+    kind: str
+    name: str
+
+    def __call__(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with that part exchanged; rewrites and box options are added to those there."""
+        if self.kind == "rewrite":
+            return pipeline.replace(infer=with_rewrite(pipeline.infer, self.name))
+        if self.kind == "runtime":
+            return pipeline.replace(infer=with_runtime(pipeline.infer, self.name))
+        if self.kind == "boxes":
+            before = pipeline.post if isinstance(pipeline.post, Boxes) else Boxes()
+            if not isinstance(pipeline.post, Boxes) and pipeline.post != "card":
+                raise InputError(f"post stage {pipeline.post!r} cannot be combined with options of boxes")
+            return pipeline.replace(post=part("boxes", self.name).function(before))
+        return pipeline.replace(**{self.kind: self.name})
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way a deployed system differs, with what is told about it."""
+
+    family: str
+    name: str
+    noise: Noise
+    summary: str = ""
+    systems: str = ""
+    alike: str = ""
+    paper: bool = False
+    tasks: tuple[Task, ...] = TASKS
+    default: bool = True  # part of the suite without being asked for
+    missing: str = ""  # why it cannot run here, with the line that installs it
+
+    @property
+    def label(self) -> str:
+        """family=name, as the command line takes it."""
+        return f"{self.family}={self.name}"
+
+
+def family(name: str) -> Family:
+    """The family of that name (your own ones too), or UnknownName with the nearest."""
+    for known in families():
+        if known.name == name:
+            return known
+    raise UnknownName("noise", name, [f.name for f in families()])
+
+
+def families() -> tuple[Family, ...]:
+    """All families, the paper's first, then those of parts of kind `noise` that were loaded."""
+    own = sorted({str(part("noise", n).facts.get("family", n)) for n in names("noise")})
+    known = {f.name for f in FAMILIES}
+    return (*FAMILIES, *(Family(n, n, "your own", ("noise",)) for n in own if n not in known))
+
+
+def options(of: Family) -> tuple[Option, ...]:
+    """All options of a family, installed or not, in the order of their names."""
+    found: list[Option] = []
+    for kind in dict.fromkeys((*of.kinds, "noise")):
+        for name in names(kind):
+            registered = part(kind, name)
+            if _family_of(registered) == of.name:
+                found.append(_option(registered, of))
+    return tuple(found)
+
+
+def option(label: str) -> Option:
+    """The option named `family=name`, or an error with the nearest."""
+    if "=" not in label:
+        raise InputError(f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}")
+    chosen, name = label.split("=", 1)
+    offered = options(family(chosen))
+    for found in offered:
+        if found.name == name:
+            return found
+    raise UnknownName(chosen, name, [o.name for o in offered])
+
+
+def _family_of(registered: Part) -> str:
+    default = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
+    return str(registered.facts.get("family", default))
+
+
+def _option(registered: Part, of: Family) -> Option:
+    facts: dict[str, Any] = registered.facts
+    function: Callable[..., Any] = registered.function
+    needs, extra = facts.get("needs", ""), facts.get("extra", "")
+    missing = ""
+    if needs and find_spec(needs) is None:
+        missing = f"{needs} is not installed: pip install 'holdfast[{extra}]'"
+    noise: Noise = function if registered.kind == "noise" else Exchange(registered.kind, registered.name)
+    return Option(
+        of.name, registered.name, noise, registered.summary, facts.get("systems", ""),
+        facts.get("alike", ""), facts.get("paper", False), facts.get("tasks", of.tasks),
+        facts.get("default", True), missing,
+    )  # fmt: skip

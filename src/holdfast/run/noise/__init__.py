@@ -1,0 +1,1 @@
+"""The noise suite: many pipelines of one model on one data set, sharing what they have in common."""

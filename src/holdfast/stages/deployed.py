@@ -1,0 +1,160 @@
+"""The model as it is deployed: rewrites of its graph, then a runtime. Both are chosen by name and combine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Entry
+from holdfast.core.errors import ImageError, InputError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
+from holdfast.core.registry import part
+from holdfast.core.types import Tensor
+from holdfast.graph.rewrite.types import Context, Rewritten
+
+LAST = "precision"  # rewrites of this family come after all others: they quantise what is there
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Images that are not tested on, and the pipeline that makes tensors of them: for integer precisions."""
+
+    entries: tuple[Entry, ...]
+    pipeline: Pipeline
+
+    def key(self) -> str:
+        """A hash of the images and of how they are prepared."""
+        return fingerprint.of([[e.key() for e in self.entries], self.pipeline.describe()])
+
+    def tensors(self, model: Model) -> Iterator[Tensor]:
+        """The input tensor (1, …) of each image; images that cannot be read are left out."""
+        prepare = open_preparation(self.pipeline, model)
+        for entry in self.entries:
+            with contextlib.suppress(ImageError):
+                yield prepare(entry.load().data).tensor
+
+
+@dataclass(frozen=True)
+class Built:
+    """A rewritten model on disk (or the user's own file), what changed in it, and how."""
+
+    path: Path
+    changed: tuple[str, ...]
+    how: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """An `infer` stage: the named rewrites, in order, then the named runtime.
+
+    `folder` keeps rewritten models by content, so that each is made once for all processes and runs.
+    """
+
+    rewrites: tuple[str, ...] = ()
+    runtime: str = "onnxruntime"
+    calibration: Calibration | None = None
+    folder: Path | None = None
+
+    def __call__(self, model: Model, threads: int = 0) -> Run:
+        """The rewritten model opened on the runtime."""
+        opened = part("runtime", self.runtime).function
+        if not self.rewrites:
+            source: bytes | str = model.read() if model.path.suffix == ".gz" else str(model.path)
+        elif self.folder is None:
+            source = rewritten(model, self.rewrites, self.calibration).model.SerializeToString()
+        else:
+            source = str(self.built(model).path)
+        run: Run = opened(source, model, threads)
+        return run
+
+    def built(self, model: Model) -> Built:
+        """The rewritten model on disk, made now if it is not there; CannotRewrite if that cannot be."""
+        if self.folder is None:
+            raise InputError("a folder is needed to keep rewritten models in")
+        if not self.rewrites:
+            return Built(model.path, (), ())
+        path = self.folder / f"{self.key(model)[:32]}.onnx"
+        about = path.with_suffix(".json")
+        if not (path.exists() and about.exists()):
+            made = rewritten(model, self.rewrites, self.calibration)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _write(path, made.model.SerializeToString())
+            _write(about, json.dumps({"changed": made.changed, "how": made.how}).encode())
+        said = json.loads(about.read_text())
+        return Built(path, tuple(said["changed"]), tuple(filter(None, said["how"].split("; "))))
+
+    def key(self, model: Model) -> str:
+        """A hash of all that can change the rewritten model."""
+        import onnx
+
+        from holdfast.graph.inspect import runtime
+
+        parts = [part("rewrite", name).function for name in self.rewrites]
+        calibration = self.calibration.key() if self.calibration and self.calibrated else None
+        versions = [onnx.__version__, runtime().__version__]
+        return fingerprint.of([model.sha256, self.rewrites, parts, calibration, versions])
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether one of the rewrites looks at calibration images."""
+        return any(part("rewrite", name).facts.get("calibrated", False) for name in self.rewrites)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What cells are named by: not the folder, which changes no number."""
+        parts = [part("rewrite", name).function for name in self.rewrites]
+        calibration = self.calibration.key() if self.calibration and self.calibrated else None
+        chosen = {"rewrites": self.rewrites, "parts": parts, "runtime": self.runtime}
+        return {**chosen, "on": part("runtime", self.runtime).function, "calibration": calibration}
+
+
+def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> Rewritten:
+    """The model after the named rewrites, one after the other, with all that changed; the file stays."""
+    import onnx
+
+    graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
+    context = Context(model.card, (lambda: calibration.tensors(model)) if calibration else None)
+    changed: list[str] = []
+    how: list[str] = []
+    for name in names:
+        made: Rewritten = part("rewrite", name).function(graph, context)
+        graph = made.model
+        changed.extend(made.changed)
+        how.extend([made.how] if made.how else [])
+    return Rewritten(graph, tuple(changed), "; ".join(how))
+
+
+def deployed_of(infer: str | Infer) -> Deployed:
+    """The stage as something to which rewrites can be added; InputError for a function of one's own."""
+    if isinstance(infer, Deployed):
+        return infer
+    if infer == "onnxruntime":
+        return Deployed()
+    raise InputError(f"the infer stage {infer!r} cannot be combined with rewrites of the graph")
+
+
+def with_rewrite(infer: str | Infer, name: str) -> Deployed:
+    """The stage with one rewrite more, the precision last; one of the same family is replaced."""
+    deployed = deployed_of(infer)
+    family = part("rewrite", name).facts["family"]
+    others = [n for n in deployed.rewrites if part("rewrite", n).facts["family"] != family]
+    first = sorted([*others, name], key=lambda n: part("rewrite", n).facts["family"] == LAST)
+    return dataclasses.replace(deployed, rewrites=tuple(first))
+
+
+def with_runtime(infer: str | Infer, name: str) -> Deployed:
+    """The stage on another runtime."""
+    return dataclasses.replace(deployed_of(infer), runtime=name)
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".writing-{os.getpid()}-{os.urandom(6).hex()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)

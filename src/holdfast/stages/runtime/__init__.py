@@ -1,0 +1,9 @@
+"""Runtimes: ONNX bytes or a file opened so that one tensor can be run.
+
+A runtime is one registered function; adding one is one file here:
+
+    @stage("runtime", needs="openvino", extra="runtimes", systems="…")
+    def openvino(source: bytes | str, model: Model, threads: int) -> Run: ...
+
+`source` may differ from the model's own file (a rewrite of it); `model` is for its card and for messages.
+"""
