@@ -32,15 +32,15 @@ def evaluate(net: Net, points: NDArray[Any]) -> Array:
         if isinstance(step, Start):
             held[at] = np.asarray(points, np.float64).reshape(len(points), -1)
         else:
-            held[at] = _applied(step, [held[s] for s in sources_of(step)], net)
+            held[at] = step_values(step, [held[s] for s in sources_of(step)], net)
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del held[source]
     return held[len(net.steps) - 1]
 
 
-def _applied(step: Step, inputs: list[Array], net: Net) -> Array:
-    """A step's flat values (b, size) from its sources' ones."""
+def step_values(step: Step, inputs: list[Array], net: Net) -> Array:
+    """A step's flat values (b, size) from its sources' ones, in order."""
     first = inputs[0]
     if isinstance(step, Take):
         return _taken(step, inputs)
