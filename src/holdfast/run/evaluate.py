@@ -82,7 +82,7 @@ def _name(plan: Plan) -> str:
 def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:
     """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
     began = time.perf_counter()
-    alignment = _check(plan)
+    alignment = alignment_of(plan)
     if plan.strict and _missing(plan.dataset):
         raise DataError(str(_missing(plan.dataset)[0]))
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
@@ -116,7 +116,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     return evaluation
 
 
-def _check(plan: Plan) -> Alignment:
+def alignment_of(plan: Plan) -> Alignment:
     model, data = plan.model, plan.dataset
     task = model.card.task
     if not data.entries:
