@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
-from holdfast.core.types import Floats
+from holdfast.core.types import Floats, Tensor
+from holdfast.graph.candidates import bounded_exp
 
 LARGEST = math.log(1000.0 / 16.0)  # the equations' limit of dw and dh
 
@@ -38,12 +39,23 @@ def spread(base: Floats, rows: int, columns: int, stride: float, centre: float) 
 
 
 def apply_deltas(
-    anchors: Floats, deltas: Floats, means: Sequence[float], stds: Sequence[float], offset: float
+    anchors: Floats,
+    deltas: Floats,
+    means: Sequence[float],
+    stds: Sequence[float],
+    offset: float,
+    *,
+    weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    exp: Callable[[Tensor], Floats] = bounded_exp,
 ) -> Floats:
-    """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset."""
+    """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset.
+
+    `weights` divide what `stds` and `means` have scaled; `exp` is given deltas that are clamped already.
+    """
     deltas = deltas * np.asarray(stds, np.float64) + np.asarray(means, np.float64)
+    deltas = deltas / np.asarray(weights, np.float64)
     sides = anchors[:, 2:] - anchors[:, :2]
     centres = anchors[:, :2] + 0.5 * sides
     centres = deltas[:, :2] * sides + centres
-    sides = np.exp(np.minimum(deltas[:, 2:], LARGEST)) * sides
+    sides = exp(np.minimum(deltas[:, 2:], LARGEST)) * sides
     return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides - offset], axis=1)

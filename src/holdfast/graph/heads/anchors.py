@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Tensor
 from holdfast.graph.anchors import apply_deltas, base_anchors, spread
-from holdfast.graph.candidates import above, levels, logit, sigmoid, softmax
+from holdfast.graph.candidates import above, bounded_exp, levels, logit, sigmoid, softmax
 from holdfast.graph.outputs import named, shapes, wrong
 from holdfast.graph.outputs import options_of as read_options
 
@@ -38,8 +38,10 @@ class Options:
     multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
 
 
-@stage("head", task="detect", nms=True, options=Options)
-def anchors(raw: Mapping[str, Tensor], card: Card) -> Detections:
+@stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "clamped")
+def anchors(
+    raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
+) -> Detections:
     """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
     chosen = _checked(read_options(Options, card), card)
     scores, deltas, boxes = _table(raw, chosen, card)
@@ -60,7 +62,7 @@ def anchors(raw: Mapping[str, Tensor], card: Card) -> Detections:
         own = own.reshape(len(own), own.shape[1] // 4, 4)
         own = own[np.arange(len(own)), classes + (first if own.shape[1] > k else 0)]
     return Detections(
-        apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset), found, classes
+        apply_deltas(boxes[cells], own, chosen.means, chosen.stds, chosen.offset, exp=exp), found, classes
     )
 
 

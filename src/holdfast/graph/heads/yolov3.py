@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,16 +35,20 @@ class _Map:
     scale_xy: float
 
 
-@stage("head", task="detect", nms=True, options=Options)
-def yolov3(raw: Mapping[str, Tensor], card: Card) -> Detections:
+@stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "plain")
+def yolov3(
+    raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
+) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
     chosen = options_of(Options, card)
-    parts = [_decode(scale, card, chosen.multi_label) for scale in _maps(raw, chosen, card)]
+    parts = [_decode(scale, card, chosen.multi_label, exp) for scale in _maps(raw, chosen, card)]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 
 
-def _decode(scale: _Map, card: Card, multi_label: bool) -> tuple[Floats, Floats, Ints]:
+def _decode(
+    scale: _Map, card: Card, multi_label: bool, exp: Callable[[Tensor], Floats]
+) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
     a, y, x = np.nonzero(scale.view[:, 4] >= logit(card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)
@@ -53,7 +57,7 @@ def _decode(scale: _Map, card: Card, multi_label: bool) -> tuple[Floats, Floats,
     # darknet: b_x = (s·σ(t_x) − (s − 1)/2 + c_x)·stride, b_w = p_w·exp(t_w)
     centres = sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
     centres = (centres + np.stack([x, y], axis=1)) * scale.stride
-    boxes = from_centres(centres, bounded_exp(cells[:, 2:4]) * scale.anchors[a])
+    boxes = from_centres(centres, exp(cells[:, 2:4]) * scale.anchors[a])
     return boxes[rows], best, classes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.core.types import Detections, Tensor
+from holdfast.core.types import Detections, Floats, Tensor
 from holdfast.graph.candidates import above, bounded_exp, from_centres, grid, levels, logit, sigmoid
 from holdfast.graph.outputs import one_image, options_of, single, wrong
 
@@ -26,8 +26,8 @@ class Options:
     multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
 
 
-@stage("head", task="detect", nms=True, options=Options)
-def yolox(raw: Mapping[str, Tensor], card: Card) -> Detections:
+@stage("head", task="detect", nms=True, options=Options, exp=lambda chosen: "" if chosen.decoded else "plain")
+def yolox(raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp) -> Detections:
     """Candidates from an output (1, n, 5+k): x y w h objectness classes, cells stride by stride."""
     chosen = options_of(Options, card)
     name, value = single(raw, chosen.outputs, card)
@@ -54,5 +54,5 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Detections:
     if shapes is not None and not chosen.decoded:
         places, stride = (a[used[index]] for a in grid(shapes, chosen.strides))
         centres = (centres + places) * stride[:, None]
-        sides = bounded_exp(sides) * stride[:, None]
+        sides = exp(sides) * stride[:, None]
     return Detections(from_centres(centres, sides), scores, classes)
