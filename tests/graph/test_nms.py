@@ -43,7 +43,7 @@ def test_equals_the_definition(rows, iou, strict, offset, limit):
     table = np.array(rows, np.float64).reshape(-1, 6)
     boxes = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
     scores, classes = table[:, 4] / 4, table[:, 5].astype(np.int64)
-    got = nms(boxes, scores, classes, iou, strict=strict, offset=offset, max_detections=limit)
+    got = nms(boxes, scores, classes, iou, strict=strict, plus=offset, max_detections=limit)
     assert got.tolist() == by_definition(boxes, scores, classes, iou, strict, offset)[:limit]
 
 
@@ -69,4 +69,4 @@ def test_the_extra_pixel_changes_what_is_suppressed():
     assert ious(boxes[:1], boxes[1:], 1.0)[0, 0] == pytest.approx(50 / 150)
     same = np.zeros(2, np.int64)
     assert len(nms(boxes, np.array([0.9, 0.8]), same, 0.3)) == 2
-    assert len(nms(boxes, np.array([0.9, 0.8]), same, 0.3, offset=1.0)) == 1
+    assert len(nms(boxes, np.array([0.9, 0.8]), same, 0.3, plus=1.0)) == 1

@@ -156,7 +156,7 @@ def test_what_systems_do_differently_are_parameters():
     card = yolo_card(score=0.5, nms_iou=1 / 3)
     assert len(finish(raw, frame, card, nms_strict=True)) == 2
     assert len(finish(raw, frame, card, nms_strict=False)) == 1
-    assert len(finish(raw, frame, card, offset=1.0)) == 1  # (9·17)/(2·17·17 − 9·17) > 1/3
+    assert len(finish(raw, frame, card, nms_plus_one=True)) == 1  # (9·17)/(2·17·17 − 9·17) > 1/3
     raw["y"][0, 0, 3, 3] = 1.0
     rounded = finish(raw, frame, card, rounding="floor").boxes
     assert (rounded == np.floor(rounded)).all()

@@ -16,17 +16,17 @@ def nms(
     iou: float,
     *,
     strict: bool = True,
-    offset: float = 0.0,
+    plus: float = 0.0,
     max_detections: int | None = None,
 ) -> Ints:
     """Indices of the boxes kept, best score first; equal scores keep their order.
 
     A box is dropped when a better one of its class that was kept overlaps it by more than `iou` (`strict`),
-    or by at least `iou` (not `strict`). `offset` is added to every width and height: 1 counts the last pixel.
+    or by at least `iou` (not `strict`). `plus` is added to every width and height: 1 counts the last pixel.
     """
     if max_detections is not None and max_detections <= 1000:
         order = _best(scores, 20 * max_detections)
-        kept = order[_keep(boxes[order], classes[order], iou, strict, offset, max_detections)]
+        kept = order[_keep(boxes[order], classes[order], iou, strict, plus, max_detections)]
         if len(kept) == max_detections or len(order) == len(scores):
             return kept
     order = np.argsort(-scores, kind="stable")
@@ -34,7 +34,7 @@ def nms(
     stays = np.zeros(len(order), bool)
     for members in _groups(classes[order]):
         mine = order[members]
-        stays[members[_keep(boxes[mine], classes[mine], iou, strict, offset, len(mine))]] = True
+        stays[members[_keep(boxes[mine], classes[mine], iou, strict, plus, len(mine))]] = True
     return order[stays][:max_detections]
 
 
@@ -54,7 +54,7 @@ def _groups(classes: Ints) -> list[Ints]:
     return np.split(by_class, borders) if len(by_class) else []
 
 
-def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, offset: float, limit: int) -> Ints:
+def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, limit: int) -> Ints:
     """Positions kept out of boxes that are sorted by falling score: at most `limit`."""
     kept = np.zeros(0, np.int64)
     for start in range(0, len(boxes), BLOCK):
@@ -62,9 +62,9 @@ def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, offset: float,
             break
         block = np.arange(start, min(start + BLOCK, len(boxes)))
         if len(kept):
-            hit = _suppresses(boxes[kept], classes[kept], boxes[block], classes[block], iou, strict, offset)
+            hit = _suppresses(boxes[kept], classes[kept], boxes[block], classes[block], iou, strict, plus)
             block = block[~hit.any(axis=0)]
-        hit = _suppresses(boxes[block], classes[block], boxes[block], classes[block], iou, strict, offset)
+        hit = _suppresses(boxes[block], classes[block], boxes[block], classes[block], iou, strict, plus)
         kept = np.concatenate([kept, block[_survivors(hit)]])
     return kept[:limit]
 
@@ -80,30 +80,30 @@ def _survivors(hit: Bools) -> Bools:
 
 
 def _suppresses(
-    a: Floats, a_class: Ints, b: Floats, b_class: Ints, iou: float, strict: bool, offset: float
+    a: Floats, a_class: Ints, b: Floats, b_class: Ints, iou: float, strict: bool, plus: float
 ) -> Bools:
     """(n, m): whether box a overlaps box b too much and is of its class."""
-    overlap = ious(a, b, offset)
+    overlap = ious(a, b, plus)
     too_much = overlap > iou if strict else overlap >= iou
     return np.asarray(too_much & (a_class[:, None] == b_class[None, :]), bool)
 
 
-def ious(a: Floats, b: Floats, offset: float = 0.0) -> Floats:
+def ious(a: Floats, b: Floats, plus: float = 0.0) -> Floats:
     """Intersection over union (n, m) of boxes a (n, 4) and b (m, 4), xyxy; 0 where both are empty."""
     width = np.minimum(a[:, None, 2], b[None, :, 2])
     width -= np.maximum(a[:, None, 0], b[None, :, 0])
     height = np.minimum(a[:, None, 3], b[None, :, 3])
     height -= np.maximum(a[:, None, 1], b[None, :, 1])
-    if offset:
-        width += offset
-        height += offset
+    if plus:
+        width += plus
+        height += plus
     inter = np.maximum(width, 0.0, out=width)
     inter *= np.maximum(height, 0.0, out=height)
-    union = np.add(_areas(a, offset)[:, None], _areas(b, offset)[None, :], out=height)
+    union = np.add(_areas(a, plus)[:, None], _areas(b, plus)[None, :], out=height)
     union -= inter
     return np.divide(inter, union, out=np.zeros_like(inter), where=union > 0)
 
 
-def _areas(boxes: Floats, offset: float) -> Floats:
-    sides = np.maximum(boxes[:, 2:] - boxes[:, :2] + offset, 0.0)
+def _areas(boxes: Floats, plus: float) -> Floats:
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2] + plus, 0.0)
     return np.asarray(sides[:, 0] * sides[:, 1], np.float64)

@@ -12,10 +12,11 @@ from holdfast.core.errors import CardError
 from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
-from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Tensor
+from holdfast.core.types import Detections, Floats, LabelMap, Prediction, Scores, Tensor
+from holdfast.graph.exponent import Exp, exp_of
 from holdfast.graph.nms import nms
 
-Rounding = Literal["none", "floor", "round", "ceil"]
+Rounding = Literal["none", "floor", "nearest", "ceil"]
 
 
 @stage("post", "card")
@@ -29,21 +30,26 @@ def finish(
     frame: Frame,
     card: Card,
     *,
-    nms_strict: bool = True,
+    exp: Exp | None = None,
     offset: float = 0.0,
     rounding: Rounding = "none",
+    nms_strict: bool = True,
+    nms_plus_one: bool = False,
 ) -> Prediction:
-    """The prediction, with the choices deployed systems make differently as parameters.
+    """The prediction, with the choices deployed systems make differently as parameters, in their order.
 
-    `nms_strict` suppresses at IoU > threshold (else ≥); `offset` is the +1 pixel of box widths in NMS;
-    `rounding` is applied to coordinates of the network input.
+    `exp` takes the place of the head's exponential of sides; `offset` is by how much ALIGNED_FLAG.offset of
+    the equations differs from the card's: so many pixels of the network input the right and lower side lie
+    further in; `rounding` is that of the coordinates in the network input. Then NMS: `nms_strict` suppresses
+    at IoU > threshold (else ≥), `nms_plus_one` counts the last pixel of sides (x2 − x1 + 1) in its IoU.
     """
     head = part("head", card.head.name)
-    found = head.function(raw, card)
+    found = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
     if isinstance(found, Scores):
         return found
     if not isinstance(found, Detections):
         return _label_map(np.asarray(found), frame)
+    found = Detections(_placed(found.boxes, offset, rounding), found.scores, found.classes)
     if head.facts.get("nms", True):
         kept = nms(
             found.boxes,
@@ -51,17 +57,25 @@ def finish(
             found.classes,
             card.nms_iou,
             strict=nms_strict,
-            offset=offset,
+            plus=1.0 if nms_plus_one else 0.0,
             max_detections=card.max_detections,
         )
         found = found.take(kept)
     else:
         found = found.take(np.argsort(-found.scores, kind="stable")[: card.max_detections])
-    boxes = found.boxes if rounding == "none" else _ROUNDED[rounding](found.boxes)
-    return Detections(frame.to_original(boxes), found.scores, found.classes)
+    return Detections(frame.to_original(found.boxes), found.scores, found.classes)
 
 
-_ROUNDED: dict[str, Any] = {"floor": np.floor, "round": np.round, "ceil": np.ceil}
+_ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ceil}
+
+
+def _placed(boxes: Floats, offset: float, rounding: Rounding) -> Floats:
+    """Boxes (n, 4) of the network input with the offset taken off right and below, then rounded."""
+    if offset:
+        # A box narrower than the offset would turn inside out; it is empty.
+        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
+        boxes = np.concatenate([boxes[:, :2], far], axis=1)
+    return boxes if rounding == "none" else np.asarray(_ROUNDED[rounding](boxes), np.float64)
 
 
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
