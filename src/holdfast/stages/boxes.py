@@ -86,7 +86,7 @@ DETECTORS = ("detect", "single")
 
 @stage("boxes", paper=True, tasks=DETECTORS, systems="inclusive pixels: Detectron (Caffe2), its ports")
 def offset(boxes: Boxes) -> Boxes:
-    """Corner x2 = x + w/2 − 1, y2 = y + h/2 − 1 in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
+    """Corner x2 = x + w/2 − 1, likewise y2, in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
     return dataclasses.replace(boxes, offset=True)
 
 
