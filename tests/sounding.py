@@ -16,6 +16,7 @@ from holdfast.graph.ir import Activation, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.ask import ask
 from holdfast.verify.bab.decide import decide
+from holdfast.verify.bab.move import Move
 from holdfast.verify.bab.refine import Depth, refine
 from holdfast.verify.bab.search import Plan, Search, closed, ground
 from holdfast.verify.bab.tree import Domain, Root, plant
@@ -27,7 +28,9 @@ CROWN = root.Effort(iterations=0)
 ALPHA = root.Effort(iterations=6)
 TREES = root.Effort(
     iterations=4,
-    finish=lambda pieces, region, asked: refine(pieces, region, asked, Depth(rounds=6, leaves=24, gain=0.0)),
+    finish=lambda pieces, region, asked, goal: refine(
+        pieces, region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal
+    ),
 )
 SMALL = Plan(root_iterations=10, iterations=4)
 
@@ -115,7 +118,11 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
         splits, met = _signs(rng, given, made, values)
     asked = made.asked
     if splits is not None:
-        zero = {at: torch.zeros(value.shape, dtype=dtype) for at, value in splits.items()}
+        zero = {at: torch.zeros(value[:, :2].shape, dtype=dtype) for at, value in splits.items()}
+        zero.update({at: torch.zeros(v.shape, dtype=dtype) for at, v in splits.items() if v.dim() == 2})
+        asked = replace(
+            asked, theta={at: region.bends[at].keep(v, splits.get(at)) for at, v in theta.items()}
+        )
         asked = replace(asked, split=splits, beta=zero)
     tuned = tune.tune(pieces, region, asked, 12, goal=float("inf")).queries
     lower = tune.bound(pieces, region, tuned, careful=True).lower.numpy()
@@ -128,16 +135,34 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
 def _signs(
     rng: np.random.Generator, given: Sample, made: Root, values: list[np.ndarray]
 ) -> tuple[dict[int, torch.Tensor], np.ndarray]:
-    """For each query some neurons' signs at one of the points, and which points (q, b) have them all."""
-    before = np.concatenate(
-        [values[given.net.steps[at].source][:, made.region.bends[at].index.numpy()] for at in made.layers], 1
-    )
+    """For each query what some neurons do at one of the points, and which points (q, b) do it all.
+
+    Of relus that is the sign, of curves the side of a place where their interval is cut.
+    """
     count = len(made.asked)
     model = rng.integers(0, len(given.points), count)
-    known = rng.random((count, before.shape[1])) < 0.4
-    flat = np.where(known, np.where(before[model] >= 0, 1, -1), 0)
-    met = ((flat[:, None] * before[None]) >= 0).all(2)
-    return made.parts(torch.as_tensor(flat, dtype=torch.int8)), met
+    met = np.ones((count, len(given.points)), bool)
+    splits: dict[int, torch.Tensor] = {}
+    for at in made.layers:
+        bend = made.region.bends[at]
+        before = values[given.net.steps[at].source][:, bend.index.numpy()]
+        known = rng.random((count, before.shape[1])) < 0.4
+        if at not in made.curved:
+            sign = np.where(known, np.where(before[model] >= 0, 1, -1), 0)
+            met &= ((sign[:, None] * before[None]) >= 0).all(2)
+            splits[at] = torch.as_tensor(sign, dtype=torch.int8)
+            continue
+        lower, upper = (end.expand(count, -1).clone() for end in (bend.lower, bend.upper))
+        point = lower + (upper - lower) * torch.as_tensor(
+            rng.uniform(0.1, 0.9, known.shape), dtype=lower.dtype
+        )
+        above = torch.as_tensor(before[model]) >= point.double()
+        lower = torch.where(torch.as_tensor(known) & above, point, lower)
+        upper = torch.where(torch.as_tensor(known) & ~above, point, upper)
+        ends = [v.double().numpy()[:, None] for v in (lower, upper)]
+        met &= ((before[None] >= ends[0]) & (before[None] <= ends[1]) | ~known[:, None]).all(2)
+        splits[at] = bend.assumed(lower, upper)
+    return splits, met
 
 
 def check_rounding(kind: str, seed: int) -> None:
@@ -163,12 +188,14 @@ def check_moves(given: Sample) -> None:
     width = sum(old.sizes)
     if not width:
         return
-    blank = torch.zeros(width)
-    whole = Domain(0, 0.0, blank.to(torch.int8), blank, blank, None, torch.arange(width))
+    blank, tuned = torch.zeros(width), torch.zeros(sum(old.widths))
+    whole = Domain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(width), blank)
     domains = [whole]
-    for neuron in range(min(width, 7)):
-        domains = tree.children(domains, [neuron] * len(domains))
-    move = tree.Move.between(old, new)
+    rng = np.random.default_rng(width)
+    for neuron in rng.choice(width, 7):  # a curve may be cut twice
+        low, high = (float(end[neuron]) for end in old.ends())
+        domains = tree.children(old, domains, [(int(neuron), rng.uniform(low, high))] * len(domains))
+    move = Move.between(old, new)
     moved = [d for d in (move.domain(d, 0, 0) for d in domains) if d is not None]
     values = values_of(given.net, given.points)
     before = np.concatenate(
@@ -176,8 +203,14 @@ def check_moves(given: Sample) -> None:
         or [np.zeros((len(given.points), 0))],
         1,
     )
-    splits = np.stack([d.split.numpy() for d in moved]) if moved else np.zeros((0, before.shape[1]))
-    covered = ((splits[:, None] * before[None]) >= 0).all(2).any(0)
+    covered = np.zeros(len(before), bool)
+    for domain in moved:
+        inside = ((domain.split.numpy() * before) >= 0).all(1)
+        for lower, upper in (tree.windows(new, [domain]),) if domain.cuts else ():
+            cut = list(domain.cuts)
+            inside &= (before[:, cut] >= lower.double().numpy()[:, cut]).all(1)
+            inside &= (before[:, cut] <= upper.double().numpy()[:, cut]).all(1)
+        covered |= inside
     assert covered.all()
 
 

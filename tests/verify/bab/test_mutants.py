@@ -10,7 +10,8 @@ import torch
 from bounding import sample
 from holdfast.graph.ir import Conv
 from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
-from holdfast.verify.linear import curves, passes, root, tune
+from holdfast.verify.bab.move import Move
+from holdfast.verify.linear import bow, curves, passes, root, tune
 from holdfast.verify.linear.pieces import Pieces
 from sounding import (
     CROWN,
@@ -73,19 +74,19 @@ def chord_offset_flipped(patch):
 
 
 def slopes_beyond_one(patch):
-    patch.setattr(curves.Hinge, "keep", lambda self, theta: theta.clamp_(-0.5, 1.5))
+    patch.setattr(curves.Hinge, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
     return lines("relu")
 
 
 def slopes_beyond_one_when_tuned(patch):
-    patch.setattr(curves.Hinge, "keep", lambda self, theta: theta.clamp_(-0.5, 1.5))
+    patch.setattr(curves.Hinge, "keep", lambda self, theta, split=None: theta.clamp_(-0.5, 1.5))
     return queries("relu")
 
 
 def beta_sign_flipped(patch):
     once = tune._extra
     patch.setattr(tune, "_extra", lambda q: None if q.beta is None else {k: -v for k, v in once(q).items()})
-    return queries("relu", "leaky")
+    return queries("relu", "leaky", seeds=40)
 
 
 def one_end_of_the_box_dropped(patch):
@@ -132,12 +133,12 @@ def intervals_rounded_to_nearest(patch):
 
 
 def tangent_past_the_reach(patch):
-    patch.setattr(curves, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
+    patch.setattr(bow, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
     return lines("tanh", "sigmoid")
 
 
 def tangents_with_lost_digits(patch):
-    patch.setattr(curves, "_derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
+    patch.setattr(bow, "derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
     return lines("tanh")
 
 
@@ -158,24 +159,71 @@ def best_leaf_instead_of_the_worst(patch):
 
 
 def one_child_forgotten(patch):
-    patch.setattr(refine, "children", lambda domains, neurons: tree.children(domains, neurons)[::2])
+    patch.setattr(refine, "children", lambda *given: tree.children(*given)[::2])
     return steps(effort=TREES)
 
 
+def one_part_of_a_curve_forgotten(patch):
+    patch.setattr(refine, "children", lambda *given: tree.children(*given)[1::2])
+    return steps("sigmoid", effort=TREES)
+
+
+def a_gap_between_the_parts(patch):
+    once = tree.children
+
+    def children(made, domains, splits):
+        halves = once(made, domains, splits)
+        shrunk = []
+        for d in halves:
+            cuts = {n: (low + 0.1 * (high - low), high) for n, (low, high) in d.cuts.items()}
+            shrunk.append(replace(d, cuts=cuts))
+        return shrunk
+
+    patch.setattr(refine, "children", children)
+    return steps("sigmoid", effort=TREES)
+
+
+def parts_with_the_lines_of_another(patch):
+    patch.setattr(curves.Bow, "assumed", lambda self, lower, upper: bow._drawn(self.step, lower, lower))
+    return queries("sigmoid", "tanh")
+
+
+def ends_of_parts_without_a_constant(patch):
+    patch.setattr(tune, "_fixed", lambda asked: None)
+    return queries("sigmoid", "tanh")
+
+
+def ends_of_parts_swapped(patch):
+    once = tune._extra
+    patch.setattr(tune, "_extra", lambda q: None if q.beta is None else {k: -v for k, v in once(q).items()})
+    return queries("sigmoid", "tanh")
+
+
 def one_half_not_searched(patch):
-    patch.setattr(grow, "children", lambda domains, neurons: tree.children(domains, neurons)[::2])
+    patch.setattr(grow, "children", lambda *given: tree.children(*given)[::2])
     return verdicts()
 
 
 def moves_drop_what_is_decided(patch):
-    once = tree.Move.domain
+    once = Move.domain
 
     def domain(self, given, case, rows):
         wrong = bool((given.split * self.sign > 0).any())
         return None if wrong else once(self, given, case, rows)
 
-    patch.setattr(tree.Move, "domain", domain)
+    patch.setattr(Move, "domain", domain)
     return (lambda s=seed: check_moves(sample("relu", s, 1.0)) for seed in range(6))
+
+
+def moves_drop_what_is_cut_low(patch):
+    once = Move.domain
+
+    def domain(self, given, case, rows):
+        moved = once(self, given, case, rows)
+        return None if moved is not None and any(low < -0.5 for low, _ in moved.cuts.values()) else moved
+
+    patch.setattr(Move, "domain", domain)
+    return (lambda s=seed: check_moves(sample("sigmoid", s, 1.0)) for seed in range(6))
 
 
 def pads_swapped(patch):
@@ -239,8 +287,14 @@ MUTANTS = (
     sign_rises_too_fast,
     best_leaf_instead_of_the_worst,
     one_child_forgotten,
+    one_part_of_a_curve_forgotten,
+    a_gap_between_the_parts,
+    parts_with_the_lines_of_another,
+    ends_of_parts_without_a_constant,
+    ends_of_parts_swapped,
     one_half_not_searched,
     moves_drop_what_is_decided,
+    moves_drop_what_is_cut_low,
     pads_swapped,
     the_specification_rounded,
     mixed_rows_rounded,

@@ -14,11 +14,14 @@ from typing import Any
 
 import torch
 
+from holdfast.graph.ir import Activation
 from holdfast.verify.bab.ask import ask, same_box
 from holdfast.verify.bab.grow import grow, seed, settle
+from holdfast.verify.bab.move import Move
+from holdfast.verify.bab.pool import Pool
 from holdfast.verify.bab.refine import Depth, refine
 from holdfast.verify.bab.search import ENGINE, GOAL, Ground, Plan, Search, closed, ground, replay
-from holdfast.verify.bab.tree import Domain, Move, Pool, Root, plant
+from holdfast.verify.bab.tree import Domain, Root, plant
 from holdfast.verify.linear.passes import Region, attained
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.precision import full_precision
@@ -27,6 +30,7 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
 Tensor = Any
+SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they read matters
 
 
 def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
@@ -53,7 +57,7 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         return state.found
     if not state.root.layers:
         return _smooth(search, state)
-    pool = Pool(_room(search, sum(state.root.sizes)))
+    pool = Pool(_room(search, sum(state.root.widths)))
     found = settle(search, state.land, state.root, state.cases, pool, seed(state.root, state.lower))
     level, more = 2, True
     while found is None and len(pool) and not search.late():
@@ -140,11 +144,14 @@ def _effort(search: Search, level: int) -> Effort:
     if level == 1:
         return Effort(stop=stop, abort=search.late)
     depth = Depth(leaves=12 * 4 ** (level - 2), rounds=4 * level)
+    # Touching points of curves take longer to find their place than slopes of relus.
+    curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
+    turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
 
-    def finish(pieces: Pieces, region: Region, asked: Queries) -> Tensor:
-        return refine(pieces, region, asked, depth, stop)
+    def finish(pieces: Pieces, region: Region, asked: Queries, goal: float) -> Tensor:
+        return refine(pieces, region, asked, depth, stop, goal)
 
-    return Effort(stop=stop, abort=search.late, finish=finish)
+    return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
 
 def _until(search: Search, seconds: float) -> Callable[[], bool]:

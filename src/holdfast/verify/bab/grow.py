@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from holdfast.verify.bab.leaf import settle_leaf
+from holdfast.verify.bab.pool import Pool
 from holdfast.verify.bab.search import GOAL, Ground, Search, closed, replay
-from holdfast.verify.bab.tree import Domain, Pool, Root, children, choose, promising, queries
+from holdfast.verify.bab.tree import Domain, Root, children, choose, promising, queries
 from holdfast.verify.linear.passes import attained, forward
 from holdfast.verify.linear.tune import bound, tune
 from holdfast.verify.problem import Answer, Case
@@ -21,18 +22,19 @@ Tensor = Any
 
 def seed(root: Root, lower: Tensor) -> list[Domain]:
     """One domain a case, nothing assumed yet."""
-    width = sum(root.sizes)
     alpha = root.flat({at: root.asked.theta[at] for at in root.layers})
+    none = torch.zeros(0)
     mix = root.asked.mix
     return [
         Domain(
             case,
             float(lower[case]),
-            torch.zeros(width, dtype=torch.int8),
+            torch.zeros(sum(root.sizes), dtype=torch.int8),
             alpha[case],
-            torch.zeros(width),
+            torch.zeros(sum(root.widths)),
             None if mix is None else mix[case],
-            torch.zeros(0, dtype=torch.int64),
+            none.to(torch.int64),
+            none,
         )
         for case in range(len(root.asked))
     ]
@@ -47,8 +49,8 @@ def grow(
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
         taken = pool.take(batch)
-        neurons = choose(search.pieces, root, taken, search.plan.candidates)
-        found = settle(search, land, root, cases, pool, children(taken, neurons))
+        splits = choose(search.pieces, root, taken, search.plan.candidates)
+        found = settle(search, land, root, cases, pool, children(root, taken, splits))
         if found is not None:
             return found
         spent = time.monotonic() - begun
@@ -80,23 +82,22 @@ def settle(
     if found is not None:
         return found
     relaxed = forward(search.pieces, root.region, asked.top, traced, point)
-    split = torch.stack([domains[i].split for i in index.tolist()])
-    best = promising(root, split, traced, relaxed, search.plan.candidates)
+    left = [domains[i] for i in index.tolist()]
+    best, points = promising(root, left, traced, relaxed, search.plan.candidates)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     beta = root.flat(dict(asked.beta or {}))
     lower = traced.lower.tolist()
-    for i, number in enumerate(index.tolist()):
-        if not bool((split[i] == 0).any()):
+    for i, domain in enumerate(left):
+        if not bool((best[i] >= 0).any()):
             shut, found = False, None
-            if not search.late():
-                shut, found = settle_leaf(search, land, root, cases, domains[number])
+            if not root.curved and not search.late():
+                shut, found = settle_leaf(search, land, root, cases, domain)
             if found is not None:
                 return found
             if not shut:
                 search.park(lower[i])
             continue
         mix = None if asked.mix is None else asked.mix[i]
-        pool.add(
-            replace(domains[number], lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix, best=best[i])
-        )
+        tuned_ = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
+        pool.add(replace(tuned_, best=best[i], points=points[i]))
     return None

@@ -33,17 +33,21 @@ class Depth:
 
 
 def refine(
-    pieces: Pieces, region: Region, asked: Queries, depth: Depth, stop: Callable[[], bool] = lambda: False
+    pieces: Pieces,
+    region: Region,
+    asked: Queries,
+    depth: Depth,
+    stop: Callable[[], bool] = lambda: False,
+    goal: float = 0.0,
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
-    A query is done when its bound is positive: then the sign of its neuron is known.
+    A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
     root = plant(region, asked)
     careful = bound(pieces, region, asked, careful=True).lower
     if not root.layers:
         return careful
-    width = sum(root.sizes)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     none = torch.zeros(0, dtype=torch.int64)
     leaves: list[list[Domain]] = [
@@ -51,25 +55,26 @@ def refine(
             Domain(
                 q,
                 float(careful[q]),
-                torch.zeros(width, dtype=torch.int8),
+                torch.zeros(sum(root.sizes), dtype=torch.int8),
                 alpha[q],
-                torch.zeros(width),
+                torch.zeros(sum(root.widths)),
                 None,
                 none,
+                none.to(alpha.dtype),
             )
         ]
         for q in range(len(asked))
     ]
-    start = [group[0] for group in leaves if group[0].lower <= 0]
-    for domain in _scored(pieces, root, start, depth):
+    start = [group[0] for group in leaves if group[0].lower <= goal]
+    for domain in _scored(pieces, root, start, depth, goal):
         leaves[domain.case] = [domain]
     active = {domain.case for domain in start}
     for _ in range(depth.rounds):
         if not active or stop():
             break
         before = {q: _least(leaves[q]) for q in active}
-        _deepen(pieces, root, leaves, sorted(active), depth, stop)
-        active = {q for q in active if _worth(before[q], _least(leaves[q]), len(leaves[q]), depth)}
+        _deepen(pieces, root, leaves, sorted(active), depth, goal, stop)
+        active = {q for q in active if _worth(before[q], _least(leaves[q]), len(leaves[q]), depth, goal)}
     least = [_least(group) for group in leaves]
     return torch.maximum(careful, torch.tensor(least, dtype=careful.dtype))
 
@@ -78,8 +83,8 @@ def _least(group: list[Domain]) -> float:
     return min(domain.lower for domain in group)
 
 
-def _worth(before: float, now: float, leaves: int, depth: Depth) -> bool:
-    return now <= 0 and leaves < depth.leaves and now - before > depth.gain * abs(before)
+def _worth(before: float, now: float, leaves: int, depth: Depth, goal: float) -> bool:
+    return now <= goal and leaves < depth.leaves and now - before > depth.gain * abs(before)
 
 
 def _deepen(
@@ -88,6 +93,7 @@ def _deepen(
     leaves: list[list[Domain]],
     active: list[int],
     depth: Depth,
+    goal: float,
     stop: Callable[[], bool],
 ) -> None:
     """Splits the worse half of the leaves of each active query, as far as the time allows."""
@@ -99,8 +105,8 @@ def _deepen(
         if stop():
             return
         part = taken[start : start + depth.batch]
-        neurons = choose(pieces, root, part, depth.candidates)
-        halves = _scored(pieces, root, children(part, neurons), depth)
+        splits = choose(pieces, root, part, depth.candidates)
+        halves = _scored(pieces, root, children(root, part, splits), depth, goal)
         gone = {id(d) for d in part}
         for q in {d.case for d in part}:
             leaves[q] = [d for d in leaves[q] if id(d) not in gone]
@@ -108,19 +114,19 @@ def _deepen(
             leaves[domain.case].append(domain)
 
 
-def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth) -> list[Domain]:
+def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []
-    tuned = tune(pieces, root.region, queries(root, domains), depth.iterations, 0.15, 0.9, 0.15).queries
+    asked = queries(root, domains)
+    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal).queries
     traced = bound(pieces, root.region, tuned)
     relaxed = forward(pieces, root.region, tuned.top, traced, attained(root.region, traced))
     lower = bound(pieces, root.region, tuned, careful=True).lower.tolist()
-    split = torch.stack([d.split for d in domains])
-    best = promising(root, split, traced, relaxed, depth.candidates)
+    best, points = promising(root, domains, traced, relaxed, depth.candidates)
     alpha = root.flat({at: tuned.theta[at] for at in root.layers})
     beta = root.flat(dict(tuned.beta or {}))
     return [
-        replace(d, lower=max(d.lower, lower[i]), alpha=alpha[i], beta=beta[i], best=best[i])
+        replace(d, lower=max(d.lower, lower[i]), alpha=alpha[i], beta=beta[i], best=best[i], points=points[i])
         for i, d in enumerate(domains)
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.verify.linear.curves import bend
+from holdfast.verify.linear.curves import Bend, Cut, bend
 from holdfast.verify.linear.passes import Region, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
@@ -92,12 +92,24 @@ def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
 def _double(asked: Queries, exact: Region) -> Queries:
     if asked.spec is not None:
         asked = replace(exactly(asked, asked.spec)[1], parts=None)
+    split = None
+    if asked.split is not None:
+        split = {at: _assumed(exact.bends[at], value) for at, value in asked.split.items()}
     return replace(
         asked,
         rows=asked.rows.double(),
-        theta={at: exact.bends[at].keep(theta.double()) for at, theta in asked.theta.items()},
+        split=split,
+        theta={
+            at: exact.bends[at].keep(theta.double(), (split or {}).get(at))
+            for at, theta in asked.theta.items()
+        },
         beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
     )
+
+
+def _assumed(bend: Bend, split: Tensor) -> Tensor:
+    """What is assumed, in float64: signs stay, lines over a part of an interval are drawn anew."""
+    return bend.assumed(split[:, 0].double(), split[:, 1].double()) if isinstance(bend, Cut) else split
 
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import torch
 
-from holdfast.verify.linear.curves import Hinge, curve
+from holdfast.verify.linear.curves import Cut, Hinge, curve
+from holdfast.verify.linear.lines import on_line
 from holdfast.verify.linear.passes import Region, Relaxed, Traced
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Queries, bound
 
 Tensor = Any
+NARROWEST = 1e-3  # an interval of a curve that is not cut any more
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A case with assumed signs: everything over the unstable neurons of the root, flat (u,)."""
+    """A case with assumed signs: everything over the neurons of the root that can be split, flat (u,).
+
+    A curve's neuron is cut at any point instead: `cuts` says what its value is assumed to lie between. It
+    has two parameters each in alpha and beta (p,), all lower ones of a layer before its upper ones.
+    """
 
     case: int
     lower: float
-    split: Tensor  # int8: 1 for z >= 0, -1 for z <= 0, 0 undecided
+    split: Tensor  # int8: 1 for z >= 0, -1 for z <= 0, 0 undecided or a curve's
     alpha: Tensor
     beta: Tensor
     mix: Tensor | None
     best: Tensor  # the neurons worth splitting, most promising first
+    points: Tensor  # where each of them would be split
+    cuts: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,22 +44,48 @@ class Root:
     region: Region
     asked: Queries
     layers: tuple[int, ...]  # activation steps that can be split
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # neurons of each
+    widths: tuple[int, ...]  # parameters of each: one a relu, two a curve
 
     def parts(self, flat: Tensor) -> dict[int, Tensor]:
         """(q, u) by layer."""
         return dict(zip(self.layers, flat.split(self.sizes, 1), strict=True))
 
-    def flat(self, by_layer: dict[int, Tensor]) -> Tensor:
-        """The reverse of `parts`."""
-        return torch.cat([by_layer[at] for at in self.layers], 1)
+    def tuned(self, flat: Tensor) -> dict[int, Tensor]:
+        """Parameters (q, p) by layer: (q, m) of relus, (q, 2, m) of curves."""
+        found = dict(zip(self.layers, flat.split(self.widths, 1), strict=True))
+        return {at: part.unflatten(1, (2, -1)) if at in self.curved else part for at, part in found.items()}
+
+    def flat(self, by_layer: Mapping[int, Tensor]) -> Tensor:
+        """The reverse of `parts` and `tuned`."""
+        return torch.cat([by_layer[at].flatten(1) for at in self.layers], 1)
+
+    @property
+    def curved(self) -> tuple[int, ...]:
+        """The layers of curves: they can be cut again and again, so no domain of theirs is ever a leaf."""
+        return tuple(at for at in self.layers if isinstance(self.region.bends[at], Cut))
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The bounds (u,) of every neuron."""
+        bends = [self.region.bends[at] for at in self.layers]
+        lower, upper = ([b.lower[0, b.index] for b in bends], [b.upper[0, b.index] for b in bends])
+        none = [torch.zeros(0)]
+        return torch.cat(lower or none), torch.cat(upper or none)
+
+    def is_curve(self) -> Tensor:
+        """Which neurons (u,) are those of curves."""
+        marks = [torch.full((n,), at in self.curved) for at, n in zip(self.layers, self.sizes, strict=True)]
+        return torch.cat(marks)
 
 
-def plant(region: Region, asked: Queries) -> Root:
-    """The root for queries whose parameters are tuned."""
-    hinges = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], Hinge)}
-    layers = tuple(at for at, bend in hinges.items() if len(bend.index))
-    return Root(region, asked, layers, tuple(len(region.bends[at].index) for at in layers))
+def plant(region: Region, asked: Queries, curves: bool = True) -> Root:
+    """The root for queries whose parameters are tuned; without `curves` only signs are split."""
+    kinds = (Hinge, Cut) if curves else Hinge
+    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], kinds)}
+    layers = tuple(at for at, bend in bends.items() if len(bend.index))
+    sizes = tuple(len(bends[at].index) for at in layers)
+    widths = tuple(n * (2 if isinstance(bends[at], Cut) else 1) for at, n in zip(layers, sizes, strict=True))
+    return Root(region, asked, layers, sizes, widths)
 
 
 def queries(root: Root, domains: list[Domain]) -> Queries:
@@ -60,18 +93,47 @@ def queries(root: Root, domains: list[Domain]) -> Queries:
     case = torch.tensor([d.case for d in domains])
     asked = root.asked.pick(case)
     theta = dict(asked.theta)
-    theta.update(root.parts(torch.stack([d.alpha for d in domains])))
+    theta.update(root.tuned(torch.stack([d.alpha for d in domains])))
     if asked.mix is not None:
         asked = asked.mixed(torch.stack([d.mix for d in domains]))
     split = root.parts(torch.stack([d.split for d in domains]))
-    beta = root.parts(torch.stack([d.beta for d in domains]))
+    beta = root.tuned(torch.stack([d.beta for d in domains]))
+    if root.curved:
+        lower, upper = (root.parts(v) for v in windows(root, domains))
+        for at in root.curved:
+            bend = root.region.bends[at]
+            if isinstance(bend, Cut):
+                split[at] = bend.assumed(lower[at], upper[at])
+                theta[at] = bend.keep(theta[at], split[at])
     return replace(asked, theta=theta, split=split, beta=beta)
 
 
-def children(domains: list[Domain], neurons: list[int]) -> list[Domain]:
-    """Each domain's two halves, one after the other."""
+def windows(root: Root, domains: list[Domain]) -> tuple[Tensor, Tensor]:
+    """Between what (q, u) each neuron's value is assumed to lie."""
+    lower, upper = (end.expand(len(domains), -1).clone() for end in root.ends())
+    cuts = [(q, n, *ends) for q, domain in enumerate(domains) for n, ends in domain.cuts.items()]
+    if cuts:
+        query, neuron, low, high = zip(*cuts, strict=True)
+        lower[list(query), list(neuron)] = torch.tensor(low, dtype=lower.dtype)
+        upper[list(query), list(neuron)] = torch.tensor(high, dtype=upper.dtype)
+    return lower, upper
+
+
+Split: TypeAlias = tuple[int, float]  # a neuron and where it is split
+
+
+def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Domain]:
+    """Each domain's two halves, one after the other: the upper one first."""
     halves = []
-    for domain, neuron in zip(domains, neurons, strict=True):
+    lower, upper = root.ends()
+    curve = root.is_curve().tolist()
+    for domain, (neuron, point) in zip(domains, splits, strict=True):
+        if curve[neuron]:
+            low, high = domain.cuts.get(neuron, (float(lower[neuron]), float(upper[neuron])))
+            point = point if low < point < high else (low + high) / 2
+            parts = ((point, high), (low, point))
+            halves += [replace(domain, cuts={**domain.cuts, neuron: ends}) for ends in parts]
+            continue
         for sign in (1, -1):
             split = domain.split.clone()
             split[neuron] = sign
@@ -79,40 +141,67 @@ def children(domains: list[Domain], neurons: list[int]) -> list[Domain]:
     return halves
 
 
-def scores(root: Root, split: Tensor, traced: Traced, relaxed: Relaxed) -> tuple[Tensor, Tensor]:
-    """Two measures (q, u) of what each undecided neuron costs the bound.
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and the points."""
 
-    The first is what its line lost at the relaxed point, rows · (f(z) - line(z)); the second is the part of
-    the upper line's offset in the bound (the larger half of the score of Bunel et al. 2020).
+    lost: Tensor
+    offset: Tensor
+    points: Tensor
+
+
+def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) -> Scores:
+    """What each undecided neuron costs the bound, and where it would be split.
+
+    The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
+    relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
+    2020), of a curve what the line loses in the middle. A curve is cut at the relaxed point, but not close
+    to an end.
     """
-    lost, offset = [], []
+    lost, offset, points = [], [], []
+    lower, upper = (root.parts(v) for v in windows(root, domains)) if root.curved else ({}, {})
     for at in root.layers:
-        bend = root.region.bends[at]
-        chord = bend.offset if isinstance(bend, Hinge) else 0.0
-        rows, z = traced.rows[at], relaxed.before[at]
-        lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
-        offset.append(-rows.clamp(max=0) * chord)
-    free = split == 0
-    return torch.where(free, torch.cat(lost, 1), -1.0), torch.where(free, torch.cat(offset, 1), -1.0)
+        bend, rows, z = root.region.bends[at], traced.rows[at], relaxed.before[at]
+        if isinstance(bend, Hinge):
+            lost.append((rows * (curve(bend.step, z) - relaxed.after[at])).abs())
+            offset.append(-rows.clamp(max=0) * bend.offset)
+            points.append(torch.zeros_like(z))
+            continue
+        low, width = lower[at], upper[at] - lower[at]
+        inside, middle = torch.minimum(torch.maximum(z, low), upper[at]), low + width / 2
+        wide = width > NARROWEST
+        for found, place in ((lost, inside), (offset, middle)):
+            gap = (rows * (curve(bend.step, place) - on_line(traced.lines[at], rows, place))).abs()
+            found.append(torch.where(wide, gap, -1.0))
+        points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
+    free = torch.stack([d.split for d in domains]) == 0
+    first, second = (torch.where(free, torch.cat(v, 1), -1.0) for v in (lost, offset))
+    return Scores(first, second, torch.cat(points, 1))
 
 
-def promising(root: Root, split: Tensor, traced: Traced, relaxed: Relaxed, count: int) -> Tensor:
-    """The `count` most promising neurons (q, count) of each query, by both measures in turn; -1 for none."""
-    lost, offset = scores(root, split, traced, relaxed)
-    each = min(count, lost.shape[1])
-    by_lost, by_offset = lost.topk(each, 1), offset.topk(each, 1)
+def promising(
+    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
+) -> tuple[Tensor, Tensor]:
+    """The `count` best neurons (q, 2 count) by both measures in turn, -1 for none, and the points."""
+    found = scores(root, domains, traced, relaxed)
+    each = min(count, found.lost.shape[1])
+    by_lost, by_offset = found.lost.topk(each, 1), found.offset.topk(each, 1)
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
-    return torch.stack([first, second], 2).reshape(len(split), -1)
+    best = torch.stack([first, second], 2).reshape(len(domains), -1)
+    return best, found.points.gather(1, best.clamp(min=0))
 
 
-def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[int]:
-    """The neuron each domain is split at: of its most promising ones that whose worse half is best."""
-    tried = [list(dict.fromkeys(i for i in d.best.tolist() if i >= 0))[:count] for d in domains]
+def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[Split]:
+    """What each domain is split at: of its most promising neurons that whose worse half is best."""
+    tried = []
+    for d in domains:
+        pairs = zip(d.best.tolist(), d.points.tolist(), strict=True)
+        tried.append(list({n: (n, point) for n, point in pairs if n >= 0}.values())[:count])
     if count == 1:
         return [t[0] for t in tried]
     owners = [d for d, some in zip(domains, tried, strict=True) for _ in some]
-    halves = children(owners, [n for some in tried for n in some])
+    halves = children(root, owners, [n for some in tried for n in some])
     lower = bound(pieces, root.region, queries(root, halves)).lower.reshape(-1, 2)
     # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
     value = lower.clamp(max=0.0)
@@ -123,95 +212,3 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
         chosen.append(some[max(range(len(some)), key=part.__getitem__)])
         start += len(some)
     return chosen
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
-
-    kept: Tensor  # (u',) the old number of each neuron that is still undecided
-    new: Tensor  # (u,) the new number of each old neuron, or -1
-    sign: Tensor  # (u,) int8: the sign of each old neuron that is decided now, else 0
-
-    @staticmethod
-    def between(old: Root, new: Root) -> Move:
-        """The move from the old root's neurons to the new one's."""
-        kept, sign, number = [], [], 0
-        for at, size in zip(old.layers, old.sizes, strict=True):
-            was, now = old.region.bends[at], new.region.bends[at]
-            still = torch.isin(was.index, now.index)
-            kept.append(number + still.nonzero().reshape(-1))
-            decided = torch.where(now.lower[0, was.index] >= 0, 1, -1).to(torch.int8)
-            sign.append(torch.where(still, torch.zeros_like(decided), decided))
-            number += size
-        index = torch.cat(kept)
-        back = torch.full((number,), -1, dtype=torch.int64)
-        back[index] = torch.arange(len(index))
-        return Move(index, back, torch.cat(sign))
-
-    def domain(self, domain: Domain, case: int, rows: int) -> Domain | None:
-        """The domain over the new root; None when its assumed signs are now known to be wrong.
-
-        Such a domain holds at most inputs with z = 0, and those lie in the other half as well. `rows` is how
-        many rows a conjunction has now; those beyond are its first one said again, to fill up.
-        """
-        if bool((domain.split * self.sign < 0).any()):
-            return None
-        best = domain.best[domain.best >= 0]
-        best = self.new[best]
-        mix = None
-        if domain.mix is not None and rows:
-            mix = domain.mix[:rows].clone()
-            mix[0] += domain.mix[rows:].sum()
-        return replace(
-            domain,
-            case=case,
-            mix=mix,
-            split=domain.split[self.kept],
-            alpha=domain.alpha[self.kept],
-            beta=domain.beta[self.kept],
-            best=best[best >= 0],
-        )
-
-
-class Pool:
-    """Open domains; the worst come first while there is room, then the best, so that the pool shrinks."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self._worst: list[tuple[float, int]] = []
-        self._best: list[tuple[float, int]] = []
-        self._domains: dict[int, Domain] = {}
-        self._number = itertools.count()
-
-    def __len__(self) -> int:
-        return len(self._domains)
-
-    def add(self, domain: Domain) -> None:
-        """Put a domain in."""
-        number = next(self._number)
-        self._domains[number] = domain
-        heapq.heappush(self._worst, (domain.lower, number))
-        heapq.heappush(self._best, (-domain.lower, number))
-
-    def lowest(self) -> float:
-        """The lowest bound of all that are open."""
-        while self._worst and self._worst[0][1] not in self._domains:
-            heapq.heappop(self._worst)
-        return self._worst[0][0] if self._worst else float("inf")
-
-    def drain(self) -> list[Domain]:
-        """All domains; the pool is empty afterwards."""
-        domains = list(self._domains.values())
-        self._domains, self._worst, self._best = {}, [], []
-        return domains
-
-    def take(self, count: int) -> list[Domain]:
-        """The next domains to work on."""
-        heap = self._worst if len(self) < self.room else self._best
-        taken: list[Domain] = []
-        while heap and len(taken) < count:
-            domain = self._domains.pop(heapq.heappop(heap)[1], None)
-            if domain is not None:
-                taken.append(domain)
-        return taken

@@ -53,9 +53,11 @@ def backward(
     extra: Mapping[int, Tensor] | None = None,
     rows_in: Tensor | None = None,
     careful: bool = False,
+    fixed: Tensor | None = None,
 ) -> Traced:
     """The lower bound of rows (q, n) · step `top`; `extra` is added to pre-activation rows (the betas).
 
+    `fixed` (q, 2) float64 is what the betas add to the constant, and the sum of its terms' magnitudes.
     `rows_in` (q, inputs) are coefficients of the inputs themselves (rows of a specification over x).
     A `careful` pass subtracts what rounding can have added (see `_Slack`); only such a bound proves.
     """
@@ -63,6 +65,9 @@ def backward(
     seen: dict[int, Tensor] = {}
     slack = _Slack(pieces, region, len(rows)) if careful else None
     const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
+    const = const if fixed is None else const + fixed[:, 0].to(const.dtype)
+    if slack is not None and fixed is not None:
+        slack.constant(fixed[:, 1])
     for at in range(top, 0, -1):
         if at not in pending:
             continue
@@ -134,6 +139,10 @@ class _Slack:
         # Product, beta, and up to three for the slope of leaky relus and the chord's offset.
         gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += gamma * moved + self._constant(at) * fixed
+
+    def constant(self, mass: Tensor) -> None:
+        """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
+        self.sum += _gamma(2 * sum(self.pieces.sizes) + self.steps, 2.0**-53) * mass
 
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""

@@ -18,7 +18,7 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 Tensor = Any
 
 
-Finish: TypeAlias = Callable[[Pieces, Region, Queries], Tensor]
+Finish: TypeAlias = Callable[[Pieces, Region, Queries, float], Tensor]  # the last: a bound that suffices
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ def _tightest(
             )
             asked = tuned.queries
         finish = effort.finish or _careful
-        found.append(finish(pieces, region, asked))
+        found.append(finish(pieces, region, asked, goal))
     result = torch.cat(found)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
 
 
-def _careful(pieces: Pieces, region: Region, asked: Queries) -> Tensor:
+def _careful(pieces: Pieces, region: Region, asked: Queries, goal: float) -> Tensor:
     return bound(pieces, region, asked, careful=True).lower
 
 

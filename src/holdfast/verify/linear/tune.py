@@ -35,10 +35,11 @@ class Queries:
     """q lower bounds asked at once: rows (q, n) of step `top`, minus `offset` (q,).
 
     `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
-    multipliers; `rows_in` (q, inputs) what is asked of the inputs themselves. For a conjunction of r rows
-    `parts` holds them all and `mix` (q, r), on the simplex, says how the asked row is made of them: any mix
-    that is positive shows that not all of them can be at most zero. `spec` has the rows in float64, as the
-    specification says them: a careful bound is one of those.
+    multipliers. Of a curve that is cut, `split` (q, 7, m) is what `Bow.assumed` says and `beta` (q, 2, m) has
+    the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) is what is asked of
+    the inputs themselves. For a conjunction of r rows `parts` holds them all and `mix` (q, r), on the simplex,
+    says how the asked row is made of them: any mix that is positive shows that not all of them can be at
+    most zero. `spec` has the rows in float64, as the specification says them: a careful bound is one of those.
     """
 
     top: int
@@ -94,8 +95,10 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Lines]:
 def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = False) -> Traced:
     """One backward pass for these queries, the offset taken off."""
     lines = lines_of(region, queries)
-    extra = _extra(queries)
-    traced = backward(pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful)
+    extra, fixed = _extra(queries), _fixed(queries)
+    traced = backward(
+        pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed
+    )
     if careful and queries.spec is not None:
         return replace(traced, lower=_specified(region, queries, queries.spec, traced.lower))
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
@@ -129,7 +132,21 @@ def _extra(queries: Queries) -> dict[int, Tensor] | None:
     """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, else +beta."""
     if queries.beta is None or queries.split is None:
         return None
-    return {at: -beta * queries.split[at] for at, beta in queries.beta.items()}
+    return {
+        at: beta[:, 1] - beta[:, 0] if beta.dim() == 3 else -beta * queries.split[at]
+        for at, beta in queries.beta.items()
+    }
+
+
+def _fixed(queries: Queries) -> Tensor | None:
+    """What betas of cut curves add to the constant, beta · end or -beta · end, with magnitudes (q, 2)."""
+    found = None
+    for at, beta in (queries.beta or {}).items():
+        if beta.dim() == 3 and queries.split is not None:
+            terms = beta.double() * queries.split[at][:, :2].double()
+            part = torch.stack([(terms[:, 0] - terms[:, 1]).sum(1), terms.abs().sum((1, 2))], 1)
+            found = part if found is None else found + part
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,13 +255,12 @@ def _climb(
     for at, rows in traced.rows.items():
         bend, z = region.bends[at], before[at]
         if theta[at].numel():
-            move = theta_moves[at].step(bend.slope(theta[at], rows, z), rate)
-            theta[at] = bend.keep(theta[at] + move)
+            split = None if now.split is None else now.split.get(at)
+            move = theta_moves[at].step(bend.slope(theta[at], rows, z, split), rate)
+            theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
-            gradient = -z * now.split[at]
-            beta[at] = (beta[at] + beta_moves[at].step(gradient, beta_rate)).clamp_(min=0) * (
-                now.split[at] != 0
-            )
+            moved = beta[at] + beta_moves[at].step(_outside(now.split[at], z), beta_rate)
+            beta[at] = moved.clamp_(min=0) * ((now.split[at] != 0) if moved.dim() == 2 else 1)
     now = replace(now, theta=theta, beta=beta)
     if now.parts is None or now.mix is None or relaxed.top is None:
         return now
@@ -254,3 +270,10 @@ def _climb(
         value = value + (now.parts.rows_in * point[:, None]).sum(2)
     size = value.abs().amax(1, keepdim=True).clamp(min=1e-9)
     return now.mixed(torch.softmax(now.mix.clamp(min=1e-6).log() + 4 * rate * value / size, 1))
+
+
+def _outside(split: Tensor, z: Tensor) -> Tensor:
+    """How far z (q, m) is on the wrong side of what is assumed: how the bound changes with the betas."""
+    if split.dim() == 2:
+        return -z * split
+    return torch.stack([split[:, 0] - z, z - split[:, 1]], 1)
