@@ -37,9 +37,9 @@ class Queries:
     `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
     multipliers. Of a curve that is cut, `split` (q, 7, m) is what `Bow.assumed` says and `beta` (q, 2, m) has
     the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) is what is asked of
-    the inputs themselves. For a conjunction of r rows `parts` holds them all and `mix` (q, r), on the simplex,
+    the inputs themselves. For a conjunction of r rows `parts` holds all and `mix` (q, r), on the simplex,
     says how the asked row is made of them: any mix that is positive shows that not all of them can be at
-    most zero. `spec` has the rows in float64, as the specification says them: a careful bound is one of those.
+    most zero. `spec` has the rows in float64, as the specification says them: careful bounds are of those.
     """
 
     top: int
