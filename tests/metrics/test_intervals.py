@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.metrics import intervals
+from holdfast.metrics import replicates
 from holdfast.metrics.detection import evaluate
 from holdfast.metrics.intervals import flips, map_difference, map_interval, mean_difference, mean_interval
 from holdfast.metrics.matching import match
@@ -51,7 +51,7 @@ def test_weights_give_what_scoring_the_drawn_copies_gives(seed, name):
     drawn = np.sort(rng(seed).integers(images, size=images))
     weights = np.bincount(drawn, minlength=images)[:, None].astype(np.int32)
     m = match(truth, found, rule, 0.5, images=images, classes=classes)
-    fast = intervals._mean_ap([m], rule, weights)[0]
+    fast = replicates._mean_ap(replicates._rankings([m]), rule, weights)[0]
     again: tuple[TruthTable, DetectionTable] = copies(truth, drawn), copies(found, drawn)
     slow = evaluate(*again, rule, images=images, classes=classes, iou=0.5).mean_ap
     assert fast == pytest.approx(slow, abs=1e-12)
@@ -91,7 +91,7 @@ def test_blocks_do_not_change_the_numbers(monkeypatch):
     truth, found = scene(4)
     m = [match(truth, found, RULES["voc"], 0.5, images=6, classes=3)]
     whole = map_interval(m, RULES["voc"], 6, rng(5), replicates=30)
-    monkeypatch.setattr(intervals, "CHUNK_CELLS", 200)
+    monkeypatch.setattr(replicates, "CHUNK_CELLS", 200)
     assert map_interval(m, RULES["voc"], 6, rng(5), replicates=30) == whole
 
 

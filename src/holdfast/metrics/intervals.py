@@ -2,14 +2,14 @@
 
 Bootstrap: draw as many images as there are, with replacement, and score again; the middle 95 % of the
 scores is the interval. A *paired* interval draws the same images for both runs, so that what is hard for
-both cancels out. Nothing is matched again: a replicate gives each image a weight, the number of times it
-was drawn, and precision and recall are weighted sums over the matches at hand. That is exactly what
-scoring the drawn copies would give, save that equal scores inside one image and class stay side by side.
+both cancels out. Nothing is matched again (see replicates); that is exactly what scoring the drawn copies
+would give, save that equal scores inside one image and class stay side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,13 +17,10 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Bools, Floats, Ints
-from holdfast.metrics.curves import needed_hits
-from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
+from holdfast.core.types import Floats, Ints
+from holdfast.metrics.matching import Matches
+from holdfast.metrics.replicates import map_values, mean_values, miou_values
 from holdfast.metrics.rules import Rule
-
-Weights = NDArray[np.int32]
-CHUNK_CELLS = 8_000_000  # replicates × detections held at a time: 32 MB
 
 
 @dataclass(frozen=True)
@@ -65,11 +62,7 @@ def mean_interval(
     values: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000
 ) -> Interval:
     """The mean of one value per image, with its bootstrap interval."""
-    column = np.asarray(values, dtype=np.float64)
-    if len(column) == 0:
-        raise InputError("expected at least one image for an interval, got none")
-    means = np.concatenate([column @ w for w in _weights(len(column), rng, replicates, len(column))])
-    return _interval(float(column.mean()), means / len(column), level)
+    return interval_of(mean_values(np.asarray(values, np.float64), rng, replicates=replicates), level)
 
 
 def mean_difference(
@@ -86,10 +79,7 @@ def map_interval(
     replicates: int = 1000
 ) -> Interval:  # fmt: skip
     """The mAP, averaged over the given matches (one per IoU threshold), with its bootstrap interval."""
-    size = max(len(m) for m in matches)
-    values = [_mean_ap(matches, rule, w) for w in _weights(images, rng, replicates, size)]
-    estimate = _mean_ap(matches, rule, _once(images))
-    return _interval(float(estimate[0]), np.concatenate(values), level)
+    return interval_of(map_values(matches, rule, images, rng, replicates=replicates), level)
 
 
 def map_difference(
@@ -97,110 +87,52 @@ def map_difference(
     level: float = 0.95, replicates: int = 1000
 ) -> Interval:  # fmt: skip
     """The mAP of `after` − that of `before` on the same images, with its paired bootstrap interval."""
-    size = max(len(m) for m in (*before, *after))
-    values = [
-        _mean_ap(after, rule, w) - _mean_ap(before, rule, w) for w in _weights(images, rng, replicates, size)
-    ]
-    estimate = _mean_ap(after, rule, _once(images)) - _mean_ap(before, rule, _once(images))
-    return _interval(float(estimate[0]), np.concatenate(values), level)
+    first = map_values(before, rule, images, copy.deepcopy(rng), replicates=replicates)
+    return paired(first, map_values(after, rule, images, rng, replicates=replicates), level)
 
 
-def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
-    if first.shape != second.shape or first.ndim != 1:
-        raise InputError(f"expected one value per image of both runs, got {first.shape} and {second.shape}")
+def miou_interval(
+    confusions: Sequence[Ints], rng: Generator, *, level: float = 0.95, replicates: int = 1000
+) -> Interval:
+    """The mIoU of all pixels together, from one table per image, with its bootstrap interval."""
+    return interval_of(miou_values(confusions, rng, replicates=replicates), level)
 
 
-def _once(images: int) -> Weights:
-    """The weights that leave the data set as it is."""
-    return np.ones((images, 1), dtype=np.int32)
+def miou_difference(
+    before: Sequence[Ints], after: Sequence[Ints], rng: Generator, *, level: float = 0.95,
+    replicates: int = 1000
+) -> Interval:  # fmt: skip
+    """The mIoU of `after` − that of `before` on the same images, with its paired bootstrap interval."""
+    if len(before) != len(after):
+        raise InputError(
+            f"expected one table per image of both runs, got {len(before)} and {len(after)} tables"
+        )
+    first = miou_values(before, copy.deepcopy(rng), replicates=replicates)
+    return paired(first, miou_values(after, rng, replicates=replicates), level)
 
 
-def _weights(images: int, rng: Generator, replicates: int, size: int) -> Iterator[Weights]:
-    """Blocks (images, r) of how often each image was drawn, `replicates` columns in all.
-
-    Drawn one replicate at a time, so that the numbers do not depend on the size of the blocks.
-    """
-    if images < 1:
-        raise InputError("expected at least one image for an interval, got none")
-    if replicates < 1:
-        raise InputError(f"replicates: expected 1 or more, got {replicates}")
-    block = max(1, CHUNK_CELLS // max(size, images, 1))
-    for start in range(0, replicates, block):
-        draws = (rng.integers(images, size=images) for _ in range(start, min(start + block, replicates)))
-        columns = [np.bincount(draw, minlength=images).astype(np.int32) for draw in draws]
-        yield np.ascontiguousarray(np.stack(columns, axis=1))
+def paired(before: Floats, after: Floats, level: float = 0.95) -> Interval:
+    """The interval of after − before, each a score followed by those of the same replicates."""
+    _same_images(before, after)
+    return interval_of(after - before, level)
 
 
-def _interval(estimate: float, values: Floats, level: float) -> Interval:
-    """The interval from the scores of the replicates, moved so that their mean is the estimate.
+def interval_of(values: Floats, level: float = 0.95) -> Interval:
+    """The interval from a score and those of its replicates, moved so that their mean is the score.
 
     A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
     the AP of the data set; only their spread says how much the choice of images matters.
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a number between 0 and 1, got {level}")
-    present = values[~np.isnan(values)]
+    estimate, drawn = float(values[0]), values[1:]
+    present = drawn[~np.isnan(drawn)]
     if len(present) == 0:
-        return Interval(estimate, float("nan"), float("nan"), level, len(values))
+        return Interval(estimate, float("nan"), float("nan"), level, len(drawn))
     low, high = np.quantile(present - present.mean(), [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, estimate + float(low), estimate + float(high), level, len(values))
+    return Interval(estimate, estimate + float(low), estimate + float(high), level, len(drawn))
 
 
-def _mean_ap(matches: Sequence[Matches], rule: Rule, weights: Weights) -> Floats:
-    """The mAP of each replicate, (r,), averaged over the matches; classes without truth are left out."""
-    return np.asarray(np.mean([_one_mean_ap(m, rule, weights) for m in matches], axis=0))
-
-
-def _one_mean_ap(matches: Matches, rule: Rule, weights: Weights) -> Floats:
-    replicates = weights.shape[1]
-    start = np.searchsorted(matches.category, np.arange(len(matches.positives) + 1))
-    total, present = np.zeros(replicates), np.zeros(replicates, dtype=np.int64)
-    for c in np.flatnonzero(matches.positives).tolist():
-        own = matches.truth_image[matches.counted & (matches.truth_category == c)]
-        positives = weights.take(own, axis=0).sum(axis=0, dtype=np.int64)
-        part = slice(start[c], start[c + 1])
-        shown = matches.outcome[part] != IGNORED
-        hit = matches.outcome[part][shown] == TRUE_POSITIVE
-        weight = weights.take(matches.image[part][shown], axis=0)
-        valid = positives > 0
-        total[valid] += weighted_ap(weight, hit, positives, rule)[valid]
-        present += valid
-    mean: Floats = np.full(replicates, np.nan)
-    np.divide(total, present, out=mean, where=present > 0)
-    return mean
-
-
-def weighted_ap(weight: Weights, hit: Bools, positives: Ints, rule: Rule) -> Floats:
-    """AP of each replicate, (r,), by the rule's interpolation.
-
-    `weight` (n, r) counts each detection of one class, best first, `hit` (n,) says which are true positives
-    and `positives` (r,) is the weighted number of true boxes.
-    """
-    own = weight[hit]
-    seen = np.cumsum(weight, axis=0, dtype=np.int32)[hit]
-    tp = np.cumsum(own, axis=0, dtype=np.int32)
-    tiny = np.spacing(1) if rule.interpolation == "101-point" else 0.0
-    # A detection of weight 0 is not there and must not lend its precision.
-    precision = np.divide(tp, seen + tiny, out=np.zeros(tp.shape), where=own > 0)
-    envelope = np.maximum.accumulate(precision[::-1], axis=0)[::-1]
-    if rule.interpolation == "all-point":
-        return np.asarray((envelope * own).sum(axis=0) / np.maximum(positives, 1))
-    recalls = _needed(positives, 10 if rule.interpolation == "11-point" else 100)
-    hits_by_replicate, envelopes = tp.T.copy(), np.vstack([envelope, np.zeros((1, tp.shape[1]))]).T.copy()
-    mean: Floats = np.empty(tp.shape[1])
-    for r, (counts, best) in enumerate(zip(hits_by_replicate, envelopes, strict=True)):
-        values = best.take(counts.searchsorted(recalls[r]))
-        if rule.end_points:
-            values[0] = 1.0
-        mean[r] = values.mean()
-    return mean
-
-
-def _needed(positives: Ints, steps: int) -> NDArray[np.int32]:
-    """The least number of hits with recall ≥ k/steps, (r, steps + 1): in integers for 11 points.
-
-    For 101 points the recall is compared as a float, as COCO's reference code does.
-    """
-    if steps == 10:
-        return (-(-np.arange(11) * positives[:, None] // 10)).astype(np.int32)
-    return needed_hits(positives, at_least=0).astype(np.int32)
+def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
+    if first.shape != second.shape or first.ndim != 1:
+        raise InputError(f"expected one value per image of both runs, got {first.shape} and {second.shape}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import zlib
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.types import Boxes, Detections, Floats, Ints, Size
+
+GRID = 64  # points a side at which a segmenter's labels are kept
+Grid: TypeAlias = NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,22 @@ class Ranked:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A segmenter's image: pixels by true class (row) and predicted class (column), ignored ones left out."""
+    """A segmenter's image: pixels by true class (row) and predicted class (column), ignored ones left out.
+
+    `grid` (GRID, GRID) holds the predicted classes at evenly spread points, to tell two predictions apart; it
+    is empty in records of a version that kept none.
+    """
 
     name: str
     size: Size
     confusion: Ints
+    grid: Grid = field(default_factory=lambda: np.zeros((0, 0), np.uint16))
+
+
+def sampled(classes: NDArray[Any]) -> Grid:
+    """The label map (h, w) at the centres of GRID × GRID equal cells, by the nearest pixel."""
+    y, x = ((2 * np.arange(GRID) + 1) * side // (2 * GRID) for side in classes.shape)
+    return np.asarray(classes[np.ix_(y, x)], np.uint16)
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,9 @@ def to_plain(record: Record) -> dict[str, Any]:
         return {**common, "truth": truth, "found": found}
     if isinstance(record, Ranked):
         return {**common, "label": record.label, "top": record.top.tolist(), "scores": record.scores.tolist()}
-    return {**common, "confusion": record.confusion.tolist()}
+    packed = zlib.compress(np.ascontiguousarray(record.grid, "<u2").tobytes())
+    grid = base64.b64encode(packed).decode("ascii") if record.grid.size else ""
+    return {**common, "confusion": record.confusion.tolist(), "grid": grid}
 
 
 def from_plain(plain: dict[str, Any]) -> Record:
@@ -100,4 +119,8 @@ def from_plain(plain: dict[str, Any]) -> Record:
             np.array(plain["top"], np.int64),
             np.array(plain["scores"], np.float64),
         )
-    return Counted(name, size, np.array(plain["confusion"], np.int64))
+    confusion = np.array(plain["confusion"], np.int64)
+    if not plain.get("grid"):
+        return Counted(name, size, confusion)
+    labels = np.frombuffer(zlib.decompress(base64.b64decode(plain["grid"])), "<u2")
+    return Counted(name, size, confusion, labels.reshape(GRID, GRID).astype(np.uint16))
