@@ -16,8 +16,8 @@ from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.run import workers
 from holdfast.run.evaluate import Plan, evaluate
+from holdfast.run.job import job_of
 from holdfast.run.store import Store
-from holdfast.run.work import job_of
 
 PLUG_IN = '''
 from holdfast import stage

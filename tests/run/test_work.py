@@ -13,7 +13,7 @@ from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.run.evaluate import Plan, evaluate
-from holdfast.run.work import read_mask
+from holdfast.run.recording import read_mask
 
 SEGMENT_CARD = """\
 task = "segment"

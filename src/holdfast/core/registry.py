@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.core.errors import InputError, UnknownName
@@ -53,6 +56,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()
+_FILES: dict[str, Path] = {}  # module name -> the user's file it was made from
 
 
 def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
@@ -110,3 +114,72 @@ def _load(kind: str) -> None:
         for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
             importlib.import_module(f"{home}.{found.name}")
         _LOADED.add(home)
+
+
+def load_parts(path: Path) -> tuple[Part, ...]:
+    """The parts a Python file registers, as `--use my_noise.py` asks; InputError with the line if it fails.
+
+    The module's name comes from the file's, so that it is the same in every process and run.
+    """
+    path = path.resolve()
+    name = "holdfast_use_" + "".join(c if c.isalnum() else "_" for c in path.stem)
+    if _FILES.get(name, path) != path:
+        raise InputError(f"{path}: a file of that name was loaded already: {_FILES[name]}; rename one")
+    try:
+        source = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{path}: expected a Python file, got: {problem.strerror}") from None
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    _forget(name)
+    sys.modules[name] = module  # before it runs: its own classes ask for it
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))  # noqa: S102 - the user's own file
+        made = _parts_of(name)
+        _check_parts(made)
+    except BaseException as problem:  # SystemExit too: a file that ends the program is a broken file
+        _forget(name)
+        if isinstance(problem, KeyboardInterrupt | MemoryError):
+            raise
+        raise InputError(_told(path, problem)) from problem
+    _FILES[name] = path
+    return made
+
+
+def _parts_of(module: str) -> tuple[Part, ...]:
+    return tuple(p for p in _PARTS.values() if getattr(p.function, "__module__", "") == module)
+
+
+def _forget(module: str) -> None:
+    for old in _parts_of(module):
+        del _PARTS[old.kind, old.name]
+    sys.modules.pop(module, None)
+
+
+def loaded_files() -> dict[str, Path]:
+    """Name -> file of the modules `load_parts` made, in the order they were loaded."""
+    return dict(_FILES)
+
+
+def _check_parts(made: tuple[Part, ...]) -> None:
+    if not made:
+        raise InputError("it registers no part; decorate a function with @stage(KIND)")
+    for one in made:
+        if one.kind not in (*_HOMES, "noise"):
+            raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))
+        _load(one.kind)  # a name of ours that it takes is found out here, not at first use
+
+
+def _told(path: Path, problem: BaseException) -> str:
+    """What went wrong in a user's file, and at which of its lines."""
+    import traceback  # here, because only a mistake needs it
+
+    line, text = 0, f"{type(problem).__name__}: {problem}"
+    for frame, number in traceback.walk_tb(problem.__traceback__):
+        if frame.f_code.co_filename == str(path):
+            line = number
+    if isinstance(problem, SyntaxError) and problem.filename == str(path):
+        line, text = problem.lineno or 0, f"{type(problem).__name__}: {problem.msg}"
+    elif isinstance(problem, InputError):
+        text = str(problem)
+    return f"{path}:{line}: {text}" if line else f"{path}: {text}"

@@ -23,11 +23,12 @@ from holdfast.metrics.rules import RULES
 from holdfast.run.classes import Alignment, align, realign
 from holdfast.run.evaluation import CELLS, About, Evaluation, identity, read_cells, save
 from holdfast.run.executor import Progress, execute
+from holdfast.run.job import Job, job_of
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
 from holdfast.run.store import Store, to_json
 from holdfast.run.versions import versions
-from holdfast.run.work import job_of
+from holdfast.run.work import Alone
 
 DEFAULT_RUNS = Path("holdfast-runs")
 LONGEST_NAME = 150  # bytes; file systems take 255
@@ -88,8 +89,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
     check_names(pipeline)
     store = Store(plan.runs / CELLS)
-    classes = len(plan.dataset.classes) or len(plan.model.card.classes)
-    job = job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
+    job = job_for(plan, pipeline, store)
     reused = 0
 
     def step(done: int, found: int) -> None:
@@ -97,7 +97,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
         reused += found
         progress(done, found)
 
-    keys = execute(job, plan.dataset.entries, plan.jobs, step)
+    keys = execute(Alone(job), plan.dataset.entries, plan.jobs, step)
     cells = read_cells(store, keys)
     records = cells.records
     failed = tuple(r for r in records if isinstance(r, Failed))
@@ -116,7 +116,14 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     return evaluation
 
 
+def job_for(plan: Plan, pipeline: Pipeline, store: Store) -> Job:
+    """The job of a pipeline on the plan's model and data: what its cells are named by."""
+    classes = len(plan.dataset.classes) or len(plan.model.card.classes)
+    return job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
+
+
 def alignment_of(plan: Plan) -> Alignment:
+    """How the classes of model and data meet; DataError if the two do not fit."""
     model, data = plan.model, plan.dataset
     task = model.card.task
     if not data.entries:

@@ -80,11 +80,12 @@ def identity(folder: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Cells:
-    """What was read from cells: records in order, notes beside them, and what each image's content was."""
+    """What was read from cells: records in order, notes, what each image was, and hashes of its tensors."""
 
     records: list[Record] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     content: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)  # image -> hash of its input tensor
 
 
 def read_cells(store: Store, keys: Iterable[str]) -> Cells:
@@ -100,6 +101,7 @@ def read_cells(store: Store, keys: Iterable[str]) -> Cells:
         found.records.extend(from_plain(p) for p in plain["records"])
         found.notes.extend(plain["notes"])
         found.content.update(plain.get("content", {}))
+        found.inputs.update(plain.get("inputs", {}))
     return found
 
 

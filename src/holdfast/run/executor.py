@@ -6,17 +6,16 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import InputError
-from holdfast.run.work import Job, work
-from holdfast.run.workers import answers, workers
+from holdfast.run.workers import Work, answers, workers
 
 SHARD = 25  # images per cell: small enough to lose little, large enough to write few files
 
+A = TypeVar("A")
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
 
 
@@ -30,27 +29,27 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def execute(job: Job, entries: Sequence[Entry], jobs: int, progress: Progress) -> tuple[str, ...]:
-    """The keys of all cells in the order of the images, worked on by `jobs` processes (0: one a core)."""
+def execute(task: Work[A], entries: Sequence[Entry], jobs: int, progress: Progress) -> tuple[A, ...]:
+    """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core)."""
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
     rows = shards(entries)
     processes = min(jobs or cores(), len(rows))
-    why_not = _not_sendable(job) if processes > 1 else ""
+    why_not = _not_sendable(task) if processes > 1 else ""
     if why_not and jobs:
         raise InputError(f"--jobs {jobs}: other processes cannot do this work: {why_not}; use 1 job")
     if processes <= 1 or why_not:
-        return _alone(replace(job, threads=cores()), rows, progress)
-    return _together(replace(job, threads=max(1, cores() // processes)), rows, processes, progress)
+        return _alone(task.on(cores()), rows, progress)
+    return _together(task.on(max(1, cores() // processes)), rows, processes, progress)
 
 
-def _not_sendable(job: Job) -> str:
-    """Why new processes cannot get this job; empty if they can."""
+def _not_sendable(task: Work[A]) -> str:
+    """Why new processes cannot get this work; empty if they can."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not Path(script).exists():
         return f"they cannot read the program again from {Path(script).name}"
     try:
-        sent = pickle.dumps(job)
+        sent = pickle.dumps(task)
     except (pickle.PicklingError, AttributeError, TypeError) as problem:
         return f"a stage is not a function at the top of a module ({problem})"
     if script is None and b"__main__" in sent:
@@ -58,19 +57,19 @@ def _not_sendable(job: Job) -> str:
     return ""
 
 
-def _alone(job: Job, rows: list[tuple[Entry, ...]], progress: Progress) -> tuple[str, ...]:
-    machine, keys = None, []
+def _alone(task: Work[A], rows: list[tuple[Entry, ...]], progress: Progress) -> tuple[A, ...]:
+    state, found = None, []
     for row in rows:
-        key, machine, worked = work(job, machine, row)
-        keys.append(key)
-        progress(len(row), 0 if worked else len(row))
-    return tuple(keys)
+        answer, state, tally = task.work(state, row)
+        found.append(answer)
+        progress(*tally)
+    return tuple(found)
 
 
-def _together(job: Job, rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> tuple[str, ...]:
-    keys: list[str] = [""] * len(rows)
-    with workers(job, jobs) as staff:
-        for place, key, worked in answers(staff, rows):
-            keys[place] = key
-            progress(len(rows[place]), 0 if worked else len(rows[place]))
-    return tuple(keys)
+def _together(task: Work[A], rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> tuple[A, ...]:
+    found: dict[int, A] = {}
+    with workers(task, jobs) as staff:
+        for place, answer, tally in answers(staff, rows):
+            found[place] = answer
+            progress(*tally)
+    return tuple(found[place] for place in range(len(rows)))

@@ -1,107 +1,94 @@
-"""The work of one process: shards of images through an opened pipeline, into the store."""
+"""The work of one process: shards of images through one or many pipelines, into the store."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName
-from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine
+from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup
-from holdfast.core.types import (
-    Boxes,
-    Detections,
-    Ints,
-    Label,
-    LabelMap,
-    MaskFile,
-    Prediction,
-    Sample,
-    Scores,
-    Size,
-)
 from holdfast.data.images import notes
-from holdfast.metrics.segmentation import pixel_confusion
-from holdfast.run.records import Counted, Failed, Found, Ranked, Record, to_plain
-from holdfast.run.store import Store, printable, to_json
-from holdfast.run.versions import versions
+from holdfast.run.answer import Desk, Opened, Page, answer, settle
+from holdfast.run.job import Job, content_of
+from holdfast.run.records import Failed, to_plain
+from holdfast.run.share import Errors, Ready, Route, tensors
+from holdfast.run.store import printable, to_json
 
-AHEAD = 4  # images prepared before the network asks for them
-TOP = 5  # classes kept of a classifier's answer
+AHEAD = 4  # tensors prepared before the network asks for them
+
+T = TypeVar("T")
+
+
+class Tally(NamedTuple):
+    """How far a shard brings a run: images done (once a pipeline), and those of them found finished."""
+
+    done: int
+    found: int
 
 
 @dataclass(frozen=True)
-class Job:
-    """Everything a process needs to work on any shard. `job_of` makes it."""
+class Seen:
+    """An image all of whose tensors were made: remarks on it, and the jobs that failed at it."""
 
-    model: Model
-    pipeline: Pipeline
-    classes: int
-    ignore_index: int | None
-    store: Store
-    setup: str  # the hash of all that can change a number, but for the images
-    modules: tuple[str, ...] = ()  # where named parts from outside holdfast are defined
-    threads: int = 0
-    strict: bool = False  # the first image that fails ends the run
-
-    def key(self, shard: Sequence[Entry]) -> str:
-        """The name of the cell: the set-up and the images, hashed."""
-        return fingerprint.of([self.setup, [(e.name, _entry_key(e)) for e in shard]])
+    image: int
+    remarks: tuple[str, ...]
+    errors: Errors
 
 
-def job_of(
-    model: Model, pipeline: Pipeline, classes: int, ignore: int | None, store: Store, strict: bool = False
-) -> Job:
-    """The job, its set-up hashed: model, card, pipeline with the source of its parts, and versions."""
-    parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
-    parts["head"] = lookup("head", model.card.head.name)
-    setup = fingerprint.of(
-        {
-            "model": model.sha256,
-            "card": model.card,
-            "pipeline": pipeline.describe(),
-            "parts": parts,
-            "classes": classes,
-            "ignore": ignore,
-            "versions": versions(),
-        }
-    )
-    homes = {str(getattr(part, "__module__", "")) for part in parts.values()}
-    foreign = tuple(sorted(h for h in homes if not h.startswith(("holdfast.", "__"))))
-    return Job(model, pipeline, classes, ignore, store, setup, foreign, strict=strict)
+@dataclass(frozen=True)
+class Alone:
+    """The work of one job; a problem of its pipeline is raised."""
+
+    job: Job
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules other processes must import first."""
+        return self.job.modules
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files of parts other processes must load first."""
+        return self.job.files
+
+    def on(self, threads: int) -> Alone:
+        """The same work with so many threads a process."""
+        return Alone(dataclasses.replace(self.job, threads=threads))
+
+    def work(self, opened: Opened | None, shard: Sequence[Entry]) -> tuple[str, Opened, Tally]:
+        """The key of the shard's cell, what is open now, and how far that brings the run."""
+        opened = opened or Opened()
+        keys, tally = work((self.job,), opened, shard)
+        if opened.problems:
+            raise opened.problems[0]
+        return keys[0], opened, tally
 
 
-def _entry_key(entry: Entry) -> str:
-    try:
-        return entry.key()
-    except ImageError as problem:
-        return f"unreadable: {problem}"
+def work(jobs: Sequence[Job], opened: Opened, shard: Sequence[Entry]) -> tuple[list[str], Tally]:
+    """The key of each job's cell ("" if it has no image here), and how far that brings the run.
 
-
-def work(job: Job, machine: Machine | None, shard: Sequence[Entry]) -> tuple[str, Machine | None, bool]:
-    """The key of the shard's cell, the machine (opened only if needed), and whether work was done."""
-    key = job.key(shard)
-    if _finished(job, key):
-        return key, machine, False
-    machine = machine or open_machine(job.pipeline, job.model, job.threads)
-    records: list[dict[str, Any]] = []
-    remarks: list[str] = []
-    for record, remark in _process(job, machine, shard):
-        if job.strict and isinstance(record, Failed):
-            raise ImageError(str(record))
-        records.append(to_plain(record))
-        remarks.extend(remark)
-    content = {printable(entry.name): _entry_key(entry) for entry in shard}
-    job.store.put(key, to_json({"records": records, "notes": remarks, "content": content}))
-    return key, machine, True
+    Jobs that cannot be done are in `opened.problems`; they have a key and no cell.
+    """
+    content = content_of(shard)
+    members = [[i for i, e in enumerate(shard) if e.name not in job.without] for job in jobs]
+    keys = [job.key([content[i] for i in m]) if m else "" for job, m in zip(jobs, members, strict=True)]
+    first = {key: n for n, key in reversed(list(enumerate(keys))) if key and n not in opened.problems}
+    finished = {key for key, n in first.items() if _finished(jobs[n], key)}
+    active = {n: members[n] for key, n in sorted(first.items(), key=lambda f: f[1]) if key not in finished}
+    if active:
+        _fill(Desk(jobs, opened, shard, {n: Page() for n in active}), active, keys, content)
+    for n, key in enumerate(keys):  # jobs of one key are one job
+        if first.get(key) in opened.problems:
+            opened.problems.setdefault(n, opened.problems[first[key]])
+    found = sum(len(m) for key, m in zip(keys, members, strict=True) if key in finished)
+    return keys, Tally(sum(map(len, members)), found)
 
 
 def _finished(job: Job, key: str) -> bool:
@@ -109,74 +96,65 @@ def _finished(job: Job, key: str) -> bool:
     return data is not None and not (job.strict and b'"failed"' in data)
 
 
-def _process(job: Job, machine: Machine, shard: Sequence[Entry]) -> Iterator[tuple[Record, tuple[str, ...]]]:
-    """Records in order; a thread decodes ahead while the network runs."""
+def _fill(
+    desk: Desk, active: Mapping[int, list[int]], keys: Sequence[str], content: Sequence[tuple[str, str]]
+) -> None:
+    """Nothing; the cells of the active jobs are in the store, but for those that cannot be done."""
+    remarks: dict[int, tuple[str, ...]] = {}
+    with contextlib.closing(ahead(_prepared(desk, active), AHEAD)) as items:
+        for item in items:
+            if isinstance(item, Ready):
+                answer(desk, item)
+                continue
+            remarks[item.image] = item.remarks
+            desk.known.clear()
+            for n, problem in item.errors.items():
+                settle(desk, n, item.image, problem)
+    for n, page in desk.pages.items():
+        if n in desk.opened.problems:
+            continue
+        names = {i: printable(desk.shard[i].name) for i in active[n]}
+        cell = {
+            "records": [to_plain(page.records[i]) for i in names],
+            "notes": [r for i in names if not isinstance(page.records[i], Failed) for r in remarks[i]],
+            "content": {name: content[i][1] for i, name in names.items()},
+            "inputs": {name: page.inputs[i] for i, name in names.items() if i in page.inputs},
+        }
+        desk.jobs[n].store.put(keys[n], to_json(cell))
+
+
+def _prepared(desk: Desk, active: Mapping[int, list[int]]) -> Iterator[Ready | Seen]:
+    """The distinct tensors of each image, then the image itself with the jobs that have none."""
+    routes = {n: _route(desk.jobs[n]) for n in active}
+    wanted = desk.jobs[0].model.card.input
+    for image, entry in enumerate(desk.shard):
+        mine = {n: r for n, r in routes.items() if image in active[n] and n not in desk.opened.problems}
+        if not mine:
+            continue
+        try:
+            sample = entry.load()
+            remarks = notes(sample.data, sample.name)
+        except InputError as problem:
+            yield Seen(image, (), dict.fromkeys(mine, problem))
+            continue
+        errors: Errors = {}
+        yield from tensors(mine, wanted, image, sample, errors)
+        yield Seen(image, remarks, errors)
+
+
+def _route(job: Job) -> Route:
+    before = ("decode", "colour", "fit", "resize", "normalise")
+    return Route(job.stages, **{kind: lookup(kind, getattr(job.pipeline, kind)) for kind in before})
+
+
+def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:
+    """The same items, up to `count` of them made by another thread before they are asked for."""
+    end: Any = object()
     with ThreadPoolExecutor(1, "holdfast-prepare") as pool:
-        waiting: list[tuple[Entry, Future[tuple[Sample, Prepared, tuple[str, ...]]]]] = []
-        for entry in shard:
-            waiting.append((entry, pool.submit(_prepare, machine, entry)))
-            if len(waiting) > AHEAD:
-                yield _finish(job, machine, *waiting.pop(0))
-        for pair in waiting:
-            yield _finish(job, machine, *pair)
-
-
-def _prepare(machine: Machine, entry: Entry) -> tuple[Sample, Prepared, tuple[str, ...]]:
-    sample = entry.load()
-    return sample, machine.prepare(sample.data), notes(sample.data, sample.name)
-
-
-def _finish(
-    job: Job, machine: Machine, entry: Entry, future: Future[tuple[Sample, Prepared, tuple[str, ...]]]
-) -> tuple[Record, tuple[str, ...]]:
-    try:
-        sample, prepared, remarks = future.result()
-        prediction = machine.predict(prepared)
-        return _record(job, sample, prepared.frame.original, prediction), remarks
-    except (CardError, ModelError, UnknownName):
-        raise  # wrong for every image alike
-    except InputError as problem:
-        return Failed(entry.name, str(problem).removeprefix(f"{entry.name}: ")), ()
-
-
-def _record(job: Job, sample: Sample, size: Size, prediction: Prediction) -> Record:
-    truth: Any = sample.truth
-    if isinstance(truth, Boxes) and isinstance(prediction, Detections):
-        return Found(sample.name, size, truth, prediction)
-    if isinstance(truth, Label) and isinstance(prediction, Scores):
-        top = np.argsort(-prediction.values, kind="stable")[:TOP]
-        return Ranked(sample.name, size, truth.index, top, prediction.values[top])
-    if isinstance(truth, MaskFile) and isinstance(prediction, LabelMap):
-        return Counted(sample.name, size, _confusion(job, truth, size, prediction))
-    got, has = type(prediction).__name__, type(truth).__name__
-    raise InputError(f"a {job.model.card.task} model gives {got}, the data has {has}")
-
-
-def _confusion(job: Job, truth: MaskFile, size: Size, prediction: LabelMap) -> Ints:
-    mask = read_mask(truth.data)
-    if mask.shape != prediction.classes.shape:
-        raise ImageError(
-            f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
-        )
-    counted = mask[mask != job.ignore_index] if job.ignore_index is not None else mask
-    if counted.size and not 0 <= counted.min() <= counted.max() < job.classes:
-        wrong = int(counted.min() if counted.min() < 0 else counted.max())
-        raise ImageError(f"its mask has the value {wrong}; expected classes 0 to {job.classes - 1}")
-    return pixel_confusion(mask, prediction.classes, job.classes, ignore_index=job.ignore_index)
-
-
-def read_mask(data: bytes) -> Any:
-    """The class id of every pixel (h, w) of an encoded mask: grey values or palette indices, unscaled."""
-    from PIL import Image as Pillow
-
-    # Not OpenCV: it turns a palette (as PASCAL VOC's masks have) into colours.
-    try:
-        with Pillow.open(io.BytesIO(data)) as picture:
-            mask = np.asarray(picture)
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as problem:
-        raise ImageError(f"its mask cannot be decoded: {problem}") from problem
-    if mask.ndim == 3 and (mask[:, :, :3] == mask[:, :, :1]).all():
-        mask = mask[:, :, 0]
-    if mask.ndim != 2 or mask.dtype.kind not in "biu":
-        raise ImageError(f"its mask has colours; expected class ids in one channel, got mode {picture.mode}")
-    return mask.astype(np.int64)
+        try:
+            waiting: deque[Future[T]] = deque(pool.submit(next, items, end) for _ in range(count))
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(pool.submit(next, items, end))
+                yield item
+        finally:
+            pool.shutdown(cancel_futures=True)

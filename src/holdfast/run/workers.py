@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -17,13 +18,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError
-from holdfast.core.pipeline import Machine
-from holdfast.run.work import Job, work
+from holdfast.core.registry import load_parts
 
+A_co = TypeVar("A_co", covariant=True)
 PATIENCE = 5.0  # seconds an idle worker has to end by itself
+
+
+class Work(Protocol[A_co]):
+    """What processes can be given: anything that answers to a shard of images, in any order."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules a new process must import first."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files of the user's parts a new process must load first."""
+        ...
+
+    def on(self, threads: int) -> Work[A_co]:
+        """The same work with so many threads a process."""
+        ...
+
+    def work(self, state: Any, shard: Sequence[Entry]) -> tuple[A_co, Any, tuple[int, int]]:
+        """The answer, what is kept for the next shard (None at first), images done and found finished."""
+        ...
 
 
 class WorkerLost(HoldfastError):
@@ -38,16 +63,35 @@ class Worker:
     pipe: Connection
 
 
+@dataclass(frozen=True)
+class Brief:
+    """Work on its way to a process: packed, because the user's parts must be loaded before it is opened."""
+
+    modules: tuple[str, ...]
+    files: tuple[Path, ...]
+    packed: bytes
+
+    def open(self) -> Work[Any]:
+        """The work, with every part it names loaded."""
+        for path in self.files:
+            load_parts(path)
+        for module in self.modules:
+            importlib.import_module(module)
+        task: Work[Any] = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
+        return task
+
+
 @contextlib.contextmanager
-def workers(job: Job, count: int) -> Iterator[list[Worker]]:
-    """So many processes that know the job; they are gone when the block is left, however it is left."""
+def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
+    """So many processes that know the work; they are gone when the block is left, however it is left."""
     context = multiprocessing.get_context("spawn")
+    brief = Brief(task.modules, task.files, pickle.dumps(task))
     begun: list[Worker] = []
     try:
         with deaf_to_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(job, theirs), daemon=True)
+                process = context.Process(target=_serve, args=(brief, theirs), daemon=True)
                 process.start()
                 theirs.close()  # so that our end tells when the process is gone
                 begun.append(Worker(process, ours))
@@ -64,8 +108,10 @@ def workers(job: Job, count: int) -> Iterator[list[Worker]]:
                 worker.pipe.close()
 
 
-def answers(staff: Sequence[Worker], shards: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[int, str, bool]]:
-    """The place, the key and whether work was done, of every shard, as they are finished."""
+def answers(
+    staff: Sequence[Worker], shards: Sequence[tuple[Entry, ...]]
+) -> Iterator[tuple[int, Any, tuple[int, int]]]:
+    """The place, the answer and how far it brings the run, of every shard, as they are finished."""
     todo = list(enumerate(shards))[::-1]
     busy: dict[Connection, int] = {}
 
@@ -106,30 +152,29 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(job: Job, pipe: Connection) -> None:
+def _serve(brief: Brief, pipe: Connection) -> None:
     """Nothing; a worker's life: shards in, answers or errors out, until None or the end of the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    machine: Machine | None = None
+    held: list[Any] = []  # the work and what it keeps between shards
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
-            answer, machine = _attempt(job, machine, shard)
-            pipe.send(answer)
+            pipe.send(_attempt(brief, held, shard))
 
 
 def _attempt(
-    job: Job, machine: Machine | None, shard: Sequence[Entry]
-) -> tuple[tuple[str, bool] | Exception, Machine | None]:
+    brief: Brief, held: list[Any], shard: Sequence[Entry]
+) -> tuple[Any, tuple[int, int]] | Exception:
     """The answer to one shard, or the error to be told by the parent, which is the one with a voice."""
     try:
-        for module in job.modules:
-            importlib.import_module(module)
-        key, machine, worked = work(job, machine, shard)
-        return (key, worked), machine
+        if not held:
+            held[:] = [brief.open(), None]
+        answer, held[1], tally = held[0].work(held[1], shard)
+        return answer, tally
     except HoldfastError as problem:
-        return problem, machine
+        return problem
     except Exception as problem:  # noqa: BLE001 - whatever it is, it must not be taken for a lost worker
-        return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}"), machine
+        return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
 
 
 def _end_with_parent(parent: int) -> None:

@@ -23,11 +23,15 @@ class Variant:
 
 @dataclass(frozen=True)
 class Swept:
-    """The finished cells of a variant: records are read when asked for, one variant at a time."""
+    """The finished cells of a variant: records are read when asked for, one variant at a time.
+
+    `problem` says why the pipeline cannot be run at all, on no image; it then has no cells.
+    """
 
     variant: Variant
     store: Store = field(repr=False)
     cells: tuple[str, ...] = field(repr=False)
+    problem: str = ""
 
     def read(self) -> Cells:
         """Records, notes and input hashes of all its images."""
