@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 
 from holdfast.core.frame import place  # noqa: E402
 from holdfast.data import signs  # noqa: E402
-from holdfast.stages.decode import pillow  # noqa: E402
-from holdfast.stages.resize import pillow_bilinear  # noqa: E402
+from holdfast.stages.decode.pillow import pillow  # noqa: E402
+from holdfast.stages.resize.pillow import pillow_bilinear  # noqa: E402
 from holdfast.train import batches, pool  # noqa: E402
 from holdfast.train.anchors import find_anchors  # noqa: E402
 from holdfast.train.inputs import INPUTS  # noqa: E402

@@ -14,7 +14,7 @@ Facts of a part: `systems` (who does it), `alike` (class of products with the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, get_args
@@ -134,6 +134,22 @@ def option(label: str) -> Option:
     raise UnknownName(chosen, name, [o.name for o in offered])
 
 
+def options_of(text: str) -> tuple[Option, ...]:
+    """The options of a row such as 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
+    found = tuple(option(word.strip()) for word in text.split(",") if word.strip())
+    for one in found:
+        if one.missing:
+            raise InputError(f"{one.label}: {one.missing}")
+    return found
+
+
+def applied(pipeline: Pipeline, chosen: Iterable[Option]) -> Pipeline:
+    """The pipeline after one option and the other."""
+    for one in chosen:
+        pipeline = one.noise(pipeline)
+    return pipeline
+
+
 def _family_of(registered: Part) -> str:
     default = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
     return str(registered.facts.get("family", default))
@@ -144,7 +160,7 @@ def _option(registered: Part, of: Family) -> Option:
     function: Callable[..., Any] = registered.function
     needs, extra = facts.get("needs", ""), facts.get("extra", "")
     missing = ""
-    if needs and find_spec(needs) is None:
+    if needs and not _is_installed(needs):
         missing = f"{needs} is not installed: pip install 'holdfast[{extra}]'"
     noise: Noise = function if registered.kind == "noise" else Exchange(registered.kind, registered.name)
     return Option(
@@ -152,3 +168,10 @@ def _option(registered: Part, of: Family) -> Option:
         facts.get("alike", ""), facts.get("paper", False), facts.get("tasks", of.tasks),
         facts.get("default", True), missing,
     )  # fmt: skip
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around a submodule is missing
+        return False

@@ -43,7 +43,7 @@ def thumbnail(data: bytes | None) -> bytes | None:
         return None
     from PIL import Image
 
-    from holdfast.stages.decode import pillow
+    from holdfast.stages.decode.pillow import pillow
 
     try:
         picture = Image.fromarray(pillow(data))

@@ -1,4 +1,4 @@
-"""Colour stages: RGB pixels to RGB pixels; the reference hands them on unchanged."""
+"""The reference: nothing happens to the colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Image
 
 
-@stage("colour")
+@stage("colour", systems="training on decoded RGB pixels")
 def rgb(image: Image) -> Image:
     """The pixels as decoded."""
     return image

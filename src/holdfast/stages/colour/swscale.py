@@ -1,0 +1,21 @@
+"""RGB to NV12 and back by FFmpeg's libswscale."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.core.registry import stage
+from holdfast.core.types import Image
+
+
+@stage("colour", systems="FFmpeg and GStreamer pipelines that hand over NV12 (swscale)")
+def nv12_swscale(image: Image) -> Image:
+    """The pixels after libswscale's conversion to NV12 and back (PyAV), with its default flags.
+
+    Odd sides are as swscale has them: chroma planes of ⌈h/2⌉ × ⌈w/2⌉.
+    """
+    import av
+
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+    back = frame.reformat(format="nv12").reformat(format="rgb24")
+    return np.ascontiguousarray(back.to_ndarray())
