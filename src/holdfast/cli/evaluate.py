@@ -262,7 +262,7 @@ def run_plan(
     task = plan.model.card.task
     if explain and task != "detect":
         raise InputError(f"--explain walks through AP; a {task} model has none")
-    if before and (task == "segment" or before.about.task != task):
+    if before and before.about.task != task:
         raise InputError(
             f"--against: a run to {before.about.task} has no paired difference with one to {task}"
         )
