@@ -2,8 +2,8 @@
 
 A prediction is another one
 - to classify: if the best class is another;
-- to detect: if, of the detections that pass the score threshold, one has no partner of its class with IoU ≥ 0.5
-  on the other side (partners are one to one, the largest IoU first);
+- to detect: if, of the detections that pass the score threshold, one has no partner of its class with IoU ≥
+  0.5 on the other side (partners are one to one, the largest IoU first);
 - to find a single object: if the class is another, or the IoU of the two boxes is below 0.5;
 - to segment: if at least 1 % of the points of the label grid have another class.
 """
