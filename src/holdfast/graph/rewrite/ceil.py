@@ -1,0 +1,155 @@
+"""Ceil mode: pools that round their output size down round it up, and the other way round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.registry import stage
+from holdfast.graph.rewrite.follow.infer import POOLS
+from holdfast.graph.rewrite.follow.rules import rules, was_now
+from holdfast.graph.rewrite.follow.tidy import proven, tidy
+from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
+from holdfast.graph.rewrite.pools import Window, ceils, pooled, windows_of
+from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+
+CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
+
+
+@stage("rewrite", family="ceil", paper=True, systems="Caffe rounds up, most others down unless told")
+def ceil(model: ModelProto, context: Context) -> Rewritten:
+    """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
+
+    O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); what comes behind follows.
+    If no pool gives another size at the card's input size, the model comes back as it is.
+    """
+    if not any(_strided(node) for node in model.graph.node):
+        return Rewritten(model, ())
+    before = {w.name for w in model.graph.initializer}
+    turned: set[int] = set()
+    as_large: list[Any] = []
+
+    def turn(walk: Walk, node: Any) -> None:
+        if _spans_all(walk, node):
+            _keep_spanning(walk, node)
+        elif _strided(node) and _differs(walk, node):
+            _turn(walk, node)
+            turned.add(walk.makers[node.output[0]])
+        elif _strided(node):
+            as_large.append(node)
+
+    walk = begin(model, context.card, {**rules(), **dict.fromkeys(POOLS, turn)})
+    finish(walk)
+    if not turned:
+        return Rewritten(model, ())
+    for node in as_large:  # of no effect here, but turned back once, they shall be as they were
+        if walk.dialect.opset >= CEIL_SINCE[node.op_type]:
+            _set_mode(node, not ceils(node))
+    if context.card.task in ("classify", "single"):
+        _same_answers(walk)
+    tidy(walk, before)
+    proven(walk)
+    others = [op for i, op in sorted(walk.touched.items()) if i not in turned]
+    how = f"{counted(walk.nodes[i].op_type for i in sorted(turned))} turned"
+    names = tuple(title(walk.nodes[i]) for i in sorted(walk.touched))
+    return Rewritten(model, names, f"{how}, {counted(others)} follow" if others else how)
+
+
+def _strided(node: Any) -> bool:
+    """Whether this is a pool whose size may depend on the mode."""
+    if node.op_type not in POOLS or node.domain not in ("", "ai.onnx"):
+        return False
+    windows = windows_of(node)
+    return windows is not None and any(w.stride > 1 for w in windows)
+
+
+def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
+    """The cells a pool now sees along each axis, with its window; empty if its input's shape is not known."""
+    windows, cells = windows_of(node), walk.value(node.input[0]).new_shape[2:]
+    return list(zip(cells, windows, strict=True)) if windows and cells else []
+
+
+def _differs(walk: Walk, node: Any) -> bool:
+    return any(pooled(c, w, ceil=True) != pooled(c, w, ceil=False) for c, w in _seen(walk, node))
+
+
+def _turn(walk: Walk, node: Any) -> None:
+    """Turns the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
+    if walk.dialect.opset >= CEIL_SINCE[node.op_type]:
+        _set_mode(node, not ceils(node))
+        walk.touch(node)
+        return
+    given = {a.name: a for a in node.attribute}
+    if "count_include_pad" in given and given["count_include_pad"].i:
+        raise cannot(
+            node,
+            f"counts its padding, and opset {walk.dialect.opset} has no ceil_mode; export with opset 10 or more",
+        )
+    before, after = [], []
+    for cells, window in _seen(walk, node):
+        last = (pooled(cells, window, ceil=True) - 1) * window.stride + window.reach
+        before.append(window.before)
+        after.append(max(window.after, last - cells - window.before))
+    _set(node, "pads", [*before, *after])
+    _drop(node, "auto_pad")
+    walk.touch(node)
+
+
+def _set_mode(node: Any, up: bool) -> None:
+    if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):
+        _drop(node, "auto_pad")  # VALID always rounds down
+    _set(node, "ceil_mode", int(up))
+
+
+def _spans_all(walk: Walk, node: Any) -> bool:
+    """Whether a pool's one window was its whole input: a global pool, written with the size it had."""
+    windows, cells = windows_of(node), walk.value(node.input[0]).old_shape[2:]
+    if not windows or not cells:
+        return False
+    return all(
+        w.kernel == c and w.dilation == 1 and not w.before + w.after
+        for c, w in zip(cells, windows, strict=True)
+    )
+
+
+def _keep_spanning(walk: Walk, node: Any) -> None:
+    """Gives a global pool the size its input now has."""
+    value = walk.value(node.input[0])
+    if value.changed:
+        _set(node, "kernel_shape", list(value.new_shape[2:]))
+        _set(node, "strides", [1] * (len(value.new_shape) - 2))
+        walk.touch(node)
+
+
+def _same_answers(walk: Walk) -> None:
+    """CannotRewrite if a classifier now gives more or fewer numbers, naming the layer that does."""
+    for out in walk.model.graph.output:
+        if not walk.value(out.name).changed:
+            continue
+        ahead = [out.name]
+        node = walk.nodes[walk.makers[out.name]]
+        while ahead:
+            maker = walk.makers.get(ahead.pop(0))
+            if maker is None or not walk.value(walk.nodes[maker].output[0]).changed:
+                continue
+            node = walk.nodes[maker]
+            seen, given = walk.value(node.input[0]), walk.value(node.output[0])
+            if node.op_type == "Conv" and set(given.old_shape[2:]) == {1} != set(seen.old_shape[2:]):
+                raise cannot(
+                    node,
+                    f"reads a map of fixed size as one window: {was_now(seen.axes)} gives "
+                    f"{was_now(given.axes)}, and output {out.name!r} would no longer be one answer",
+                )
+            ahead.extend(node.input[:1])
+        raise cannot(node, f"changes output {out.name!r}: {was_now(walk.value(out.name).axes)}")
+
+
+def _set(node: Any, name: str, value: int | list[int]) -> None:
+    from onnx import helper
+
+    _drop(node, name)
+    node.attribute.append(helper.make_attribute(name, value))
+
+
+def _drop(node: Any, name: str) -> None:
+    for attribute in [a for a in node.attribute if a.name == name]:
+        node.attribute.remove(attribute)

@@ -1,0 +1,196 @@
+"""What one node gives: the shapes of its outputs from those of its inputs, or values if all are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.graph.inspect import runtime
+from holdfast.graph.rewrite.pools import ceils, pooled, windows_of
+
+Array: TypeAlias = NDArray[Any]
+Shape: TypeAlias = tuple[int, ...]
+
+POOLS = ("MaxPool", "AveragePool", "LpPool")
+SMALL = 64  # numbers: targets, sizes, pads; what shape inference may want to see
+RANDOM = (
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Multinomial",
+    "Bernoulli",
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a tensor: its element type, its shape, its value; the last two may be None."""
+
+    kind: int
+    shape: Shape | None
+    value: Array | None = None
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The opsets, the IR version and the functions of a model: what one of its nodes must be read with."""
+
+    opsets: Any
+    ir_version: int
+    functions: Any
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        return next((int(o.version) for o in self.opsets if o.domain in ("", "ai.onnx")), 1)
+
+
+def outputs_of(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known]:
+    """What is known of each output of a node; ValueError if its inputs do not fit together."""
+    value = _plain_value(node, inputs)
+    if value is not None:
+        return [value]
+    if node.op_type in POOLS:
+        return _pool(node, inputs[node.input[0]])
+    given = [inputs[name] for name in node.input if name]
+    if given and all(k.value is not None for k in given) and node.op_type not in RANDOM:
+        found = run_alone(node, {n: inputs[n].value for n in node.input if n}, dialect)
+        if found is not None:
+            return [Known(kind_of(v), v.shape, v) for v in found]
+    return _inferred(node, inputs, dialect)
+
+
+def kind_of(value: Array) -> int:
+    """The ONNX element type of an array."""
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(value.dtype))
+
+
+def _plain_value(node: Any, inputs: Mapping[str, Known]) -> Known | None:
+    """The output of a Constant or a Shape, without a runtime."""
+    from onnx import helper, numpy_helper
+
+    given = {a.name: a for a in node.attribute}
+    if node.op_type == "Constant" and "value" in given:
+        array = numpy_helper.to_array(given["value"].t)
+        return Known(kind_of(array), array.shape, array)
+    if node.op_type == "Shape":
+        shape = inputs[node.input[0]].shape
+        if shape is None:
+            return None
+        start = helper.get_attribute_value(given["start"]) if "start" in given else 0
+        end = helper.get_attribute_value(given["end"]) if "end" in given else len(shape)
+        array = np.array(shape[start:end], np.int64)
+        return Known(kind_of(array), array.shape, array)
+    return None
+
+
+def _pool(node: Any, source: Known) -> list[Known]:
+    from onnx import TensorProto, helper
+
+    shape = None
+    if source.shape is not None:
+        windows, cells = windows_of(node), source.shape[2:]
+        if windows is None:
+            given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            strides = given.get("strides") or [1] * len(cells)
+            sizes = [-(-c // s) for c, s in zip(cells, strides, strict=True)]
+        else:
+            sizes = [pooled(c, w, ceils(node)) for c, w in zip(cells, windows, strict=True)]
+        if min(sizes) < 1:
+            raise ValueError(f"its window is larger than its input of {'×'.join(map(str, cells))} cells")
+        shape = (*source.shape[:2], *sizes)
+    kinds = (source.kind, TensorProto.INT64)
+    return [Known(kind, shape) for _, kind in zip(node.output, kinds, strict=False)]
+
+
+def _inferred(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known]:
+    """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
+    from onnx import defs, helper, numpy_helper, shape_inference
+
+    unknown = [Known(0, None) for _ in node.output]
+    if any(a.HasField("g") for a in node.attribute):
+        return unknown  # If, Loop, Scan: what they give depends on more than their inputs
+    types = {n: helper.make_tensor_type_proto(k.kind, k.shape) for n, k in inputs.items() if n and k.kind}
+    small = {
+        n: numpy_helper.from_array(k.value, n)
+        for n, k in inputs.items()
+        if n and k.value is not None and k.value.size <= SMALL
+    }
+    found: Mapping[str, Any] = {}
+    if len(types) == len({n for n in node.input if n}):
+        try:
+            schema = defs.get_schema(node.op_type, dialect.opset, node.domain)
+            found = shape_inference.infer_node_outputs(
+                schema, node, types, small, opset_imports=list(dialect.opsets), ir_version=dialect.ir_version
+            )
+        except defs.SchemaError:
+            found = {}
+        except shape_inference.InferenceError as problem:
+            raise ValueError(str(problem).rsplit("] ", 1)[-1]) from None
+    shapes = [_known(found.get(name)) for name in node.output]
+    if all(k.shape is not None for k, name in zip(shapes, node.output, strict=True) if name):
+        return shapes
+    if node.op_type in ("NonMaxSuppression", "NonZero", "Unique", "Compress"):
+        return shapes  # the shape depends on the data
+    return _tried(node, inputs, dialect) or shapes
+
+
+def _tried(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known] | None:
+    from onnx import helper
+
+    feed: dict[str, Array] = {}
+    for name in node.input:
+        known = inputs[name] if name else None
+        if known is None:
+            continue
+        if known.value is not None:
+            feed[name] = known.value
+        elif known.shape is not None and known.kind:
+            feed[name] = np.zeros(known.shape, helper.tensor_dtype_to_np_dtype(known.kind))
+        else:
+            return None
+    found = run_alone(node, feed, dialect)
+    return None if found is None else [Known(kind_of(v), v.shape) for v in found]
+
+
+def _known(found: Any) -> Known:
+    if found is None or not found.HasField("tensor_type"):
+        return Known(0, None)
+    kind = found.tensor_type
+    dims = list(kind.shape.dim) if kind.HasField("shape") else None
+    whole = dims is not None and all(d.HasField("dim_value") for d in dims)
+    return Known(kind.elem_type, tuple(d.dim_value for d in dims or ()) if whole else None)
+
+
+def run_alone(node: Any, feed: Mapping[str, Any], dialect: Dialect) -> Sequence[Array] | None:
+    """The outputs of one node run in ONNX Runtime on these inputs; None if it cannot be."""
+    from onnx import helper
+
+    inputs = [helper.make_tensor_value_info(n, kind_of(v), v.shape) for n, v in feed.items()]
+    outputs = [helper.make_empty_tensor_value_info(n) for n in node.output if n]
+    graph = helper.make_graph([node], "alone", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=dialect.opsets, ir_version=dialect.ir_version)
+    model.functions.extend(dialect.functions)
+    return run_whole(model.SerializeToString(), feed)
+
+
+def run_whole(model: bytes, feed: Mapping[str, Any]) -> Sequence[Array] | None:
+    """The outputs of a model run in ONNX Runtime as it is written, not optimised; None if it fails."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        found: Sequence[Array] = session.run(None, dict(feed))
+    except Exception:  # noqa: BLE001 - onnxruntime has no common error class
+        return None
+    return found

@@ -1,0 +1,258 @@
+"""How each kind of node is made to follow its inputs. A rule changes the node, or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast.graph.rewrite.follow.extend import extended
+from holdfast.graph.rewrite.follow.infer import Array
+from holdfast.graph.rewrite.follow.scale import follow_resize, follow_transposed
+from holdfast.graph.rewrite.follow.sizes import Axis, changed, new_size, offset, old_size, regrouped
+from holdfast.graph.rewrite.follow.walk import Rule, Value, Walk, cannot
+
+ELEMENTWISE = (
+    *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or"),
+    *("Xor", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "BitShift"),
+)
+
+
+def rules() -> dict[str, Rule]:
+    """The rule of each operator that needs one; all others follow by themselves."""
+    return {
+        **dict.fromkeys(ELEMENTWISE, follow_elementwise),
+        **dict.fromkeys(("Resize", "Upsample"), follow_resize),
+        **dict.fromkeys(("Gemm", "MatMul"), follow_product),
+        "ConvTranspose": follow_transposed,
+        "Concat": follow_concat,
+        "Reshape": follow_reshape,
+        "Expand": follow_expand,
+        "Slice": follow_slice,
+        "Split": follow_split,
+        "Gather": follow_gather,
+        "MaxUnpool": refuse_unpool,
+    }
+
+
+def was_now(axes: Sequence[Axis] | None) -> str:
+    """An old and a new shape, for messages."""
+    old, new = ("×".join(str(size(a)) for a in axes or ()) for size in (old_size, new_size))
+    return f"{old} (now {new})" if old != new else old
+
+
+def follow_reshape(walk: Walk, node: Any) -> None:
+    """Cuts a constant target anew: axes that changed are found again, also through a flattened H·W."""
+    source, target = walk.value(node.input[0]), walk.value(node.input[1])
+    wanted = walk.value(node.output[0]).old_shape
+    if source.axes is None or not source.changed or 0 in source.old_shape or target.old is None:
+        return
+    axes = regrouped(source.axes, wanted)
+    if target.changed and target.new is not None and _fits(target.new, source):
+        return  # the graph computes its target from the data
+    if not isinstance(axes, tuple):
+        raise cannot(
+            node,
+            f"cuts the {axes.old} cells that are now {axes.new}: from {was_now(source.axes)} to "
+            f"{'×'.join(map(str, wanted))}",
+        )
+    new = np.array([new_size(a) for a in axes], np.int64)
+    if target.constant:
+        kept = [_kept(int(t), i, source, n) for i, (t, n) in enumerate(zip(target.old, new, strict=True))]
+        new = np.where(kept, target.old, new)
+        if np.array_equal(new, target.old):
+            return
+    elif len(new) and source.new_shape[:1] == (new[0],):
+        new[0] = 0  # the batch stays free
+    walk.put(node, 1, new)
+
+
+def _kept(target: int, i: int, source: Value, new: int) -> bool:
+    """Whether 0 (as in the input) and −1 (the rest) still mean the new size."""
+    return target == -1 or (target == 0 and i < len(source.new_shape) and source.new_shape[i] == new)
+
+
+def _fits(target: Array, source: Value) -> bool:
+    count = int(np.prod(source.new_shape))
+    shape = [
+        source.new_shape[i] if t == 0 and i < len(source.new_shape) else int(t) for i, t in enumerate(target)
+    ]
+    fixed = int(np.prod([t for t in shape if t != -1]))
+    return count == fixed if -1 not in shape else fixed > 0 and count % fixed == 0
+
+
+def follow_expand(walk: Walk, node: Any) -> None:
+    """Cuts a constant target anew along the axes of the input that changed."""
+    source, target = walk.value(node.input[0]), walk.value(node.input[1])
+    if source.axes is None or not source.changed or not target.constant or target.old is None:
+        return
+    new = target.old.copy()
+    for place in range(-min(len(new), len(source.axes)), 0):
+        own = source.axes[place]
+        if changed(own) and new[place] == old_size(own) != 1:
+            new[place] = new_size(own)
+    if not np.array_equal(new, target.old):
+        walk.put(node, 1, new)
+
+
+def follow_elementwise(walk: Walk, node: Any) -> None:
+    """Continues constants that were cut to the old size; two data branches must meet at one size."""
+    values = [walk.value(name) for name in node.input]
+    leading = [v.axes for v in values if v.axes is not None and not v.constant]
+    for i, value in enumerate(values):
+        for axes in leading:
+            if value.constant and value.old is not None and _short(value, axes):
+                new = extended(value.old, axes)
+                if new is None:
+                    raise cannot(
+                        node,
+                        f"meets {was_now(axes)} with a constant {was_now(value.axes)} that is no regular grid "
+                        "and cannot be continued",
+                    )
+                walk.put(node, i, new)
+                break
+    _meet(node, leading)
+
+
+def _short(value: Value, axes: Sequence[Axis]) -> bool:
+    """Whether a constant was as long as an axis that changed."""
+    pairs = zip(reversed(value.old_shape), reversed(axes), strict=False)
+    return any(changed(a) and size == old_size(a) != 1 for size, a in pairs)
+
+
+def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None) -> None:
+    """CannotRewrite if tensors that met at one size now have two."""
+    for axes in all_axes[1:]:
+        first = all_axes[0]
+        for place in range(-min(len(axes), len(first)), 0):
+            if skip is not None and place % len(axes) == skip:
+                continue
+            a, b = first[place], axes[place]
+            if old_size(a) == old_size(b) and new_size(a) != new_size(b):
+                raise cannot(
+                    node,
+                    f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}",
+                )
+
+
+def follow_concat(walk: Walk, node: Any) -> None:
+    """Continues constants across; data branches must meet at one size across."""
+    values = [walk.value(name) for name in node.input]
+    if any(v.axes is None for v in values):
+        return
+    at = next(int(a.i) for a in node.attribute if a.name == "axis") % len(values[0].axes or (0,))
+    leading = [v.axes for v in values if v.axes is not None and not v.constant]
+    if not leading:
+        return
+    for i, value in enumerate(values):
+        across = tuple(a if j != at else a[:0] for j, a in enumerate(leading[0]))
+        if value.constant and value.old is not None and _short(value, across):
+            new = extended(value.old, across)
+            if new is None:
+                raise cannot(node, f"joins {was_now(leading[0])} with a constant that is no regular grid")
+            walk.put(node, i, new)
+    _meet(node, leading, at)
+
+
+def follow_product(walk: Walk, node: Any) -> None:
+    """Refuses a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
+    first, second = (walk.value(name) for name in node.input[:2])
+    if not first.axes or not second.axes or first.constant == second.constant:
+        return
+    given = {a.name: a.i for a in node.attribute if a.name in ("transA", "transB")}
+    inner = first.axes[0 if given.get("transA") else -1]
+    other = second.axes[-1 if given.get("transB") or len(second.axes) == 1 else -2]
+    if new_size(inner) != new_size(other):
+        data, weight = (inner, other) if second.constant else (other, inner)
+        raise cannot(
+            node,
+            f"has weights for {new_size(weight)} features, but its input now has {new_size(data)} (it had "
+            f"{old_size(data)}): it reads a flattened map of fixed size, which cannot follow",
+        )
+
+
+def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
+    """Integer arguments that are inputs 1, 2, … or, in older opsets, attributes; None if not known."""
+    given: dict[str, Array | None] = {
+        a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names
+    }
+    for i, name in enumerate(names, 1):
+        if i < len(node.input) and node.input[i]:
+            given[name] = walk.value(node.input[i]).new
+    return {name: given.get(name) for name in names}
+
+
+def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
+    """Changes such an argument where it is."""
+    for attribute in node.attribute:
+        if attribute.name == name:
+            attribute.ints[:] = new.tolist()
+            walk.touch(node)
+            return
+    walk.put(node, list(names).index(name) + 1, new)
+
+
+def follow_slice(walk: Walk, node: Any) -> None:
+    """Moves starts and ends that were at the old end, or at the border of a part that changed."""
+    names = ("starts", "ends", "axes", "steps")
+    source, given = walk.value(node.input[0]), arguments(walk, node, names)
+    starts, ends = given["starts"], given["ends"]
+    if source.axes is None or not source.changed or starts is None or ends is None:
+        return
+    places = given["axes"] if given["axes"] is not None else np.arange(len(starts))
+    before = {"starts": starts, "ends": ends}
+    moved = {name: points.copy() for name, points in before.items()}
+    for i, place in enumerate(places):
+        runs = source.axes[int(place)]
+        for points in moved.values():
+            at = int(points[i])
+            if not changed(runs) or at <= 0 or at > old_size(runs):
+                continue  # from either end: as it was
+            new = offset(runs, at)
+            if new is None and any(run.parts for run in runs):
+                raise cannot(node, f"cuts {was_now([runs])} at {at}, inside of a part that changed")
+            points[i] = at if new is None else new
+    for name, points in moved.items():
+        if not np.array_equal(points, before[name]):
+            set_argument(walk, node, names, name, points)
+
+
+def follow_split(walk: Walk, node: Any) -> None:
+    """Cuts an axis that changed at the borders of its parts."""
+    source, sizes = walk.value(node.input[0]), arguments(walk, node, ("split",))["split"]
+    place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
+    if source.axes is None or not changed(source.axes[place]):
+        return
+    runs = source.axes[place]
+    old = sizes if sizes is not None else np.full(len(node.output), old_size(runs) // len(node.output))
+    points = [offset(runs, int(at)) for at in np.cumsum(old)]
+    known = [p for p in points if p is not None]
+    if len(known) < len(points):
+        raise cannot(
+            node, f"cuts {was_now([runs])} cells into {'+'.join(map(str, old))}, not at their borders"
+        )
+    new = np.diff([0, *known]).astype(np.int64)
+    if sizes is None and len(set(new.tolist())) > 1:
+        raise cannot(node, f"cuts {was_now([runs])} cells into {len(node.output)} equal parts")
+    if sizes is not None and not np.array_equal(new, sizes):
+        set_argument(walk, node, ("split",), "split", new)
+
+
+def follow_gather(walk: Walk, node: Any) -> None:
+    """Refuses a constant list of all cells of an axis that changed."""
+    source, picked = walk.value(node.input[0]), walk.value(node.input[1])
+    place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
+    if source.axes is None or source.old is not None or not changed(source.axes[place]) or picked.old is None:
+        return
+    runs = source.axes[place]
+    if picked.constant and (
+        picked.old.size >= old_size(runs) > 1 or int(picked.old.max(initial=0)) >= new_size(runs)
+    ):
+        raise cannot(node, f"picks {picked.old.size} of {was_now([runs])} cells by a constant list")
+
+
+def refuse_unpool(walk: Walk, node: Any) -> None:
+    """Refuses to put values back by indices into a map of another size."""
+    if any(walk.value(name).changed for name in node.input):
+        raise cannot(node, "puts values back by indices into a map of the old size")

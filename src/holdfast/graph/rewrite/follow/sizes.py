@@ -1,0 +1,111 @@
+"""Sizes before and after a change: an axis as a product of runs, so that a flattened H·W can be taken apart.
+
+A run of 52 cells that became 53 is `Run(52, 53)`. Flattening a 52×52 map gives an axis of two runs; the
+axis keeps them through Transpose and Concat, and a Reshape that unflattens it finds them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Run:
+    """Cells in a row: how many there were and are; `parts` if they are several axes one after the other."""
+
+    old: int
+    new: int
+    parts: tuple[tuple[Run, ...], ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are now more or fewer, in all or in a part."""
+        return self.old != self.new or any(run.changed for part in self.parts for run in part)
+
+
+Axis: TypeAlias = tuple[Run, ...]  # the product of its runs, the first one outermost
+
+
+def axis(old: int, new: int) -> Axis:
+    """An axis of which no more is known than its size."""
+    return (Run(old, new),)
+
+
+def old_size(runs: Axis) -> int:
+    """How long the axis was."""
+    return prod(run.old for run in runs)
+
+
+def new_size(runs: Axis) -> int:
+    """How long the axis is."""
+    return prod(run.new for run in runs)
+
+
+def changed(runs: Axis) -> bool:
+    """Whether the axis is another one now."""
+    return any(run.changed for run in runs)
+
+
+def joined(parts: Sequence[Axis]) -> Axis:
+    """The axis that has these one after the other."""
+    if not any(changed(part) for part in parts):
+        total = sum(old_size(part) for part in parts)
+        return axis(total, total)
+    old, new = sum(map(old_size, parts)), sum(map(new_size, parts))
+    return (Run(old, new, tuple(parts)),)
+
+
+def offset(runs: Axis, at: int) -> int | None:
+    """Where the cell with `at` old cells before it is now; None if it is inside of a part that changed."""
+    if at == 0 or not changed(runs):
+        return at
+    if at >= old_size(runs):
+        return new_size(runs)
+    if len(runs) == 1 and runs[0].parts:
+        before_old = before_new = 0
+        for part in runs[0].parts:
+            if at < before_old + old_size(part):
+                inside = offset(part, at - before_old)
+                return None if inside is None else before_new + inside
+            before_old, before_new = before_old + old_size(part), before_new + new_size(part)
+    return None
+
+
+def regrouped(axes: Sequence[Axis], shape: Sequence[int]) -> tuple[Axis, ...] | Run:
+    """The axes of a Reshape to the old `shape`, or the changed run that the new axes would cut through."""
+    left = _merged(axes)
+    out: list[Axis] = []
+    for i, size in enumerate(shape):
+        taken: list[Run] = []
+        rest = size
+        while rest > 1 and left:
+            run = left.pop(0)
+            if rest % run.old == 0:
+                rest //= run.old
+                taken.append(run)
+            elif not run.changed and run.old % rest == 0:
+                taken.append(Run(rest, rest))
+                left.insert(0, Run(run.old // rest, run.old // rest))
+                rest = 1
+            else:
+                return next((r for r in (run, *left) if r.changed), run)
+        # Runs of one cell that grew (1×1 maps) go to an axis of one cell if there is one, else they stay.
+        last = i + 1 == len(shape)
+        while left and left[0].old == 1 and (last or (not taken if size == 1 else shape[i + 1] != 1)):
+            taken.append(left.pop(0))
+        out.append(tuple(taken) or axis(1, 1))
+    return tuple(out) if not left else left[0]
+
+
+def _merged(axes: Sequence[Axis]) -> list[Run]:
+    """All runs in order, unchanged neighbours as one: how those are cut does not matter."""
+    runs: list[Run] = []
+    for run in (run for each in axes for run in each):
+        if not run.changed and runs and not runs[-1].changed:
+            runs[-1] = Run(runs[-1].old * run.old, runs[-1].new * run.new)
+        elif run.changed or run.old != 1:
+            runs.append(run)
+    return runs

@@ -1,0 +1,244 @@
+"""One walk through a graph whose nodes change: every tensor's old and new shape, node by node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.graph.rewrite.follow.infer import Array, Dialect, Known, outputs_of
+from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
+from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+
+Rule: TypeAlias = Callable[["Walk", Any], None]  # changes the node it is given so that it follows its inputs
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor in both graphs: its axes (None if they depend on the data) and its value, if constant."""
+
+    kind: int
+    axes: tuple[Axis, ...] | None
+    old: Array | None = None
+    new: Array | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether it has another shape or value now."""
+        if self.old is not None and self.new is not None and not np.array_equal(self.old, self.new):
+            return True
+        return self.axes is not None and any(changed(a) for a in self.axes)
+
+    @property
+    def constant(self) -> bool:
+        """Whether its value is known and the same in both graphs."""
+        return self.old is not None and not self.changed
+
+    @property
+    def old_shape(self) -> tuple[int, ...]:
+        """The old shape; () if unknown."""
+        return tuple(map(old_size, self.axes or ()))
+
+    @property
+    def new_shape(self) -> tuple[int, ...]:
+        """The new shape; () if unknown."""
+        return tuple(map(new_size, self.axes or ()))
+
+    def side(self, new: bool) -> Known:
+        """What is known of it in one of the graphs."""
+        shape = None if self.axes is None else (self.new_shape if new else self.old_shape)
+        return Known(self.kind, shape, self.new if new else self.old)
+
+
+@dataclass
+class Walk:
+    """The state of a walk: the model under change, what is known of its tensors, which nodes were changed."""
+
+    model: ModelProto
+    size: tuple[int, int]  # height and width of the network's input
+    dialect: Dialect
+    values: dict[str, Value]
+    rules: dict[str, Rule]
+    makers: dict[str, int] = field(default_factory=dict)  # tensor -> number of the node that gives it
+    users: dict[str, list[int]] = field(default_factory=dict)  # tensor -> numbers of the nodes that take it
+    doing: set[int] = field(default_factory=set)
+    done: set[int] = field(default_factory=set)
+    touched: dict[int, str] = field(default_factory=dict)  # number of a changed node -> its operator
+
+    @property
+    def nodes(self) -> Any:
+        """The nodes, in the order of the file."""
+        return self.model.graph.node
+
+    def value(self, name: str) -> Value:
+        """What is known of a tensor; of one never seen (an outer one, an empty name) nothing."""
+        return self.values.get(name, Value(0, None))
+
+    def touch(self, node: Any) -> None:
+        """Notes that a node is now another one."""
+        self.touched[self.makers[node.output[0]]] = node.op_type
+
+    def put(self, node: Any, index: int, array: Array) -> None:
+        """Gives a node a constant of its own in place of an input."""
+        from onnx import numpy_helper
+
+        name = f"{node.output[0]}/follows/{index}"
+        self.model.graph.initializer.append(numpy_helper.from_array(array, name))
+        known = Known(self.model.graph.initializer[-1].data_type, array.shape, array)
+        self.values[name] = Value(known.kind, tuple(axis(n, n) for n in array.shape), array, array)
+        node.input.extend([""] * (index + 1 - len(node.input)))
+        node.input[index] = name
+        self.touch(node)
+
+
+def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
+    """A walk at the inputs of a model that is fed as its card says, one image at a time."""
+    from onnx import numpy_helper
+
+    values: dict[str, Value] = {}
+    for weight in model.graph.initializer:
+        array = numpy_helper.to_array(weight)
+        values[weight.name] = Value(weight.data_type, _fixed(array.shape), array, array)
+    width, height = card.input.size
+    image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
+    for given in model.graph.input:
+        if given.name not in values:
+            kind = given.type.tensor_type
+            dims = [d.dim_value or 1 for d in kind.shape.dim]
+            if len(dims) == 4:
+                dims = [d.dim_value or i for d, i in zip(kind.shape.dim, image, strict=True)]
+            values[given.name] = Value(kind.elem_type, _fixed(tuple(dims)))
+    dialect = Dialect(model.opset_import, model.ir_version, model.functions)
+    walk = Walk(model, (height, width), dialect, values, rules)
+    for i, node in enumerate(model.graph.node):
+        walk.makers.update({name: i for name in node.output if name})
+        for name in node.input:
+            walk.users.setdefault(name, []).append(i)
+    return walk
+
+
+def finish(walk: Walk) -> None:
+    """Goes through all nodes that are left."""
+    for i in range(len(walk.nodes)):
+        step(walk, i)
+
+
+def reach(walk: Walk, name: str) -> bool:
+    """Whether a tensor is known, or can be made known without a node that is being done just now."""
+    needed: set[int] = set()
+    ahead = [name]
+    while ahead:
+        maker = walk.makers.get(ahead.pop())
+        if maker in walk.doing:
+            return False
+        if maker is not None and maker not in needed and maker not in walk.done:
+            needed.add(maker)
+            ahead.extend(n for n in walk.nodes[maker].input if n)
+    for i in sorted(needed):
+        step(walk, i)
+    return True
+
+
+def step(walk: Walk, i: int) -> None:
+    """Does one node: what it gave, how it is changed, what it gives."""
+    if i in walk.done:
+        return
+    walk.doing.add(i)
+    node = walk.nodes[i]
+    before = _side(walk, node, new=False)
+    try:
+        old = outputs_of(node, before, walk.dialect)
+    except ValueError:  # a graph that ONNX's shape inference cannot read: nothing is known from here on
+        old = [Known(0, None) for _ in node.output]
+    taken = tuple(node.input)
+    _shown(walk, node, old)
+    rule = walk.rules.get(node.op_type)
+    if rule is not None and node.domain in ("", "ai.onnx"):
+        rule(walk, node)
+    if i in walk.touched or any(walk.value(n).changed for n in taken):
+        if any(a.HasField("g") for a in node.attribute):
+            raise cannot(node, "has a graph inside, whose sizes are not followed")
+        try:
+            new = outputs_of(node, _side(walk, node, new=True), walk.dialect)
+        except ValueError as problem:
+            raise cannot(node, f"cannot take what now reaches it: {problem}") from None
+    else:
+        new = old
+    for name, was, now in zip(node.output, old, new, strict=True):
+        if name:
+            walk.values[name] = _value(walk, node, taken, was, now)
+    walk.doing.remove(i)
+    walk.done.add(i)
+
+
+def cannot(node: Any, why: str) -> CannotRewrite:
+    """The error that names a node and why the graph cannot follow there."""
+    return CannotRewrite(f"{node.op_type} {title(node)!r} {why}")
+
+
+def title(node: Any) -> str:
+    """What a node is called: its name, or its first output's."""
+    return str(node.name or node.output[0])
+
+
+def counted(operators: Iterable[str]) -> str:
+    """How many of each operator: "1 MaxPool, 38 Reshape"."""
+    return ", ".join(f"{n} {op}" for op, n in Counter(operators).most_common())
+
+
+def _shown(walk: Walk, node: Any, old: list[Known]) -> None:
+    """Puts the old outputs there, so that a rule can see what the node used to give."""
+    for name, was in zip(node.output, old, strict=True):
+        if name:
+            walk.values[name] = Value(was.kind, None if was.shape is None else _fixed(was.shape), was.value)
+
+
+def _side(walk: Walk, node: Any, new: bool) -> dict[str, Known]:
+    return {name: walk.value(name).side(new) for name in node.input if name}
+
+
+def _fixed(shape: Iterable[int]) -> tuple[Axis, ...]:
+    return tuple(axis(int(n), int(n)) for n in shape)
+
+
+def _value(walk: Walk, node: Any, taken: tuple[str, ...], was: Known, now: Known) -> Value:
+    """An output in both graphs, its axes with the runs its inputs had."""
+    if was.shape is None or now.shape is None or len(was.shape) != len(now.shape):
+        return Value(now.kind, None, was.value, now.value)
+    axes = _axes(walk, node, taken, was.shape, now.shape)
+    return Value(now.kind, axes, was.value, now.value)
+
+
+def _axes(
+    walk: Walk, node: Any, taken: tuple[str, ...], was: tuple[int, ...], now: tuple[int, ...]
+) -> tuple[Axis, ...]:
+    inputs = [axes for name in taken if (axes := walk.value(name).axes) is not None]
+    if was == now and not any(changed(a) for axes in inputs for a in axes):
+        return _fixed(now)
+    proposed: list[Axis | None] = [None] * len(now)
+    if node.op_type in ("Reshape", "Flatten", "Squeeze", "Unsqueeze") and inputs and 0 not in was:
+        runs = regrouped(inputs[0], was)
+        proposed = list(runs) if isinstance(runs, tuple) else proposed
+    elif node.op_type == "Transpose":
+        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
+        proposed = [inputs[0][p] for p in order or range(len(now))[::-1]]
+    else:
+        proposed = [_carried(inputs, i - len(now), was[i], now[i]) for i in range(len(now))]
+        if node.op_type == "Concat" and len(inputs) == len(taken):
+            at = next(int(a.i) for a in node.attribute if a.name == "axis")
+            proposed[at] = joined([axes[at] for axes in inputs])
+    return tuple(
+        p if p is not None and (old_size(p), new_size(p)) == (o, n) else axis(o, n)
+        for p, o, n in zip(proposed, was, now, strict=True)
+    )
+
+
+def _carried(inputs: list[tuple[Axis, ...]], place: int, old: int, new: int) -> Axis | None:
+    """The axis of an input at the same place from the right that is as long, one that changed first."""
+    there = [axes[place] for axes in inputs if len(axes) >= -place]
+    fits = [a for a in there if (old_size(a), new_size(a)) == (old, new)]
+    return next((a for a in fits if changed(a)), fits[0] if fits else None)
