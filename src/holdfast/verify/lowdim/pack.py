@@ -27,6 +27,7 @@ from holdfast.verify.lowdim.tables import (
 from holdfast.verify.problem import Case
 
 U = 2.0**-53
+MERGED = 16  # roundings that a weight may have had when the net was read: folded scales and the like
 SURE = 2e-4  # a bound above this is not improved any more: float32 runtimes differ by less
 WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
 PHASES = 1024  # rows of fixed phases in a program, at most
@@ -52,7 +53,7 @@ def net_blocks(layers: Layers, cases: Sequence[Case]) -> tuple[Array, ...]:
     bias = [
         np.concatenate([getattr(part, name) for part in parts]) for name in ("bias", "bias_size", "slope")
     ]
-    unit = [2.0 * U * (max(part.weight.shape) + part.terms + 8) for part in parts]
+    unit = [2.0 * U * (max(part.weight.shape) + part.terms + MERGED + 8) for part in parts]
     start = np.cumsum([0, *(len(case.bound) for case in cases)])
     made = (np.array([sizes, first, at]), np.array(matrix), np.array(bias), np.array(unit), start)
     return tuple(np.ascontiguousarray(block, kind) for block, kind in zip(made, KINDS, strict=False))

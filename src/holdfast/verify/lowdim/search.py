@@ -29,7 +29,7 @@ def search(problem: Problem, clock: Clock) -> Answer:
 
     "holds" is proven in real arithmetic, all rounding of the proof accounted for.
     """
-    cases = [case for case in problem.cases if (case.lower <= case.upper).all()]
+    cases = [case for case in problem.cases if not (case.lower > case.upper).any()]  # NaN is no proof
     layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))
     if layers is None:
         return Answer("unknown", ENGINE, note="not a small net of linear steps and relus")

@@ -35,7 +35,7 @@ def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, flo
         f, used, unit = net.first[k - 1], 0, net.unit[k - 1] + 16.0 * U
         for i in range(net.sizes[k]):
             a, q = space.here[i], f + i
-            if a == 0.0 or space.keep[q] == 0.0:
+            if a == 0.0 or (space.state[q] == -1 and space.keep[q] == 0.0):
                 continue
             if space.state[q] == -1:
                 a *= space.keep[q]

@@ -9,9 +9,8 @@ LEAN = 1.0  # how much more a neuron must weigh than an input to be split instea
 
 
 @kernel
-def clip_by(space: Space, row: Reals, fixed: float, norm: float, level: float) -> None:
-    """Nothing; one case's range of the input symbols, cut to where fixed + row·e <= level is possible."""
-    slack = 8.0 * U * (row.size + 8) * (abs(fixed) + norm + abs(level))
+def clip_by(space: Space, row: Reals, fixed: float, norm: float, level: float, slack: float) -> None:
+    """Nothing; one case's range of the input symbols, cut to where fixed + row·e <= level + slack can be."""
     for j in range(space.middle.size):
         a = row[j]
         if abs(a) > 1e-6 * norm:
@@ -30,12 +29,14 @@ def clip(space: Space, lp: Program, rows: int, total: int, level: float) -> None
     n = space.middle.size
     for j in range(n):
         space.low_one[j], space.high_one[j] = -1.0, 1.0
-    fixed, norm = 0.0, 0.0
+    fixed, norm, size, unit = 0.0, 0.0, level, 8.0 * U * (rows + total + 8)
     for i in range(rows):
-        clip_by(space, lp.row[i, :total], lp.fixed[i], lp.norm[i], level)
+        slack = unit * (abs(lp.fixed[i]) + lp.norm[i] + level)
+        clip_by(space, lp.row[i, :total], lp.fixed[i], lp.norm[i], level, slack)
         fixed += lp.weight[i] * lp.fixed[i]
         norm += lp.weight[i] * lp.norm[i]
-    clip_by(space, lp.joined[:total], fixed, norm, level)
+        size += lp.weight[i] * (abs(lp.fixed[i]) + lp.norm[i])
+    clip_by(space, lp.joined[:total], fixed, norm, level, unit * size)
     for j in range(n):
         space.low_clip[j] = min(space.low_clip[j], space.low_one[j])
         space.high_clip[j] = max(space.high_clip[j], space.high_one[j])

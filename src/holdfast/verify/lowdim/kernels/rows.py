@@ -6,7 +6,7 @@ A row's `fixed` has the row's error subtracted already: the program is a relaxat
 from __future__ import annotations
 
 from holdfast.verify.lowdim.kernels.backward import backward
-from holdfast.verify.lowdim.kernels.compiled import kernel
+from holdfast.verify.lowdim.kernels.compiled import U, kernel
 from holdfast.verify.lowdim.tables import Program, Signs, Space, Table
 
 
@@ -108,9 +108,9 @@ def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int
             if at < 0:
                 continue
             rows = max(rows, at + 1)
-            put_row(
-                net, space, lp, at, k, i, slope - space.keep[q], -0.5 * space.lift[q], slope * space.error[q]
-            )
+            rounding = 4.0 * U * (abs(space.centre[q]) + space.lift[q])  # of the middle of y's form
+            error = slope * space.error[q] + rounding
+            put_row(net, space, lp, at, k, i, slope - space.keep[q], -0.5 * space.lift[q], error)
             lp.row[at, s] = -space.radius[q]
             lp.norm[at] += space.radius[q]
             lp.rank[at] = rank

@@ -7,7 +7,7 @@ a lower bound on t, so the search may end at any time. Nothing is believed of th
 
 from __future__ import annotations
 
-from holdfast.verify.lowdim.kernels.compiled import UP, U, kernel
+from holdfast.verify.lowdim.kernels.compiled import TINY, UP, U, kernel
 from holdfast.verify.lowdim.tables import Program
 
 OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
@@ -36,7 +36,7 @@ def certified(lp: Program, rows: int, n: int) -> float:
             lp.weight[i] = 0.0
     for j in range(n):
         value -= abs(joined[j])
-    return value - 2.0 * U * (rows + n + 8) * size * UP
+    return value - 2.0 * U * (rows + n + 8) * size * UP - TINY
 
 
 @kernel

@@ -34,6 +34,7 @@ from holdfast.verify.lowdim.tables import (
 )  # fmt: skip
 
 ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
+ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
 
 @part
@@ -84,10 +85,14 @@ def settle(
 
 @kernel
 def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> None:
-    """Nothing; the weighted row that says where to split: weights of backward rows go to forward ones."""
+    """Nothing; the weighted row that says where to split: weights of backward rows go to forward ones.
+
+    At a vertex inside the cube the rows cancel in all symbols but those that hardly matter. So that not
+    only these are split, a symbol counts at least a part of what it weighs in the rows one by one.
+    """
     m, total = net.start[case + 1] - net.start[case], space.count[net.sizes.size - 1]
     for j in range(total):
-        lp.kept[j], lp.kept_point[j] = 0.0, lp.point[j]
+        lp.kept[j], lp.kept_point[j], lp.ratio[j] = 0.0, lp.point[j], 0.0
     for i in range(rows):
         w = lp.weight[i]
         if i < m:
@@ -96,6 +101,9 @@ def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> Non
             row = lp.row[i]
             for j in range(total):
                 lp.kept[j] += w * row[j]
+                lp.ratio[j] += w * abs(row[j])
+    for j in range(total):
+        lp.kept[j] = max(abs(lp.kept[j]), ALONE * lp.ratio[j])
 
 
 @kernel
