@@ -12,10 +12,11 @@ from holdfast.cli.output import say
 
 
 class Group(NamedTuple):
-    """Commands under a common word."""
+    """Commands under a common word; `itself` is what the word does when none of them follows."""
 
     about: str
     commands: Mapping[str, str]
+    itself: str = ""
 
 
 ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
@@ -31,6 +32,12 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         "Look at a model, write its card, convert darknet files.",
         {"info": "model:info", "card": "model:card", "list": "model:shipped", "convert": "model:convert"},
     ),
+    "noise": Group(
+        "Measure what the deployed system does to a model: decoder, resize, colour, pooling, precision…",
+        {"list": "noise:listing", "combine": "noise:combine", "show": "noise_show:show"},
+        itself="noise:suite",
+    ),
+    "diagnose": "diagnose:diagnose",
     "verify": "verify:verify",
     "vnncomp": Group(
         "Run and score benchmarks of the neural-network verification competition.",
@@ -56,10 +63,8 @@ def execute(words: list[str], given: Mapping[str, Any]) -> int:
         return _call(command, load(node), rest, given)
     first = rest[0] if rest else ""
     if not first or first in HELP:
-        from holdfast.cli.help import group_help
-
         stream = sys.stdout if first else sys.stderr
-        say(group_help(command, node, ROOT_OPTIONS if command == "holdfast" else {}), stream)
+        say(_group_text(command, node), stream)
         return 0 if first else 2
     if command == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
         return _root_option(rest)
@@ -75,6 +80,8 @@ def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
     while isinstance(node, Group) and place < len(words) and words[place] in node.commands:
         node = node.commands[words[place]]
         place += 1
+    if isinstance(node, Group) and node.itself and place < len(words) and words[place] not in HELP:
+        node = node.itself
     return " ".join(["holdfast", *words[:place]]), node, words[place:]
 
 
@@ -90,6 +97,15 @@ def summaries(group: Group) -> Iterator[tuple[str, str]]:
     for word, node in group.commands.items():
         doc = node.about if isinstance(node, Group) else load(node).__doc__ or ""
         yield word, doc.strip().splitlines()[0]
+
+
+def _group_text(command: str, group: Group) -> str:
+    from holdfast.cli.help import command_help, group_help
+
+    if not group.itself:
+        return group_help(command, group, ROOT_OPTIONS if command == "holdfast" else {})
+    function = load(group.itself)
+    return command_help(command, function.__doc__ or "", slots_of(function), list(summaries(group)))
 
 
 def _call(

@@ -19,12 +19,14 @@ ASK = ("-h, --help", "Print this and end.")
 Row = tuple[str, str]
 
 
-def command_help(command: str, about: str, slots: Sequence[Slot]) -> str:
-    """The help of one command."""
+def command_help(command: str, about: str, slots: Sequence[Slot], commands: Sequence[Row] = ()) -> str:
+    """The help of one command, and of those that may follow its word."""
     places = [slot for slot in slots if isinstance(slot.about, Argument)]
     needed = [f"{s.name} {s.shown}" for s in slots if isinstance(s.about, Option) and s.required]
     usage = [command, *map(_placed, places), *needed]
     sections: dict[str, list[Row]] = {}
+    if commands:
+        sections["Commands"] = [(f"{command.split()[-1]} {word}", said) for word, said in commands]
     if places:
         sections["Arguments"] = [(slot.name, slot.about.about) for slot in places]
     for slot in slots:

@@ -34,6 +34,13 @@ def rules() -> Iterable[str]:
     return RULES
 
 
+def noises() -> Iterable[str]:
+    """The families of noise and their options, as in resize or resize=opencv-bilinear."""
+    from holdfast.noise.families import families, options
+
+    return [name for f in families() for name in (f.name, *(o.label for o in options(f)))]
+
+
 def stages() -> Iterable[str]:
     """The stages of the pipeline, as in resize=opencv-bilinear."""
     from holdfast.core.pipeline import Pipeline

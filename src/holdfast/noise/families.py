@@ -135,7 +135,7 @@ def option(label: str) -> Option:
 
 
 def options_of(text: str) -> tuple[Option, ...]:
-    """The options of a row such as 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
+    """The options of 'decode=ffmpeg,resize=opencv-bilinear'; InputError if one cannot run here."""
     found = tuple(option(word.strip()) for word in text.split(",") if word.strip())
     for one in found:
         if one.missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -19,9 +20,13 @@ from holdfast.run.store import write_atomic
 SIZE_LIMIT = 3_000_000  # bytes of a page
 
 
-def page(evaluation: Evaluation, picture: Picture) -> str:
-    """The evaluation as one HTML file; `picture` gives an image's encoded bytes by its record's name."""
+def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ()) -> str:
+    """The evaluation as one HTML file; `picture` gives an image's encoded bytes by its record's name.
+
+    `more` are sections of other engines on the same model and data; they come before the details.
+    """
     parts, worst = _task_sections(evaluation)
+    parts = [*more, *parts]
     trouble = about.trouble_section(evaluation)
     rest = [*([trouble] if trouble else []), about.run_section(evaluation)]
     size = len(document(_document(evaluation, [*parts, *rest])).encode())
@@ -29,11 +34,11 @@ def page(evaluation: Evaluation, picture: Picture) -> str:
     return document(_document(evaluation, [*parts, *([images] if images else []), *rest]))
 
 
-def write(evaluation: Evaluation, out: Path, picture: Picture) -> Path:
+def write(evaluation: Evaluation, out: Path, picture: Picture, more: Sequence[Section] = ()) -> Path:
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(evaluation, picture).encode())
+    write_atomic(out, page(evaluation, picture, more).encode())
     return out
 
 

@@ -1,0 +1,213 @@
+"""`holdfast diagnose`: which step of the deployment lost the metric."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.evaluate import Choices, Classes, Format, Images, Jobs, Renames, RuleName, Runs, Split
+from holdfast.cli.noise import Asked, CalibrationData, CalibrationImages, Use, load_own, plans_of, watch
+from holdfast.cli.output import say, write_json
+
+if TYPE_CHECKING:
+    from holdfast.core.dataset import Entry
+    from holdfast.core.pipeline import Pipeline
+    from holdfast.report.tables import Table
+    from holdfast.run.diagnose.blame import Blame
+    from holdfast.run.diagnose.lockstep import StageApart
+
+LOOKED_AT = 16  # images of a data set that are run in lockstep
+WHAT, SHOWN = "What is compared", "How it is shown"
+
+Train = Annotated[
+    str, Option("How it was trained, FAMILY=OPTION,… (else as its card says).", shown="CHOICES", group=WHAT)
+]
+Deploy = Annotated[str, Option("How it is deployed, FAMILY=OPTION,…", shown="CHOICES", group=WHAT)]
+InputDump = Annotated[
+    Path | None, Option("A .npy of the tensor the target's model is fed.", "--input", group=WHAT)
+]
+OutputDump = Annotated[
+    Path | None, Option("A .npy of what the target's model gives.", "--output", group=WHAT)
+]
+
+
+def diagnose(
+    model: Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)],
+    images_or_data: Annotated[str, Argument("A picture, or a data set.", "IMAGE|DATA", offers.data_sets)],
+    train: Train = "",
+    deploy: Deploy = "",
+    input_dump: InputDump = None,
+    output_dump: OutputDump = None,
+    card: Annotated[
+        Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)
+    ] = None,
+    use: Use = (),
+    calibration: CalibrationData = None,
+    calibration_images: CalibrationImages = 100,
+    data_format: Format = None,
+    split: Split = None,
+    images: Images = None,
+    classes: Classes = "all",
+    rename: Renames = (),
+    rule: RuleName = None,
+    json: Annotated[Path | None, Option("Write everything to this JSON file.", group=SHOWN)] = None,
+    out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=SHOWN)] = None,
+    runs: Runs = Path("holdfast-runs"),
+    jobs: Jobs = 0,
+) -> int:
+    """Find the step of the deployment that loses the metric, by running it beside the training system.
+
+    The first stage that differs; with a data set also what each difference costs alone, what comes back if
+    it alone is mended, and the images it broke. A dump of the target is matched with what is known.
+    """
+    load_own(use)
+    given = Given(train, deploy, input_dump, output_dump, calibration, calibration_images, rule)
+    how = Choices(card, data_format, split, images, (), rename, False, classes == "common", None, runs, jobs)
+    found = _diagnosed(model, images_or_data, how, given)
+    say("\n\n".join(to_text_all(found)))
+    if json:
+        write_json(json, _plain(found))
+    if out:
+        from holdfast.report.diagnose import write
+
+        command = shlex.join(["holdfast", *sys.argv[1:]])
+        subject = (Path(model).stem, Path(images_or_data).name)
+        page = write(out, subject, found.stages, found.blame, found.dumps, command)
+        say(f"page: {page.resolve()}", sys.stderr)
+    return 0
+
+
+class Given(NamedTuple):
+    """What the user said of the two systems and of the target."""
+
+    train: str
+    deploy: str
+    input_dump: Path | None
+    output_dump: Path | None
+    calibration: str | None
+    calibration_images: int
+    rule: str | None
+
+
+class Found(NamedTuple):
+    """A diagnosis; what was not asked for is empty."""
+
+    stages: tuple[StageApart, ...] = ()
+    blame: Blame | None = None
+    dumps: tuple[Table, ...] = ()
+
+
+def _diagnosed(model: str, where: str, how: Choices, given: Given) -> Found:
+    from holdfast.core.errors import InputError
+
+    if not (given.deploy or given.input_dump or given.output_dump):
+        raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
+    if is_picture(where):
+        return _on_picture(model, Path(where), how, given)
+    if given.input_dump or given.output_dump:
+        raise InputError("a dump is compared on one picture: give the picture it is of, not a data set")
+    return _on_data(model, where, how, given)
+
+
+def is_picture(where: str) -> bool:
+    """Whether a word names one picture rather than a data set."""
+    path = Path(where)
+    return path.is_file() and path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+
+
+def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
+    from holdfast.core.pipeline import pipeline_of
+    from holdfast.graph.load import load_model
+    from holdfast.noise.families import applied, options_of
+    from holdfast.report.diagnose import like_table
+    from holdfast.run.diagnose.dump import like_input, like_output, read_dump
+    from holdfast.run.diagnose.lockstep import lockstep
+    from holdfast.run.evaluation import CELLS
+    from holdfast.run.noise.choose import calibrated
+    from holdfast.run.noise.show import OnePicture
+    from holdfast.run.noise.suite import REWRITTEN
+    from holdfast.stages.deployed import Calibration
+
+    loaded, data = load_model(model, how.card), picture.read_bytes()
+    train = applied(pipeline_of(loaded.card), options_of(given.train))
+    entries = _entries(given) or (OnePicture(picture.name, data),)
+
+    def ready(pipeline: Pipeline) -> Pipeline:
+        return calibrated(pipeline, Calibration(entries, train), how.runs / CELLS / REWRITTEN)
+
+    stages: tuple[StageApart, ...] = ()
+    if given.deploy:
+        deploy = applied(train, options_of(given.deploy))
+        stages = lockstep(loaded, ready(train), ready(deploy), [(picture.name, data)])
+    dumps = []
+    if given.input_dump:
+        dumps.append(like_table(like_input(loaded, train, data, read_dump(given.input_dump)), "input"))
+    if given.output_dump:
+        near = like_output(loaded, train, data, read_dump(given.output_dump), ready)
+        dumps.append(like_table(near, "output"))
+    return Found(stages, None, tuple(dumps))
+
+
+def _entries(given: Given) -> tuple[Entry, ...]:
+    from holdfast.data.open import open_dataset
+
+    return (
+        open_dataset(given.calibration, images=given.calibration_images).entries if given.calibration else ()
+    )
+
+
+def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
+    from holdfast.core.pipeline import pipeline_of
+    from holdfast.noise.families import applied, options_of
+    from holdfast.run.diagnose.blame import blame
+    from holdfast.run.diagnose.lockstep import lockstep
+    from holdfast.run.noise.calibration import spread
+    from holdfast.run.noise.choose import calibrated
+    from holdfast.run.noise.suite import ground_of
+
+    asked = Asked((), (), False, (), given.calibration, given.calibration_images, given.rule)
+    (plan,) = plans_of((model, where), (), how, asked)
+    base = plan.plan
+    train = applied(pipeline_of(base.model.card), options_of(given.train))
+    chosen = options_of(given.deploy)
+    plan = replace(plan, plan=replace(base, pipeline=train))
+    prepared = ground_of(plan)
+    reserved = prepared.ground.reserved.calibration
+    deploy = calibrated(applied(train, chosen), reserved, prepared.ground.folder)
+    few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
+    pictures = ((entry.name, entry.load().data) for entry in few)
+    stages = lockstep(base.model, train, deploy, pictures)
+    return Found(stages, blame(prepared, chosen, watch))
+
+
+def to_text_all(found: Found) -> list[str]:
+    """The diagnosis as it is printed: tables, then what they say."""
+    from holdfast.report.diagnose import blame_table, stage_table, words
+    from holdfast.report.tables import to_text
+
+    parts = [to_text(stage_table(found.stages))] if found.stages else []
+    if found.blame is not None:
+        parts.append(to_text(blame_table(found.blame)))
+    parts += [to_text(table) for table in found.dumps]
+    said = words(found.stages, found.blame)
+    broken = found.blame.broken if found.blame else ()
+    if broken:
+        more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
+        said += f"\nbroken   {', '.join(broken[:10])}{more}"
+    return [*parts, said] if said else parts
+
+
+def _plain(found: Found) -> dict[str, Any]:
+    return {
+        "holdfast": 1,
+        "kind": "diagnose",
+        "stages": [dataclasses.asdict(s) for s in found.stages],
+        "blame": dataclasses.asdict(found.blame) if found.blame else None,
+        "dumps": [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in found.dumps],
+    }

@@ -1,0 +1,347 @@
+"""`holdfast noise`: what the deployed system does to a model."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.evaluate import (
+    Choices,
+    Classes,
+    Format,
+    Images,
+    Jobs,
+    Renames,
+    RuleName,
+    Runs,
+    Split,
+    Strict,
+    plan_of,
+)
+from holdfast.cli.output import say, write_json
+
+if TYPE_CHECKING:
+    from holdfast.core.dataset import Dataset
+    from holdfast.report.tables import Table
+    from holdfast.run.evaluate import Plan
+    from holdfast.run.noise.combine import Staircase
+    from holdfast.run.noise.result import ModelNoise, Suite
+    from holdfast.run.noise.suite import NoisePlan, Prepared
+
+WHAT, NOISE, SHOWN, RUN = "What is tested", "Which noise", "How it is shown", "How it is run"
+
+ModelsData = Annotated[
+    tuple[str, ...],
+    Argument("One model or more (ONNX files or shipped names), then the data set.", values=offers.models),
+]
+Card = Annotated[
+    tuple[Path, ...], Option("The card of each model, in order, if it does not lie beside it.", group=WHAT)
+]
+Only = Annotated[
+    tuple[str, ...],
+    Option("Only this family, or FAMILY=OPTION. May be repeated.", group=NOISE, values=offers.noises),
+]
+Skip = Annotated[
+    tuple[str, ...],
+    Option("Not this family, or FAMILY=OPTION. May be repeated.", group=NOISE, values=offers.noises),
+]
+Every = Annotated[bool, Option("Also the options that are run on demand only.", "--all", group=NOISE)]
+Use = Annotated[tuple[Path, ...], Option("A Python file with noises of your own.", group=NOISE)]
+CalibrationData = Annotated[
+    str | None,
+    Option("Images to calibrate integer precisions on (else some of DATA's).", shown="DATA", group=NOISE),
+]
+CalibrationImages = Annotated[int, Option("How many images to calibrate on.", group=NOISE, least=1)]
+Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
+Csv = Annotated[bool, Option("Print the table as CSV.", group=SHOWN)]
+Markdown = Annotated[bool, Option("Print the tables as Markdown.", group=SHOWN)]
+Latex = Annotated[bool, Option("Print the tables as LaTeX.", group=SHOWN)]
+Page = Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=SHOWN)]
+DryRun = Annotated[
+    bool, Option("Say which cells there are, and how long and how large, from a timed sample.", group=RUN)
+]
+
+
+def suite(
+    models_data: ModelsData = (),
+    card: Card = (),
+    only: Only = (),
+    skip: Skip = (),
+    every: Every = False,
+    use: Use = (),
+    calibration: CalibrationData = None,
+    calibration_images: CalibrationImages = 100,
+    data_format: Format = None,
+    split: Split = None,
+    images: Images = None,
+    classes: Classes = "all",
+    rename: Renames = (),
+    rule: RuleName = None,
+    json: Json = None,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    latex: Latex = False,
+    out: Page = None,
+    runs: Runs = Path("holdfast-runs"),
+    jobs: Jobs = 0,
+    strict: Strict = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Measure what the deployed system does to models: the SysNoise table of your own.
+
+    MODEL… DATA: every decoder, resize, colour path, pooling, upsampling, precision, runtime and box rounding
+    that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
+    """
+    how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
+    shape = Shape(csv, markdown, latex, json)
+    shape.check()
+    asked = Asked(only, skip, every, use, calibration, calibration_images, rule)
+    plans = list(plans_of(models_data, card, how, asked))
+    if dry_run:
+        return _estimated(plans)
+    began = time.perf_counter()
+    made = _measured(plans, began)
+    shape.show(made)
+    if out:
+        _page(made, (), out)
+    return _ending(made, plans[0].plan.runs)
+
+
+def combine(
+    model: Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)],
+    data: Annotated[str, Argument("A data set.", values=offers.data_sets)],
+    card: Card = (),
+    only: Only = (),
+    skip: Skip = (),
+    every: Annotated[bool, Option("Try every option at each step.", "--all", group=NOISE)] = False,
+    use: Use = (),
+    calibration: CalibrationData = None,
+    calibration_images: CalibrationImages = 100,
+    data_format: Format = None,
+    split: Split = None,
+    images: Images = None,
+    classes: Classes = "all",
+    rename: Renames = (),
+    rule: RuleName = None,
+    json: Json = None,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    latex: Latex = False,
+    out: Page = None,
+    runs: Runs = Path("holdfast-runs"),
+    jobs: Jobs = 0,
+    strict: Strict = False,
+) -> int:
+    """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
+    from holdfast.report.noise_sections import staircase_table
+    from holdfast.run.noise.combine import as_plain, words
+    from holdfast.run.noise.combine import combine as build_up
+
+    how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
+    shape = Shape(csv, markdown, latex)
+    shape.check()
+    asked = Asked(only, skip, False, use, calibration, calibration_images, rule)
+    began = time.perf_counter()
+    (plan,) = plans_of((model, data), card, how, asked)
+    prepared, made = _one(plan)
+    stairs = build_up(prepared, made, watch, every)
+    shape.table(staircase_table(stairs))
+    say(words(stairs), sys.stderr if csv or latex else sys.stdout)
+    if json:
+        write_json(json, as_plain(stairs))
+    if out:
+        _page(_suite([made], plan.plan.dataset.name, began), (stairs,), out)
+    return 0
+
+
+def listing(
+    use: Use = (),
+    csv: Csv = False,
+    markdown: Markdown = False,
+    latex: Latex = False,
+) -> None:
+    """List every noise that is installed: stage, options, tasks, and which real systems do it."""
+    from holdfast.report.noise_tables import list_table
+
+    load_own(use)
+    shape = Shape(csv, markdown, latex)
+    shape.check()
+    shape.table(list_table())
+
+
+class Asked(NamedTuple):
+    """Which noises, and what integer precisions are calibrated on."""
+
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    every: bool
+    use: tuple[Path, ...]
+    calibration: str | None
+    images: int
+    rule: str | None
+
+
+class Shape(NamedTuple):
+    """How tables are shown."""
+
+    csv: bool = False
+    markdown: bool = False
+    latex: bool = False
+    json: Path | None = None
+
+    def check(self) -> None:
+        """Nothing, or InputError if two ways are asked for at once."""
+        from holdfast.core.errors import InputError
+
+        if sum((self.csv, self.markdown, self.latex)) > 1:
+            raise InputError("expected one of --csv, --markdown and --latex, not several")
+        if self.json and self.json.is_dir():
+            raise InputError(f"--json {self.json}: is a folder; give the name of a file")
+
+    def table(self, table: Table) -> None:
+        """Nothing; the table is printed."""
+        from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
+
+        if self.csv:
+            return say(to_csv(table), end="")
+        return say((to_latex if self.latex else to_markdown if self.markdown else to_text)(table))
+
+    def show(self, made: Suite) -> None:
+        """Nothing; the tables are printed, and written as JSON if asked for."""
+        from holdfast.report.noise_tables import models_csv, models_table, options_table
+        from holdfast.run.noise.result import as_plain
+
+        if self.json:
+            write_json(self.json, as_plain(made))
+        if self.csv:
+            return self.table(models_csv(made))
+        for model in made.models:
+            self.table(options_table(model))
+            say("")
+        return self.table(models_table(made))
+
+
+def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: Asked) -> Iterator[NoisePlan]:
+    """A plan for each model, the data set last among the words."""
+    from holdfast.core.errors import InputError
+    from holdfast.metrics.rules import rule_named
+    from holdfast.run.noise.choose import Wanted
+    from holdfast.run.noise.suite import NoisePlan
+    from holdfast.run.score import Settings
+
+    if len(words) < 2:
+        raise InputError("expected MODEL… DATA: one model or more, then the data set; see --help")
+    if cards and len(cards) != len(words) - 1:
+        raise InputError(f"--card: expected one for each of {len(words) - 1} models, got {len(cards)}")
+    load_own(asked.use)
+    wanted = Wanted(asked.only, asked.skip, asked.every)
+    wanted.check()
+    settings = Settings(rule_named(asked.rule or "coco"))
+    data = words[-1]
+    for place, model in enumerate(words[:-1]):
+        chosen = replace(how, card=cards[place]) if cards else how
+        plan = plan_of(model, data, settings, chosen)
+        spare = _spare(data, asked, chosen, plan)
+        yield NoisePlan(plan, wanted, spare, asked.images)
+
+
+def load_own(files: Sequence[Path]) -> None:
+    """Nothing; the noises of these files are known by name."""
+    from holdfast.core.registry import load_parts
+
+    for file in files:
+        load_parts(file)
+
+
+def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
+    """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
+    from holdfast.data.open import open_dataset
+
+    task = plan.model.card.task
+    if asked.calibration:
+        return open_dataset(asked.calibration, task=task)
+    words = data.split(":")
+    if words[0] == "signs":
+        seed = int(words[1]) if len(words) > 1 else 0
+        return open_dataset(f"signs:{seed + 1}:{asked.images}", task=task)
+    if how.images is None:
+        return None
+    return open_dataset(data, task=task, format=how.data_format, split=how.split)
+
+
+def _measured(plans: Sequence[NoisePlan], began: float) -> Suite:
+    return _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
+
+
+def _one(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
+    from holdfast.run.noise.suite import measure, prepare
+
+    for reason in plan.plan.model.guessed:
+        sys.stderr.write(f"guessed  {reason}\n")
+    for problem in plan.plan.dataset.problems[:10]:
+        sys.stderr.write(f"data     {problem}\n")
+    prepared = prepare(plan)
+    return prepared, measure(prepared, watch)
+
+
+@contextmanager
+def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Progress of a sweep, on standard error."""
+    from holdfast.cli.progress import progress
+
+    with progress(what, total) as step:
+        yield step
+
+
+def _suite(models: Sequence[ModelNoise], data: str, began: float) -> Suite:
+    from holdfast.run.noise.result import Suite
+    from holdfast.run.versions import versions
+
+    command = shlex.join(["holdfast", *sys.argv[1:]])
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds = round(time.perf_counter() - began, 3)
+    return Suite(data, tuple(models), command, created, seconds, versions())
+
+
+def _estimated(plans: Sequence[NoisePlan]) -> int:
+    from holdfast.report.noise_tables import estimate_table
+    from holdfast.report.tables import to_text
+    from holdfast.run.noise.estimate import estimate
+
+    found = [estimate(plan) for plan in plans]
+    say(to_text(estimate_table(found)))
+    for one in found:
+        for reason in one.left_out:
+            say(f"not run  {one.model}: {reason}")
+    return 0
+
+
+def _page(made: Suite, stairs: Sequence[Staircase], out: Path) -> None:
+    from holdfast.report.noise import write
+
+    say(f"report: {write(made, out, stairs).resolve()}", sys.stderr)
+
+
+def _ending(made: Suite, runs: Path) -> int:
+    from holdfast.run.noise.result import save, suite_folder
+
+    for model in made.models:
+        if model.calibration:
+            sys.stderr.write(
+                f"note     {model.model}: integer precisions calibrated on {model.calibration}\n"
+            )
+        for failure in model.failed[:20]:
+            sys.stderr.write(f"failed   {failure}\n")
+    folder = suite_folder(made, runs)
+    save(made, folder)
+    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
+    return 4 if any(m.failed for m in made.models) else 0

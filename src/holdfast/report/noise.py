@@ -1,0 +1,91 @@
+"""A noise suite as one page: what matters, the paper's table, every option, the staircase, how it was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.core.errors import OutputError
+from holdfast.report.about import scroll
+from holdfast.report.html import document
+from holdfast.report.noise_sections import lead, sections_of
+from holdfast.report.noise_tables import METRICS
+from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.tables import Table, to_html
+from holdfast.run.noise.combine import Staircase
+from holdfast.run.noise.result import ModelNoise, Suite
+from holdfast.run.store import write_atomic
+
+
+def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = (), more: Sequence[Section] = ()) -> Path:
+    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
+    write_atomic(out, page(suite, stairs, more).encode())
+    return out
+
+
+def page(suite: Suite, stairs: Sequence[Staircase] = (), more: Sequence[Section] = ()) -> str:
+    """The suite as one self-contained HTML file."""
+    first = suite.models[0]
+    others = len(suite.models) - 1
+    name = f"{first.model} and {others} more" if others else first.model
+    return document(
+        Document(
+            title=f"System noise of {name} on {suite.data}",
+            subject=(name, suite.data),
+            facts=_facts(suite),
+            verdict=" ".join(lead(m) for m in suite.models[:1]),
+            cards=_cards(first),
+            minor=(),
+            rule=first.rule,
+            command=suite.command,
+            alerts=_alerts(suite),
+            sections=(*sections_of(suite, stairs), *more, _about(suite)),
+            kind="system noise",
+        )
+    )
+
+
+def _facts(suite: Suite) -> tuple[tuple[str, str], ...]:
+    options = sum(r.outcome in ("measured", "identical") for m in suite.models for r in m.rows)
+    return (
+        ("images", str(suite.models[0].images)),
+        ("models", str(len(suite.models))),
+        ("options run", str(options)),
+        ("made", suite.created),
+    )
+
+
+def _cards(model: ModelNoise) -> tuple[Card, ...]:
+    metric = METRICS.get(model.metric, model.metric)
+    worst, combined = model.worst, model.combined
+    shown = [Card(metric, 100 * model.clean, "clean: the system it was trained with", 2)]
+    if worst is not None and worst.drop is not None:
+        shown.append(Card("worst single noise", worst.drop, f"points lost: {worst.label}", 2))
+        shown.append(Card("predictions changed by it", worst.changed, f"of {worst.images} images"))
+    if combined is not None and combined.drop is not None:
+        shown.append(Card("worst of each together", combined.drop, "points lost", 2))
+    return tuple(shown)
+
+
+def _alerts(suite: Suite) -> tuple[Alert, ...]:
+    lost = sum(len(m.failed) for m in suite.models)
+    return (Alert(f"{lost} images failed and are not in the numbers", "about"),) if lost else ()
+
+
+def _about(suite: Suite) -> Section:
+    rows = [[name, version] for name, version in suite.versions.items()]
+    versions = scroll(to_html(Table(["library", "version"], rows), sortable=False), "Versions")
+    stages = [[m.model, *m.pipeline.values()] for m in suite.models]
+    columns = ["model", *suite.models[0].pipeline]
+    clean = scroll(to_html(Table(columns, stages), sortable=False), "The clean pipeline")
+    failed = [line for m in suite.models for line in m.failed]
+    figures = [
+        Figure("Clean pipeline", clean, "What every option is compared with.", wide=True),
+        Figure("Versions", versions),
+    ]
+    if failed:
+        body = scroll(to_html(Table(["failed"], [[line] for line in failed]), sortable=False), "Failed")
+        figures.append(Figure("Images that failed", body))
+    return Section("about", "How it was run", tuple(figures))

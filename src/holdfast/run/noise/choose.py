@@ -1,0 +1,132 @@
+"""What a suite runs: every option that is installed, fits the task and can change something; or why not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from holdfast.core.errors import InputError, ModelError, UnknownName
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Pipeline
+from holdfast.noise.families import Family, Option, families, option, options
+from holdfast.run.noise.calibration import Reserved
+from holdfast.run.noise.variants import Variant
+from holdfast.stages.boxes import no_effect
+from holdfast.stages.deployed import Calibration, Deployed
+
+Status: TypeAlias = Literal["run", "no effect", "impossible", "not installed"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An option of the suite: the variant that measures it, or in words why there is nothing to measure."""
+
+    option: Option
+    status: Status
+    note: str = ""
+    variant: Variant | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which options: families or FAMILY=OPTION; empty `only` means all that run by default."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    every: bool = False
+
+    def check(self) -> None:
+        """Nothing, or UnknownName for a family or option that does not exist."""
+        for text in (*self.only, *self.skip):
+            if "=" in text:
+                option(text)
+            elif text not in (known := [f.name for f in families()]):
+                raise UnknownName("noise", text, known)
+
+    def takes(self, found: Option) -> bool:
+        """Whether the option is to be run."""
+        if found.family in self.skip or found.label in self.skip:
+            return False
+        if found.label in self.only:
+            return True
+        named = not self.only or found.family in self.only
+        return named and (found.default or self.every)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all variants of one model have in common."""
+
+    model: Model
+    clean: Pipeline
+    reserved: Reserved
+    folder: Path  # where rewritten models are kept
+
+
+def asked(ground: Ground, wanted: Wanted) -> list[Asked]:
+    """Every option that is wanted, in the order of the paper's table, each tried out as far as it can be."""
+    wanted.check()
+    found = [made for of in families() for made in _of_family(of, ground, wanted)]
+    if not found:
+        raise InputError("no noise is left to run; see `holdfast noise list`, --only and --skip")
+    return found
+
+
+def _of_family(of: Family, ground: Ground, wanted: Wanted) -> Iterator[Asked]:
+    task = ground.model.card.task
+    for offered in options(of):
+        if not wanted.takes(offered):
+            continue
+        named = offered.label in wanted.only
+        if task not in offered.tasks:
+            if named:
+                fitting = ", ".join(offered.tasks)
+                raise InputError(
+                    f"--only {offered.label}: is for models to {fitting}; "
+                    f"{ground.model.name} is one to {task}"
+                )
+            continue
+        if offered.missing:
+            if named:
+                raise InputError(f"--only {offered.label}: {offered.missing}")
+            yield Asked(offered, "not installed", offered.missing)
+            continue
+        made = tried(ground, [offered])
+        if made is not None:
+            yield made
+
+
+def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
+    """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in."""
+    if not isinstance(pipeline.infer, Deployed):
+        return pipeline
+    return pipeline.replace(infer=dataclasses.replace(pipeline.infer, calibration=calibration, folder=folder))
+
+
+def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
+    """The options applied one after the other and built; None if that is the pipeline as it was trained."""
+    pipeline = ground.clean
+    for one in chosen:
+        pipeline = one.noise(pipeline)
+    last = chosen[-1]
+    if pipeline == ground.clean:
+        return None
+    name = " + ".join(one.label for one in chosen)
+    useless = no_effect(last.name, ground.model.card) if last.family == "boxes" else ""
+    if useless and len(chosen) == 1:
+        return Asked(last, "no effect", useless)
+    pipeline = calibrated(pipeline, ground.reserved.calibration, ground.folder)
+    infer = pipeline.infer
+    if not isinstance(infer, Deployed):
+        return Asked(last, "run", "", Variant(name, pipeline))
+    try:
+        built = infer.built(ground.model)
+    except ModelError as reason:
+        return Asked(last, "impossible", " ".join(str(reason).split()))
+    if infer.rewrites and not built.changed and len(chosen) == 1:
+        return Asked(last, "no effect", "; ".join(built.how) or "nothing in the graph it could change")
+    without = ground.reserved.without if infer.calibrated else frozenset()
+    return Asked(last, "run", "; ".join(built.how), Variant(name, pipeline, without))

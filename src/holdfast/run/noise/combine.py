@@ -1,0 +1,152 @@
+"""Noises on top of one another: at each step the one that costs most is added, as in the paper's Fig. 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from holdfast.core.errors import InputError
+from holdfast.noise.families import Option, option
+from holdfast.run.difference import Side, compare, side_of
+from holdfast.run.noise.choose import tried
+from holdfast.run.noise.result import ModelNoise, Row
+from holdfast.run.noise.suite import APART, Prepared, Watch, points, swept, worst_options
+from holdfast.run.noise.variants import CLEAN, Variant
+
+Effect: TypeAlias = Literal["first", "overlaps", "magnified", "adds up"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One noise more: what all of them cost together, what this one added, and what it costs alone.
+
+    Costs are in points of the metric, with their paired 95 % intervals. An effect overlaps with those before
+    if what it adds is clearly less than what it costs alone, and is magnified if it is clearly more.
+    """
+
+    added: str  # family=option
+    value: float  # the metric with all noises so far
+    drop: float
+    low: float
+    high: float
+    extra: float
+    extra_low: float
+    extra_high: float
+    alone: float
+    changed: int
+    images: int
+    effect: Effect
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The steps from the clean metric down, and what could not be added."""
+
+    model: str
+    data: str
+    metric: str
+    clean: float
+    steps: tuple[Step, ...]
+    left_out: tuple[str, ...] = ()
+    command: str = ""
+
+
+def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = False) -> Staircase:
+    """The greedy build-up from a finished suite.
+
+    Each family takes part with its worst option, or with `every` one of its options at each step.
+    """
+    candidates = _candidates(suite, every)
+    if not candidates:
+        raise InputError("no noise changes anything here: there is nothing to combine")
+    plan = prepared.noise.plan
+    clean = _sides(prepared, [Variant(CLEAN, prepared.ground.clean)], watch, "clean")[CLEAN]
+    before, chosen = clean, list[Option]()
+    steps: list[Step] = []
+    left_out: list[str] = []
+    while candidates:
+        asked = [(c, tried(prepared.ground, [*chosen, c])) for c in candidates]
+        left_out += [f"{c.label}: {a.note}" for c, a in asked if a is not None and a.variant is None]
+        able = [(c, a.variant) for c, a in asked if a is not None and a.variant is not None]
+        sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+        best = _worst_of(clean, able, sides)
+        if best is None:
+            break
+        one, variant = best
+        steps.append(_step(suite, one, clean, before, sides[variant.name], prepared.noise.replicates))
+        before = sides[variant.name]
+        chosen.append(one)
+        gone = {one.family} | {c.family for c, a in asked if a is None or a.variant is None}
+        candidates = [c for c in candidates if c.family not in gone]
+    return Staircase(
+        plan.model.name, plan.dataset.name, suite.metric, clean.value, tuple(steps), tuple(left_out)
+    )
+
+
+def _candidates(suite: ModelNoise, every: bool) -> list[Option]:
+    if not every:
+        return worst_options(suite.rows)
+    measured = [r for r in suite.rows if r.outcome == "measured" and not r.alike and r.family not in APART]
+    return [option(r.label) for r in measured]
+
+
+def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:
+    """The finished variants by name; one that failed throughout is left out."""
+    plan = prepared.noise.plan
+    found = {}
+    for name, made in swept(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
+        cells = made.read() if not made.problem else None
+        if cells is not None and any(not hasattr(r, "reason") for r in cells.records):
+            found[name] = side_of(plan, prepared.alignment, cells.records)
+    return found
+
+
+def _worst_of(
+    clean: Side, able: Sequence[tuple[Option, Variant]], sides: dict[str, Side]
+) -> tuple[Option, Variant] | None:
+    drops = [
+        (compare(clean, sides[v.name], replicates=1).interval.estimate, place)
+        for place, (_, v) in enumerate(able)
+        if v.name in sides
+    ]
+    return able[min(drops)[1]] if drops else None
+
+
+def _step(suite: ModelNoise, one: Option, clean: Side, before: Side, after: Side, replicates: int) -> Step:
+    whole = compare(clean, after, replicates=replicates)
+    extra = compare(before, after, replicates=replicates)
+    alone = _alone(suite, one)
+    low, high = points(-extra.interval.high), points(-extra.interval.low)
+    effect: Effect = "overlaps" if alone > high else "magnified" if alone < low else "adds up"
+    return Step(
+        one.label, whole.after, points(-whole.interval.estimate), points(-whole.interval.high),
+        points(-whole.interval.low), points(-extra.interval.estimate), low, high, alone, whole.changed,
+        whole.images, "first" if before is clean else effect,
+    )  # fmt: skip
+
+
+def _alone(suite: ModelNoise, one: Option) -> float:
+    row: Row = next(r for r in suite.rows if r.label == one.label)
+    return row.drop or 0.0
+
+
+def words(staircase: Staircase) -> str:
+    """Where effects overlap and where they magnify one another, in a sentence or two."""
+    by: dict[str, list[str]] = {}
+    for step in staircase.steps:
+        by.setdefault(step.effect, []).append(step.added)
+    said = []
+    if "overlaps" in by:
+        said.append(f"{', '.join(by['overlaps'])}: less on top of the others than alone (effects overlap)")
+    if "magnified" in by:
+        said.append(f"{', '.join(by['magnified'])}: more on top of the others than alone (magnified)")
+    if "adds up" in by:
+        said.append(f"{', '.join(by['adds up'])}: adds up, as far as these images can tell")
+    return "; ".join(said) + "." if said else "Only one noise has an effect."
+
+
+def as_plain(staircase: Staircase) -> dict[str, Any]:
+    """The staircase as JSON values."""
+    return {"holdfast": 1, "kind": "combine", **dataclasses.asdict(staircase), "words": words(staircase)}

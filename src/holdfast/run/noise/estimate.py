@@ -1,0 +1,51 @@
+"""What a suite would cost: cells, time and disk, from a timed sample of its own images."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.run.executor import SHARD
+from holdfast.run.noise.calibration import spread
+from holdfast.run.noise.suite import NoisePlan, prepare
+from holdfast.run.noise.sweep import SweepPlan, sweep
+
+SAMPLE = 6  # images: enough to time, few enough to wait for
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many variants and cells, and about how many seconds and bytes, the whole suite would take."""
+
+    model: str
+    images: int
+    variants: int
+    cells: int
+    seconds: float
+    bytes: int
+    sample: int
+    left_out: tuple[str, ...]  # options that would not be run, and why
+
+
+def estimate(noise: NoisePlan) -> Estimate:
+    """The estimate, from some images run now through every variant in one process."""
+    prepared = prepare(noise)
+    plan, variants = noise.plan, prepared.variants
+    few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
+    dataset = dataclasses.replace(plan.dataset, entries=few)
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
+        sweep(SweepPlan(plan.model, dataset.first(1), variants, Path(folder) / "warm"), lambda _d, _r: None)
+        began = time.perf_counter()
+        sweep(SweepPlan(plan.model, dataset, variants, Path(folder) / "timed"), lambda _d, _r: None)
+        seconds = time.perf_counter() - began
+        written = sum(f.stat().st_size for f in (Path(folder) / "timed").rglob("*") if f.is_file())
+    images = len(plan.dataset)
+    times = images / len(few)
+    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
+    cells = len(variants) * -(-images // SHARD)
+    return Estimate(
+        plan.model.name, images, len(variants), cells, seconds * times, round(written * times), len(few), left
+    )

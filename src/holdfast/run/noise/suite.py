@@ -1,0 +1,231 @@
+"""The noise suite of one model: every option alone, then the worst of each family together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.errors import DataError, ImageError
+from holdfast.core.pipeline import pipeline_of
+from holdfast.noise.families import Option, option
+from holdfast.run.classes import Alignment
+from holdfast.run.difference import Side, compare, side_of
+from holdfast.run.evaluate import Plan, alignment_of
+from holdfast.run.evaluation import CELLS
+from holdfast.run.executor import Progress
+from holdfast.run.noise.calibration import IMAGES, Reserved, reserve
+from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, tried
+from holdfast.run.noise.result import ModelNoise, Row
+from holdfast.run.noise.sweep import SweepPlan, steps, sweep
+from holdfast.run.noise.variants import CLEAN, Swept, Variant, same_inputs
+from holdfast.run.records import Failed, Record
+from holdfast.stages.deployed import Deployed
+
+REWRITTEN = "rewritten"  # the folder of rewritten models, beside the cells
+APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
+Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # what, how many cells × images
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
+
+    plan: Plan
+    wanted: Wanted = field(default_factory=Wanted)
+    spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
+    calibration_images: int = IMAGES
+    replicates: int = 1000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with everything tried that can be tried before an image is run."""
+
+    noise: NoisePlan
+    ground: Ground
+    alignment: Alignment
+    asked: tuple[Asked, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The clean one and all that are to be measured alone."""
+        alone = [a.variant for a in self.asked if a.variant is not None]
+        return (Variant(CLEAN, self.ground.clean), *alone)
+
+
+def prepare(noise: NoisePlan) -> Prepared:
+    """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
+    bare = ground_of(noise)
+    return dataclasses.replace(bare, asked=tuple(asked(bare.ground, noise.wanted)))
+
+
+def ground_of(noise: NoisePlan) -> Prepared:
+    """What all variants have in common, with none of them yet."""
+    plan = noise.plan
+    alignment = alignment_of(plan)
+    clean = plan.pipeline or pipeline_of(plan.model.card)
+    reserved: Reserved = reserve(plan.dataset, noise.spare, clean, noise.calibration_images)
+    ground = Ground(plan.model, clean, reserved, plan.runs / CELLS / REWRITTEN)
+    return Prepared(noise, ground, alignment)
+
+
+def measure(prepared: Prepared, watch: Watch) -> ModelNoise:
+    """The noise of the model; a killed run goes on where it was."""
+    plan = prepared.noise.plan
+    found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}")
+    judge = _judge(prepared, found[CLEAN])
+    rows = tuple(judge.row(a, found) for a in prepared.asked)
+    together = _worst_together(prepared, rows)
+    combined = None
+    if together is not None and together.variant is None:
+        combined = judge.row(together, {})
+    elif together is not None and together.variant is not None:
+        both = swept(prepared, (together.variant,), watch, f"combined {plan.model.name}")
+        combined = judge.row(together, both)
+    if combined is not None and together is not None:
+        said = together.variant.name if together.variant else together.note
+        combined = dataclasses.replace(combined, family="combined", option=said, note="")
+    return judge.summary(rows, combined)
+
+
+def swept(prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str) -> dict[str, Swept]:
+    """The variants run together on all images; finished cells are not run again."""
+    plan = prepared.noise.plan
+    whole = SweepPlan(plan.model, plan.dataset, variants, plan.runs, plan.jobs, plan.strict)
+    with watch(what, steps(whole)) as progress:
+        return sweep(whole, progress)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
+
+    prepared: Prepared
+    clean: Side
+    inputs: Mapping[str, str]
+    failed: tuple[Failed, ...]
+    notes: tuple[str, ...]
+    jpeg: float
+    seen: dict[str, str] = field(default_factory=dict)
+
+    def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
+        """The row of an option from its finished cells."""
+        name, family = one.option.name, one.option.family
+        if one.variant is None:
+            outcome = "impossible" if one.status == "run" else one.status
+            return Row(family, name, outcome, one.note)
+        found = made[one.variant.name]
+        if found.problem:
+            return Row(family, name, "impossible", found.problem)
+        cells = found.read()
+        same, common = same_inputs(self.inputs, cells.inputs)
+        failed = sum(isinstance(r, Failed) for r in cells.records)
+        if common == 0 or failed == len(cells.records):
+            first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
+            return Row(family, name, "impossible", f"every image failed: {first}", failed=failed)
+        after = self.side(cells.records)
+        difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
+        interval = difference.interval
+        pipeline, clean = one.variant.pipeline, self.prepared.ground.clean
+        identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
+        kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
+        alike = self.seen.setdefault(kind, name)
+        return Row(
+            family,
+            name,
+            "identical" if identical else "measured",
+            self._words(one, identical),
+            difference.after,
+            points(-interval.estimate),
+            points(-interval.high),
+            points(-interval.low),
+            difference.changed,
+            difference.images,
+            same,
+            failed,
+            alike if alike != name and not identical else "",
+        )
+
+    def side(self, records: Sequence[Record]) -> Side:
+        """The records of a variant, ready to be compared."""
+        return side_of(self.prepared.noise.plan, self.prepared.alignment, records)
+
+    def _words(self, one: Asked, identical: bool) -> str:
+        if not identical:
+            return one.note
+        if one.option.family == "decode" and self.jpeg == 0.0:
+            return "no JPEG among the images: every decoder gives the same pixels"
+        alike = f" ({one.option.alike})" if one.option.alike else ""
+        return f"bit for bit the same input on all images{alike}"
+
+    def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
+        """The model with all its rows."""
+        plan, ground = self.prepared.noise.plan, self.prepared.ground
+        infers = [a.variant.pipeline.infer for a in self.prepared.asked if a.variant is not None]
+        calibrated = any(isinstance(infer, Deployed) and infer.calibrated for infer in infers)
+        return ModelNoise(
+            model=plan.model.name,
+            sha256=plan.model.sha256,
+            task=plan.model.card.task,
+            metric=self.clean.metric,
+            clean=self.clean.value,
+            images=self.clean.images,
+            rows=rows,
+            combined=combined,
+            pipeline=ground.clean.describe(),
+            calibration=ground.reserved.words if calibrated else "",
+            rule=self.clean.rule,
+            notes=self.notes,
+            failed=tuple(str(f) for f in self.failed),
+        )
+
+
+def _judge(prepared: Prepared, clean: Swept) -> _Judge:
+    plan = prepared.noise.plan
+    if clean.problem:
+        raise DataError(clean.problem)
+    cells = clean.read()
+    failed = tuple(r for r in cells.records if isinstance(r, Failed))
+    if len(failed) == len(cells.records):
+        raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
+    side = side_of(plan, prepared.alignment, cells.records)
+    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg_share(plan.dataset.entries))
+
+
+def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
+    """The share of JPEGs among some of the images, evenly spread."""
+    step = max(1, len(entries) // looked_at)
+    found = []
+    for entry in entries[::step]:
+        try:
+            found.append(entry.load().data[:2] == b"\xff\xd8")
+        except ImageError:
+            continue
+    return sum(found) / len(found) if found else 0.0
+
+
+def _worst_together(prepared: Prepared, rows: Sequence[Row]) -> Asked | None:
+    """The worst option of every family, all at once; None if fewer than two families have an effect."""
+    chosen = worst_options(rows)
+    return tried(prepared.ground, chosen) if len(chosen) > 1 else None
+
+
+def worst_options(rows: Sequence[Row]) -> list[Option]:
+    """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.outcome != "measured" or row.drop is None or row.family in APART:
+            continue
+        if row.family not in best or row.drop > (best[row.family].drop or 0.0):
+            best[row.family] = row
+    return [option(row.label) for row in best.values()]
+
+
+def points(value: float) -> float:
+    """A difference of a metric in points; an exact zero stays one without a sign."""
+    return round(100.0 * value, 10) + 0.0
