@@ -82,7 +82,7 @@ def _turn(walk: Walk, node: Any) -> None:
     if "count_include_pad" in given and given["count_include_pad"].i:
         raise cannot(
             node,
-            f"counts its padding, and opset {walk.dialect.opset} has no ceil_mode; export with opset 10 or more",
+            f"counts its padding, and opset {walk.dialect.opset} has no ceil_mode; use opset 10 or up",
         )
     before, after = [], []
     for cells, window in _seen(walk, node):

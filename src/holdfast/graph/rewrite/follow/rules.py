@@ -107,8 +107,8 @@ def follow_elementwise(walk: Walk, node: Any) -> None:
                 if new is None:
                     raise cannot(
                         node,
-                        f"meets {was_now(axes)} with a constant {was_now(value.axes)} that is no regular grid "
-                        "and cannot be continued",
+                        f"meets {was_now(axes)} with a constant {was_now(value.axes)} that is no grid "
+                        "of equal steps and cannot be continued",
                     )
                 walk.put(node, i, new)
                 break

@@ -1,0 +1,177 @@
+"""Upsampling: what is enlarged by nearest neighbours is enlarged bilinearly, and the other way round.
+
+Each option is one way a system may enlarge all maps; a node that already does it so stays as it is, and so
+does one where both ways give the same numbers (nearest neighbours at a whole factor, a map of 1×1). Nodes
+that shrink a map, or resize it by a cubic, are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.registry import stage
+from holdfast.graph.rewrite.follow.tidy import proven
+from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
+from holdfast.graph.rewrite.interpolation import Convention, weights
+from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+
+BILINEAR = Convention("linear", "half_pixel")
+CORNERS = Convention("linear", "align_corners")
+NEAREST = Convention("nearest", "asymmetric", "floor")
+EXACT = Convention("nearest", "half_pixel", "round_prefer_floor")
+TASKS = ("detect", "segment", "single")
+SAME = 1e-6  # weights that differ by less are the same
+
+
+@stage(
+    "rewrite", family="upsample", paper=True, tasks=TASKS,
+    systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
+)  # fmt: skip
+def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
+    """Maps enlarged bilinearly, pixel centres aligned: x = (x′ + ½)/s − ½."""
+    return _all(model, context, BILINEAR)
+
+
+@stage(
+    "rewrite", family="upsample", tasks=TASKS,
+    systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp",
+)  # fmt: skip
+def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
+    """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
+    return _all(model, context, CORNERS)
+
+
+@stage(
+    "rewrite", family="upsample", paper=True, tasks=TASKS,
+    systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet",
+)  # fmt: skip
+def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
+    """Maps enlarged by nearest neighbours counted from the corner: x = ⌊x′/s⌋."""
+    return _all(model, context, NEAREST)
+
+
+@stage(
+    "rewrite", family="upsample", tasks=TASKS, default=False,
+    systems="PyTorch nearest-exact, ONNX Resize's default; differs from nearest only at broken factors",
+)  # fmt: skip
+def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
+    """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌈(x′ + ½)/s − 1⌉."""
+    return _all(model, context, EXACT)
+
+
+def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
+    """The model with every enlarging node done as wanted; as it came if none differs."""
+    if not any(_resizes(node) for node in model.graph.node):
+        return Rewritten(model, ())
+    walk = begin(model, context.card, {})
+    finish(walk)
+    found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
+    for node in found:
+        _change(walk, node, wanted)
+    if not found:
+        return Rewritten(model, ())
+    names, how = tuple(map(title, found)), counted(node.op_type for node in found)
+    _spread(walk)
+    proven(walk)
+    way = f"{wanted.mode}, {wanted.place}"
+    return Rewritten(model, names, f"{how}: {way}")
+
+
+def _resizes(node: Any) -> bool:
+    return node.op_type in ("Resize", "Upsample") and node.domain in ("", "ai.onnx")
+
+
+def convention(node: Any, opset: int) -> Convention:
+    """How a node resizes now; before opset 11 cells are counted from the corner."""
+    given = {a.name: a.s.decode() for a in node.attribute if a.s}
+    mode = given.get("mode", "nearest")
+    mode = "linear" if mode == "bilinear" else mode
+    if node.op_type == "Upsample" or opset < 11:
+        return Convention(mode, "asymmetric", "floor")
+    place = given.get("coordinate_transformation_mode", "half_pixel")
+    return Convention(mode, place, given.get("nearest_mode", "round_prefer_floor"))
+
+
+def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
+    """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
+    now = convention(node, walk.dialect.opset)
+    if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
+        return False
+    source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
+    if not source or len(source) != len(out):
+        raise cannot(node, "has a size that is not known before the image is")
+    if source == out or any(b < a for a, b in zip(source, out, strict=True)):
+        return False
+    for cells, size, scale in zip(source, out, _scales(walk, node), strict=True):
+        old, new = (weights(cells, size, scale, how) for how in (now, wanted))
+        if old is None or new is None or np.abs(old - new).max() > SAME:
+            return True
+    return False
+
+
+def _scales(walk: Walk, node: Any) -> list[float]:
+    """The factor of each axis: the one the node states, else new size over old."""
+    source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
+    plain = [b / a for a, b in zip(source, out, strict=True)]
+    stated = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
+    at = 2 if node.op_type == "Resize" and walk.dialect.opset >= 11 else 1
+    if stated is None and at < len(node.input):
+        value = walk.value(node.input[at]).old
+        stated = None if value is None else [float(v) for v in value]
+    return stated if stated and len(stated) == len(plain) else plain
+
+
+def _change(walk: Walk, node: Any, wanted: Convention) -> None:
+    """Sets the attributes; before opset 11, which has only one convention, the node becomes two products."""
+    from onnx import helper
+
+    old = node.op_type == "Upsample" or walk.dialect.opset < 11
+    if old and wanted.place != "asymmetric":
+        _as_products(walk, node, wanted)
+        return
+    dropped = ("mode", "coordinate_transformation_mode", "nearest_mode", "antialias")
+    for attribute in [a for a in node.attribute if a.name in dropped]:
+        node.attribute.remove(attribute)
+    chosen = {"mode": wanted.mode}
+    if not old:
+        chosen["coordinate_transformation_mode"] = wanted.place
+        if wanted.mode == "nearest":
+            chosen["nearest_mode"] = wanted.rounding
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in chosen.items())
+
+
+def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
+    """Turns a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
+    source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
+    if len(source) != 4 or source[:2] != out[:2]:
+        raise cannot(
+            node, f"resizes {source} to {out}, which opset {walk.dialect.opset} can do in one way only"
+        )
+    scales = _scales(walk, node)
+    sides = [weights(source[i], out[i], scales[i], wanted) for i in (2, 3)]
+    rows, columns = (np.asarray(side, np.float32) for side in sides)
+    del node.input[1:]
+    del node.attribute[:]
+    node.op_type, node.domain = "Products", "holdfast"
+    walk.put(node, 1, rows)
+    walk.put(node, 2, np.ascontiguousarray(columns.T))
+
+
+def _spread(walk: Walk) -> None:
+    """Writes each marked node as the two products it stands for."""
+    from onnx import helper
+
+    nodes = []
+    for node in walk.nodes:
+        if node.domain != "holdfast":
+            nodes.append(node)
+            continue
+        source, rows, columns = node.input
+        between = f"{node.output[0]}/rows"
+        nodes.append(helper.make_node("MatMul", [rows, source], [between], name=f"{title(node)}/rows"))
+        nodes.append(helper.make_node("MatMul", [between, columns], list(node.output), name=title(node)))
+    if len(nodes) > len(walk.nodes):
+        del walk.model.graph.node[:]
+        walk.model.graph.node.extend(nodes)
