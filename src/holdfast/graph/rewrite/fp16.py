@@ -1,0 +1,179 @@
+"""16-bit floating point: weights and activations rounded to float16 or bfloat16.
+
+ONNX Runtime has no 16-bit kernels on most CPUs. It runs a float16 graph in float32 and takes the casts out,
+so that only the weights are ever rounded: that is `fp16-weights`. For `fp16` every tensor between two layers is
+rounded by a pair of casts that it keeps; sums are in float32, as on the matrix units of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.registry import stage
+from holdfast.graph.rewrite.quant_plan import MOVING
+from holdfast.graph.rewrite.quant_tidy import tidy
+from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
+
+LARGEST = 65504.0  # of float16
+# Their values come out as they went in, or are the greater of two: nothing to round
+CLIPPING = ("Relu", "Clip")
+EXACT = (*MOVING, *CLIPPING, "Concat", "Max", "Min", "Neg", "Abs", "GlobalMaxPool", "Dropout", "Where")
+# Inputs that are sizes and factors of the layout, not numbers of the network, by operator
+SETTINGS = {"Resize": (1, 2, 3), "Upsample": (1,), "NonMaxSuppression": (2, 3, 4), "Range": (0, 1, 2)}
+
+
+@stage("rewrite", family="precision", paper=True, systems="GPUs and phone accelerators in half precision")
+def fp16(model: ModelProto, context: Context) -> Rewritten:
+    """Weights and every activation rounded to float16 (11 significant bits), sums in float32."""
+    return rounded(model, "float16")
+
+
+@stage(
+    "rewrite",
+    "fp16-weights",
+    family="precision",
+    default=False,
+    systems="ONNX Runtime (CPU) given a float16 model",
+)
+def fp16_weights(model: ModelProto, context: Context) -> Rewritten:
+    """Weights rounded to float16, all arithmetic in float32."""
+    return rounded(model, "float16", activations=False)
+
+
+@stage("rewrite", family="precision", systems="TPUs, Intel AMX, recent GPUs in bfloat16")
+def bf16(model: ModelProto, context: Context) -> Rewritten:
+    """Weights and every activation rounded to bfloat16 (8 significant bits), sums in float32."""
+    return rounded(model, "bfloat16")
+
+
+@stage("rewrite", "bf16-weights", family="precision", default=False, systems="weights stored in bfloat16")
+def bf16_weights(model: ModelProto, context: Context) -> Rewritten:
+    """Weights rounded to bfloat16, all arithmetic in float32."""
+    return rounded(model, "bfloat16", activations=False)
+
+
+def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten:
+    """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
+    original = type(model)()
+    original.CopyFrom(model)
+    model = tidy(model)
+    weights, beyond = _round_weights(model, kind)
+    casts = _round_activations(model, kind) if activations else ()
+    if not weights and not casts:
+        return Rewritten(original, ())
+    how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
+    named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
+    return Rewritten(
+        model, (*weights, *casts), f"{how} rounded to {kind}, sums in float32{named}{_left(model)}"
+    )
+
+
+def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the constants that were rounded, and of those among them that became infinite."""
+    import onnx
+    from onnx import numpy_helper
+
+    settings = {
+        node.input[i]
+        for node in model.graph.node
+        for i in SETTINGS.get(node.op_type, ())
+        if i < len(node.input)
+    }
+    done: list[str] = []
+    beyond: list[str] = []
+    for weight in model.graph.initializer:
+        if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
+            continue
+        before = numpy_helper.to_array(weight)
+        after = to_kind(before, kind)
+        done.append(weight.name)
+        if np.isinf(after).any() and not np.isinf(before).any():
+            beyond.append(weight.name)
+        weight.CopyFrom(numpy_helper.from_array(after, weight.name))
+    return tuple(done), tuple(beyond)
+
+
+def to_kind(
+    values: np.ndarray[Any, np.dtype[np.float32]], kind: str
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The values rounded to the nearest number of that kind (halves to even), as float32."""
+    if kind == "float16":
+        with np.errstate(over="ignore"):  # what becomes infinite is named by the caller
+            return values.astype(np.float16).astype(np.float32)
+    bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    kept = np.where(np.isnan(values), bits & 0xFFFFFFFF, nearest)
+    return kept.astype(np.uint32).view(np.float32).reshape(values.shape)
+
+
+def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
+    """The names of the tensors behind which casts were put: there and back, all readers after them."""
+    import onnx
+    from onnx import helper
+
+    to = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}[kind]
+    chosen = _to_round(model)
+    after = {}
+    for name in chosen:
+        there = helper.make_node("Cast", [name], [f"{name}:{kind}"], name=f"{name}:to-{kind}", to=to)
+        back = helper.make_node("Cast", [f"{name}:{kind}"], [f"{name}:rounded"], name=f"{name}:back", to=1)
+        after[name] = (there, back)
+    order = [cast for entry in model.graph.input for cast in after.get(entry.name, ())]
+    for node in model.graph.node:
+        for i, name in enumerate(node.input):
+            if name in after:
+                node.input[i] = f"{name}:rounded"
+        order += [node, *(cast for name in node.output for cast in after.get(name, ()))]
+    outputs = sorted({o.name for o in model.graph.output} & set(after))
+    _rename(order, set(outputs))
+    del model.graph.node[:]
+    model.graph.node.extend(order)
+    model.graph.node.extend(
+        helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs
+    )
+    return tuple(chosen)
+
+
+def _rename(nodes: list[Any], outputs: set[str]) -> None:
+    """Make the outputs of the graph under other names, so that the rounded ones can take theirs."""
+    for node in nodes:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name in outputs:
+                    names[i] = f"{name}:exact"
+
+
+def _to_round(model: ModelProto) -> list[str]:
+    """The float32 tensors that enter the graph or hold newly computed numbers, in order.
+
+    One that only clippings (ReLU) read is rounded behind them: the order does not matter to the numbers.
+    """
+    import onnx
+
+    known = onnx.shape_inference.infer_shapes(model).graph
+    values = (*known.value_info, *known.input, *known.output)
+    floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
+    floats -= {w.name for w in model.graph.initializer}
+    readers: dict[str, set[str]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, set()).add(node.op_type)
+    ends = {o.name for o in model.graph.output}
+    waiting: set[str] = set()
+    found = [i.name for i in model.graph.input if i.name in floats]
+    for node in model.graph.node:
+        if node.op_type in EXACT and not waiting & set(node.input):
+            continue
+        for name in (n for n in node.output if n in floats):
+            later = name not in ends and readers.get(name, set()) and readers[name] <= set(CLIPPING)
+            waiting.add(name) if later else found.append(name)
+    return found
+
+
+def _left(model: ModelProto) -> str:
+    """Which nodes hold graphs of their own, which stay in float32."""
+    inner = Counter(n.op_type for n in model.graph.node if any(a.HasField("g") for a in n.attribute))
+    return f", inside {', '.join(sorted(inner))} in float32" if inner else ""

@@ -1,0 +1,168 @@
+"""Which tensors of a graph are quantised: a rule of structure alone.
+
+A weighted node (Conv, Gemm, MatMul by a constant) gets 8-bit weights and an 8-bit input. Nodes that add,
+multiply or average get 8-bit inputs if a weighted node follows. What comes after the last weighted nodes
+stays in float32: their own outputs, and the sigmoids, boxes and concatenations that heads make of them.
+An activation runs in the precision of what feeds it, as in engines that fuse it; a node that only moves
+values keeps the grid of its input.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.graph.rewrite.types import ModelProto
+
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+COMBINING = ("Add", "Sub", "Mul", "Sum", "MatMul")
+AVERAGING = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+MOVING = (
+    "MaxPool", "Reshape", "Transpose", "Slice", "Gather", "Split", "Flatten", "Squeeze", "Unsqueeze", "Pad",
+    "Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile",
+)  # fmt: skip
+# What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
+GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
+LONGEST_GATE = 4
+STANDARD = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A weighted node: its place, the tensor whose grid its input lies on, and its constants."""
+
+    place: int
+    source: str
+    weight: str
+    bias: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is quantised: layers, and for each tensor the (node, input) pairs that read it in 8 bits."""
+
+    layers: tuple[Layer, ...]
+    readers: dict[str, tuple[tuple[int, int], ...]]
+    kept: tuple[str, ...]  # operators that compute and stay in float32
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A graph with what is asked of it again and again."""
+
+    nodes: Any
+    makers: dict[str, int]  # tensor -> the node that makes it
+    constants: dict[str, Any]
+    floats: frozenset[str]  # float32 tensors that are not constant
+
+    def maker(self, name: str) -> Any:
+        place = self.makers.get(name)
+        return None if place is None else self.nodes[place]
+
+
+def plan_of(model: ModelProto) -> Plan:
+    """The plan for a tidy graph; without layers there is nothing to quantise."""
+    graph = _opened(model)
+    weighted = {place for place, node in enumerate(graph.nodes) if _is_weighted(graph, node)}
+    before = _before(graph, weighted)
+    readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    layers: list[Layer] = []
+    for place, node in enumerate(graph.nodes):
+        for index in _quantised_inputs(graph, node, place in weighted, place in before):
+            source, reader = _origin(graph, node.input[index], (place, index))
+            if reader not in readers[source]:
+                readers[source].append(reader)
+            if place in weighted:
+                bias = node.input[2] if len(node.input) == 3 and node.input[2] in graph.constants else None
+                layers.append(Layer(place, source, node.input[1], bias))
+    kept = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
+    return Plan(tuple(layers), {k: tuple(v) for k, v in readers.items()}, tuple(filter(_computes, kept)))
+
+
+def _computes(operator: str) -> bool:
+    return operator not in MOVING and operator not in ("Concat", "Constant", "Shape", "Cast")
+
+
+def _opened(model: ModelProto) -> _Graph:
+    import onnx
+
+    known = onnx.shape_inference.infer_shapes(model).graph
+    constants = {w.name: w for w in model.graph.initializer}
+    kinds = {v.name: v.type.tensor_type.elem_type for v in (*known.value_info, *known.input, *known.output)}
+    floats = {n for n, k in kinds.items() if k == onnx.TensorProto.FLOAT and n not in constants}
+    makers = {name: place for place, node in enumerate(model.graph.node) for name in node.output if name}
+    return _Graph(model.graph.node, makers, constants, frozenset(floats))
+
+
+def _is_weighted(graph: _Graph, node: Any) -> bool:
+    if node.op_type not in WEIGHTED or node.domain not in STANDARD or node.input[0] not in graph.floats:
+        return False
+    weight = graph.constants.get(node.input[1])
+    return weight is not None and len(weight.dims) >= 2
+
+
+def _before(graph: _Graph, places: set[int]) -> set[int]:
+    """The nodes from which one of these can be reached."""
+    found: set[int] = set()
+    waiting = list(places)
+    while waiting:
+        for name in graph.nodes[waiting.pop()].input:
+            maker = graph.makers.get(name)
+            if maker is not None and maker not in found:
+                found.add(maker)
+                waiting.append(maker)
+    return found
+
+
+def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) -> tuple[int, ...]:
+    if weighted:
+        return (0,)
+    if not before or node.domain not in STANDARD or not node.input or node.input[0] not in graph.floats:
+        return ()
+    if node.op_type in COMBINING:
+        both = len(node.input) > 1 and all(name in graph.floats for name in node.input)
+        return tuple(range(len(node.input))) if both and not _is_activation(graph, node) else ()
+    return (0,) if node.op_type in AVERAGING or _blends(node) else ()
+
+
+def _blends(node: Any) -> bool:
+    """Whether a Resize makes new values of its neighbours."""
+    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
+    return bool(node.op_type in ("Resize", "Upsample") and mode != b"nearest")
+
+
+def _is_activation(graph: _Graph, node: Any) -> bool:
+    """Whether a Mul is x · g(x): one activation written as several nodes."""
+    if node.op_type != "Mul":
+        return False
+    for x, gate in (node.input[:2], node.input[1::-1]):
+        name = gate
+        for _ in range(LONGEST_GATE):
+            maker = graph.maker(name)
+            if maker is None or maker.op_type not in GATE:
+                break
+            name = next((n for n in maker.input if n in graph.floats), "")
+            if name == x:
+                return True
+    return False
+
+
+def _origin(graph: _Graph, name: str, reader: tuple[int, int]) -> tuple[str, tuple[int, int]]:
+    """The tensor whose values arrive here through nodes that only move them, and its first reader."""
+    while (maker := graph.maker(name)) is not None and _moves(graph, maker):
+        reader = (graph.makers[name], 0)
+        name = maker.input[0]
+    return name, reader
+
+
+def _moves(graph: _Graph, node: Any) -> bool:
+    """Whether all values that come out went in, or are a zero, which every grid holds."""
+    from onnx import numpy_helper
+
+    if node.op_type == "Resize":
+        return not _blends(node)
+    if node.op_type != "Pad" or len(node.input) < 3 or not node.input[2]:
+        return node.op_type in MOVING
+    value = graph.constants.get(node.input[2])
+    return value is not None and not numpy_helper.to_array(value).any()

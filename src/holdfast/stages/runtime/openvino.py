@@ -1,0 +1,64 @@
+"""OpenVINO on the CPU."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ImageError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Run
+from holdfast.core.registry import stage
+from holdfast.core.types import Tensor
+from holdfast.graph.inspect import condense
+from holdfast.stages.runtime.probe import cannot_load, in_shape, output_shapes
+
+
+@stage("runtime", needs="openvino", extra="runtimes", systems="OpenVINO (Intel CPUs)")
+def openvino(source: bytes | str, model: Model, threads: int) -> Run:
+    """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
+    library = _library()
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
+    shapes = output_shapes(source, model)
+    try:
+        core = library.Core()
+        compiled = core.compile_model(core.read_model(source), "CPU", settings)
+        request = compiled.create_infer_request()
+    except Exception as problem:
+        raise cannot_load("OpenVINO", model, problem) from problem
+    places = {name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}
+    if missing := [name for name in shapes if name not in places]:
+        raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
+
+    def run(tensor: Tensor) -> dict[str, Tensor]:
+        try:
+            found = request.infer({0: np.ascontiguousarray(tensor)})
+        except Exception as problem:
+            raise ImageError(f"OpenVINO cannot run the model on it: {condense(problem, 300)}") from problem
+        # Copied: the next image is written into the same memory.
+        values = {name: np.array(found[places[name]]) for name in shapes}
+        return {name: in_shape("OpenVINO", name, value, shapes[name]) for name, value in values.items()}
+
+    return run
+
+
+def _library() -> Any:
+    """The openvino module, imported without its telemetry.
+
+    On import its converter would send usage data and keep an identifier in the user's home. Without the
+    telemetry package, which it takes to be optional, it does neither.
+    """
+    name = "openvino_telemetry"
+    if name in sys.modules:
+        import openvino
+
+        return openvino
+    sys.modules[name] = None  # type: ignore[assignment] # Python's own way to say: cannot be imported
+    try:
+        import openvino
+
+        return openvino
+    finally:
+        del sys.modules[name]
