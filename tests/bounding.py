@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Step, Take, Total
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total
 from holdfast.verify.problem import Case, Problem
 
 
@@ -141,6 +141,28 @@ def mixed_net(rng: np.random.Generator) -> Net:
     return row.net()
 
 
+def product_net(rng: np.random.Generator) -> Net:
+    """Products of two steps, of a step with itself, and of a product with a curve."""
+    row = Row(rng, (3,))
+    left, right = row.dense(0, 5), row.curve(row.dense(0, 5), "relu")
+    at = row.put(Product(left, right, (5,)))
+    gate = row.curve(row.dense(at, 4), "sigmoid")
+    at = row.put(Product(row.dense(at, 4), gate, (4,)))
+    row.dense(row.put(Product(at, at, (4,))), 2)
+    return row.net()
+
+
+def share_net(rng: np.random.Generator) -> Net:
+    """A softmax by hand, 1 / (1 + sum of exps), then a root, a logarithm and a sine."""
+    row = Row(rng, (3,))
+    at = row.curve(row.dense(row.curve(row.dense(0, 5), "tanh"), 4), "exp")
+    weight, bias = rng.uniform(0.1, 1, (4, 4)), np.ones(4)
+    at = row.curve(row.put(Dense(at, weight, bias, (4,))), "reciprocal")
+    roots = [row.curve(row.put(Dense(at, weight, bias, (4,))), curve) for curve in ("sqrt", "log")]
+    row.dense(row.curve(row.total(*roots), "sin"), 2)
+    return row.net()
+
+
 KINDS: dict[str, Callable[[np.random.Generator], Net]] = {
     "relu": dense_net,
     "leaky": lambda rng: dense_net(rng, "leaky", 0.3),
@@ -152,6 +174,13 @@ KINDS: dict[str, Callable[[np.random.Generator], Net]] = {
     "maxima": maxima_net,
     "mixed": mixed_net,
     "branched": branched_net,
+    "product": product_net,
+    "share": share_net,
+    "erf": lambda rng: dense_net(rng, "erf"),
+    "elu": lambda rng: dense_net(rng, "elu", 0.7),
+    "softplus": lambda rng: dense_net(rng, "softplus"),
+    "square": lambda rng: dense_net(rng, "square"),
+    "sin": lambda rng: dense_net(rng, "sin"),
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from bounding import Row, Sample, dense_net, least_on_line, points_of, problem, sample, values_of
 from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import curve_of
-from holdfast.graph.ir import Activation, sources_of
+from holdfast.graph.ir import Activation, Product, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.ask import ask
 from holdfast.verify.bab.decide import decide
@@ -32,6 +32,7 @@ TREES = root.Effort(
         pieces, region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal
     ),
 )
+SLOPES = {"leaky": 0.1, "elu": 0.7}
 SMALL = Plan(root_iterations=10, iterations=4)
 
 
@@ -41,7 +42,7 @@ def check_lines(curve: str, dtype: torch.dtype, ends: Sequence[tuple[float, floa
     Parameters are drawn far and wide and moved by `keep` to where it says they are valid.
     """
     rng = np.random.default_rng(seed)
-    step = Activation(0, curve, (len(ends),), 0.1 if curve == "leaky" else 0.0)
+    step = Activation(0, curve, (len(ends),), SLOPES.get(curve, 0.0))
     lower, upper = torch.tensor(ends, dtype=dtype).T.reshape(2, 1, -1)
     bend = curves.bend(step, lower, upper)
     start = bend.start(9)
@@ -57,6 +58,7 @@ def check_lines(curve: str, dtype: torch.dtype, ends: Sequence[tuple[float, floa
         for slope, offset, side in ((shown[0], shown[1], 1), (shown[2], shown[3], -1)):
             gap = side * (true[:, None] - (z[:, None] * slope + offset))
             doubt = 4 * np.finfo(float).eps * (1 + np.abs(z[:, None] * slope) + np.abs(offset))
+            doubt = doubt + 4 * np.finfo(float).eps * np.abs(true[:, None])
             # A relu's chord may miss by what the slack of a pass counts: a rounding of slope times z.
             if curve in ("relu", "leaky"):
                 doubt = doubt + 3 * torch.finfo(dtype).eps * np.abs(z[:, None])
@@ -82,7 +84,7 @@ def check_adjoint(given: Sample, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     pieces = Pieces(given.net, torch.float64)
     for at, step in enumerate(given.net.steps):
-        if at == 0 or isinstance(step, Activation):
+        if at == 0 or isinstance(step, Activation | Product):
             continue
         values = [torch.as_tensor(rng.normal(0, 1, (1, pieces.sizes[s]))) for s in sources_of(step)]
         rows = torch.as_tensor(rng.normal(0, 1, (1, pieces.sizes[at])))

@@ -124,6 +124,23 @@ CURVES = {
     "min": one("Min", (1, 5), f(5)),
     "pow": one("Pow", (1, 5), np.float32(2)),
     "pow 3": one("Pow", (1, 5), np.float32(3)),
+    "pow 4": one("Pow", (1, 5), np.float32(4)),
+    "erf": one("Erf", (1, 5)),
+    "exp": one("Exp", (1, 5)),
+    "sin": one("Sin", (1, 5)),
+    "cos": one("Cos", (1, 5)),
+    "softplus": one("Softplus", (1, 5)),
+    "elu": one("Elu", (1, 5), alpha=0.5),
+    "elu over one": one("Elu", (1, 5), alpha=1.5),
+    "selu": one("Selu", (1, 5)),
+    "celu": one("Celu", (1, 5), alpha=2.0),
+    "gelu": one("Gelu", (1, 5), opset=20),
+    "gelu tanh": one("Gelu", (1, 5), opset=20, approximate="tanh"),
+    "softmax in groups": one("Softmax", (1, 3, 4), axis=1),
+    "softmax of rows": one("Softmax", (2, 5)),
+    "softmax old": one("Softmax", (2, 3, 2), opset=11, axis=1),
+    "layer norm": one("LayerNormalization", (1, 3, 4), f(4), f(4), axis=-1, epsilon=1e-3),
+    "layer norm plain": one("LayerNormalization", (2, 3, 4), f(3, 4), axis=1),
     "reduce max": one("ReduceMax", (1, 3, 5), opset=13, axes=[2]),
     "reduce max all": one("ReduceMax", (1, 3, 3), opset=13, keepdims=0),
     "reduce min": one("ReduceMin", (1, 3, 5), opset=13, axes=[1]),
@@ -131,10 +148,36 @@ CURVES = {
     "global max": one("GlobalMaxPool", (1, 2, 3, 3)),
 }
 
+POSITIVE = {
+    "log": one("Log", (1, 5)),
+    "sqrt": one("Sqrt", (1, 5)),
+    "reciprocal": one("Reciprocal", (1, 5)),
+    "root by pow": one("Pow", (1, 5), np.float32(0.5)),
+    "one over by pow": one("Pow", (1, 5), np.float32(-1)),
+    "one over a root": one("Pow", (1, 5), np.float32(-0.5)),
+    "one over a square": one("Pow", (1, 5), np.float32(-2)),
+}
+
 
 @pytest.mark.parametrize("case", [*MOVES, *LINEAR, *CURVES])
 def test_one_operator_as_the_runtime_computes_it(case: str) -> None:
     agree({**MOVES, **LINEAR, **CURVES}[case])
+
+
+@pytest.mark.parametrize("case", POSITIVE)
+def test_curves_of_positive_values(case: str) -> None:
+    agree(POSITIVE[case], low=0.25, high=4.0)
+
+
+def test_a_constant_or_a_value_over_a_value() -> None:
+    nodes = [n("Split", "x", "a b", axis=1), n("Div", "a b", "y")]
+    agree(model(nodes, {"x": (1, 8)}, opset=11), low=0.25, high=4.0)
+    agree(model([n("Div", "c x", "y")], {"x": (1, 3)}, weights={"c": f(2, 1)}), low=0.25, high=4.0)
+
+
+def test_a_value_times_itself_is_one_curve() -> None:
+    net = agree(model([n("Mul", "x x", "y")], {"x": (1, 4)}))
+    assert [type(s).__name__ for s in net.steps] == ["Start", "Activation"]
 
 
 @pytest.mark.parametrize("case", MOVES)

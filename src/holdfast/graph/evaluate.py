@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -13,6 +15,7 @@ from holdfast.graph.ir import (
     Activation,
     Array,
     Conv,
+    Curve,
     Dense,
     Net,
     Scale,
@@ -63,12 +66,42 @@ def curve_of(step: Activation, values: Array) -> Array:
         return np.maximum(values, 0.0)
     if step.curve == "leaky":
         return np.where(values < 0, step.slope * values, values)
-    if step.curve == "tanh":
-        return np.tanh(values)
-    if step.curve == "sign":
-        return np.sign(values)
-    small = np.exp(-np.abs(values))  # never overflows
+    if step.curve == "elu":
+        return np.where(values < 0, step.slope * np.expm1(np.minimum(values, 0.0)), values)
+    return CURVES[step.curve](values)
+
+
+def sigmoid(values: Array) -> Array:
+    """1 / (1 + exp(-x)) without overflow."""
+    small = np.exp(-np.abs(values))
     return np.where(values >= 0, 1.0 / (1.0 + small), small / (1.0 + small))
+
+
+def _undefined(curve: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """The curve, silently infinite or not a number where it is not defined: as runtimes have it."""
+
+    def applied(values: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return curve(values)
+
+    return applied
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+CURVES: Mapping[Curve, Callable[[Array], Array]] = {
+    "tanh": np.tanh,
+    "sign": np.sign,
+    "sigmoid": sigmoid,
+    "erf": lambda values: np.asarray(_erf(values), np.float64),
+    "softplus": lambda values: np.maximum(values, 0.0) + np.log1p(np.exp(-np.abs(values))),
+    "sin": np.sin,
+    "square": np.square,
+    "exp": _undefined(np.exp),
+    "log": _undefined(np.log),
+    "sqrt": _undefined(np.sqrt),
+    "reciprocal": _undefined(np.reciprocal),
+}
 
 
 def _taken(step: Take, inputs: list[Array]) -> Array:

@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
-Curve: TypeAlias = Literal["relu", "leaky", "sigmoid", "tanh", "sign"]
+Curve: TypeAlias = Literal[
+    "relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sqrt", "exp", "log",
+    "reciprocal", "sin",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ class Total:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """out = curve(source), element by element; `slope` is leaky relu's below zero."""
+    """out = curve(source), element by element; `slope` is leaky relu's below zero, elu's factor there."""
 
     source: int
     curve: Curve
@@ -91,7 +94,7 @@ class Activation:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """out = left * right, element by element: the only step that is not one curve or linear."""
+    """out = left * right, element by element: neither linear nor a curve of one value (x * x is one)."""
 
     left: int
     right: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -120,12 +121,26 @@ def curve_of(step: Activation, values: Tensor) -> Tensor:
         return functional.relu(values)
     if step.curve == "leaky":
         return functional.leaky_relu(values, step.slope)
-    if step.curve == "sigmoid":
-        return torch.sigmoid(values)
-    if step.curve == "tanh":
-        return torch.tanh(values)
-    soft = values.clamp(-1, 1)
-    return soft + (torch.sign(values) - soft).detach()
+    if step.curve == "elu":
+        return functional.elu(values, step.slope)
+    if step.curve == "sign":
+        soft = values.clamp(-1, 1)
+        return soft + (torch.sign(values) - soft).detach()
+    return _CURVES[step.curve](values)
+
+
+_CURVES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "softplus": functional.softplus,
+    "sin": torch.sin,
+    "square": torch.square,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "reciprocal": torch.reciprocal,
+}
 
 
 def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:

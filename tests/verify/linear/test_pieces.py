@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bounding import KINDS, Row, Sample, sample
-from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Net, Product, Start
 from holdfast.verify.linear.passes import evaluate as by_torch
 from holdfast.verify.linear.pieces import Pieces
 from sounding import check_adjoint
@@ -75,12 +73,6 @@ def _back(net, rows):
     """The same backward pass with all weights made positive."""
     step = replace(net.steps[1], weight=np.abs(net.steps[1].weight))
     return Pieces(replace(net, steps=(net.steps[0], step)), torch.float64).backward(1, rows)[0]
-
-
-def test_a_product_is_refused():
-    net = Net((Start((2,)), Product(0, 0, (2,))), np.arange(2), np.zeros(2))
-    with pytest.raises(ModelError, match="got Product"):
-        Pieces(net, torch.float32)
 
 
 def test_rows_that_many_steps_read_are_counted():

@@ -75,24 +75,6 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
-def sigmoid(values: Array) -> Array:
-    """1 / (1 + exp(-x)) without overflow."""
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1.0 / (1.0 + small), small / (1.0 + small))
-
-
-def _sigmoid(node: Node, build: Build) -> list[Value]:
-    return [build.curved(node.view(), "sigmoid", sigmoid)]
-
-
-def _tanh(node: Node, build: Build) -> list[Value]:
-    return [build.curved(node.view(), "tanh", np.tanh)]
-
-
-def _sign(node: Node, build: Build) -> list[Value]:
-    return [build.curved(node.view(), "sign", np.sign)]
-
-
 def _hard_sigmoid(node: Node, build: Build) -> list[Value]:
     alpha, beta = float(node.attributes.get("alpha", 0.2)), float(node.attributes.get("beta", 0.5))
     return [clipped(build, as_view(scaled(build, node.view(), alpha, beta)), 0.0, 1.0)]
@@ -118,29 +100,12 @@ def _abs(node: Node, build: Build) -> list[Value]:
     return [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))]
 
 
-def _softmax(node: Node, build: Build) -> list[Value]:
-    """The value before it, if the caller said that only the order of the outputs counts."""
-    view = node.view()
-    axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1))
-    one_group = view.index.size == (
-        view.shape[axis] if node.opset >= 13 else int(np.prod(view.shape[axis % len(view.shape) :]))
-    )
-    if not build.drop_softmax or not node.last or not one_group:
-        raise node.fail("Softmax is supported only as the last layer, where outputs are only compared")
-    return [view]
-
-
 OPERATORS: Mapping[str, Lowering] = {
     "Relu": _relu,
     "LeakyRelu": _leaky,
     "PRelu": _prelu,
-    "Sigmoid": _sigmoid,
-    "Tanh": _tanh,
-    "Sign": _sign,
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "Clip": _clip,
     "Abs": _abs,
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
 }

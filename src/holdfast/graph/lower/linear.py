@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from holdfast.graph.ir import Array, Product, Scale, Total
+from holdfast.graph.ir import Activation, Array, Product, Scale, Total
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 
@@ -100,7 +100,9 @@ def product(build: Build, left: Value, right: Value) -> Value:
         return scaled(build, right, np.asarray(left, np.float64), 0.0)
     shape = np.broadcast_shapes(left.shape, right.shape)
     first, second, place = aligned(build, left, right, shape)
-    return build.placed(build.emit(Product(first, second, build.steps[first].shape)), place)
+    size = build.steps[first].shape
+    made = Activation(first, "square", size) if first == second else Product(first, second, size)
+    return build.placed(build.emit(made), place)
 
 
 def _add(node: Node, build: Build) -> list[Value]:
@@ -118,7 +120,7 @@ def _mul(node: Node, build: Build) -> list[Value]:
 def _div(node: Node, build: Build) -> list[Value]:
     left, right = node.value(0), node.value(1)
     if isinstance(right, View):
-        raise node.fail("division by a value that depends on the network's input is not supported")
+        return [product(build, left, build.curve(right, "reciprocal"))]
     if not np.all(right != 0):
         raise node.fail("it divides by a constant 0")
     return [scaled(build, as_view(left), 1.0 / np.asarray(right, np.float64), 0.0)]
@@ -146,14 +148,18 @@ def _added(build: Build, left: Value, right: Value) -> Value:
 def _pow(node: Node, build: Build) -> list[Value]:
     power = node.constant(1, "exponent")
     base = node.view()
-    if power is None or power.size != 1 or float(power.ravel()[0]) not in (1.0, 2.0, 3.0, 4.0):
-        raise node.fail(f"expected one of the exponents 1 to 4, got {None if power is None else power}")
-    shape = np.broadcast_shapes(base.shape, power.shape)
-    base = _broadcast(base, shape)
-    result: Value = base
-    for _ in range(int(power.ravel()[0]) - 1):
-        result = product(build, result, base)
-    return [result]
+    exponent = float(power.ravel()[0]) if power is not None and power.size == 1 else 0.0
+    if power is None or abs(exponent) not in (0.5, 1.0, 2.0, 3.0, 4.0):
+        raise node.fail(f"expected one of the exponents 0.5, 1, 2, 3, 4 or their negatives, got {power}")
+    result: Value = _broadcast(base, np.broadcast_shapes(base.shape, power.shape))
+    if abs(exponent) == 0.5:
+        result = build.curve(as_view(result), "sqrt")
+    elif abs(exponent) > 1:
+        squared = product(build, result, result)
+        factors: dict[float, Value] = {3.0: result, 4.0: squared}
+        other = factors.get(abs(exponent))
+        result = squared if other is None else product(build, squared, other)
+    return [build.curve(as_view(result), "reciprocal") if exponent < 0 else result]
 
 
 def _normalised(node: Node, build: Build) -> list[Value]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take
 
 Index: TypeAlias = NDArray[np.int64]
@@ -189,6 +190,11 @@ class Build:
         step, place = self.settled(view)
         made = self.emit(Activation(step, curve, self.steps[step].shape, slope))
         return self.placed(made, place, None if view.fill is None else constant(view.fill))
+
+    def curve(self, view: View, curve: Curve, slope: float = 0.0) -> Value:
+        """The curve of every element, of constants as well."""
+        known = Activation(0, curve, view.shape, slope)
+        return self.curved(view, curve, lambda constants: curve_of(known, constants), slope)
 
     def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
         """The elements at these places of a step, constants where a place is -1."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.lower import conv, curves, fold, linear, matrix, maxima, moves, resize, sums
+from holdfast.graph.lower import conv, curves, fold, linear, matrix, maxima, moves, resize, smooth, sums
 from holdfast.graph.lower.nodes import constant_of, needed, node_of
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
@@ -17,6 +17,7 @@ OPERATORS: Mapping[str, Lowering] = {
     **matrix.OPERATORS,
     **conv.OPERATORS,
     **curves.OPERATORS,
+    **smooth.OPERATORS,
     **maxima.OPERATORS,
     **sums.OPERATORS,
     **resize.OPERATORS,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.verify.linear.curves import Bend, Cut, bend
+from holdfast.verify.linear.curves import Bend, Cut, doubled
 from holdfast.verify.linear.passes import Region, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
@@ -66,10 +66,7 @@ class Ground:
 def ground(search: Search, sweep: Sweep, case: Case) -> Ground:
     """The region of a sweep and the same in float64: the bounds carry over, the lines are drawn anew."""
     centre, radius = ball(search.exact, case.lower, case.upper)
-    bends = {}
-    for at in sweep.bends:
-        drawn = sweep.bends[at]
-        bends[at] = bend(drawn.step, drawn.lower.double(), drawn.upper.double())
+    bends = {at: doubled(drawn) for at, drawn in sweep.bends.items()}
     region = sweep.region()
     largest = {at: value.double() for at, value in region.largest.items()}
     return Ground(sweep, region, Region(centre, radius, bends, largest))

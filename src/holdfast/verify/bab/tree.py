@@ -167,6 +167,8 @@ def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) 
             offset.append(-rows.clamp(max=0) * bend.offset)
             points.append(torch.zeros_like(z))
             continue
+        if not isinstance(bend, Cut):
+            continue
         low, width = lower[at], upper[at] - lower[at]
         inside, middle = torch.minimum(torch.maximum(z, low), upper[at]), low + width / 2
         wide = width > NARROWEST

@@ -6,7 +6,10 @@ of neurons whose curve is not a known line there; rows and values of those alone
 
   relu, leaky   lower line slope alpha in [slope, 1] through 0; upper line the chord (Salman et al. 2019)
   sigmoid, tanh lower and upper tangents whose touching points are the parameters, chords where those are best
+  exp, squares  a tangent on one side, the chord on the other (every curve that bends one way)
+  sin           lower and upper lines of any slope, which is the parameter
   sign          lower and upper lines through the jump
+  products      planes in both factors, mixed by the parameters (`saddle`)
 
 Lines are rounded outward: an offset absorbs what rounding took from the slope.
 """
@@ -20,10 +23,13 @@ import torch
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
 from holdfast.verify.linear.bow import Bow
+from holdfast.verify.linear.bowl import Bowl
 from holdfast.verify.linear.lines import Lines, pull, push
-from holdfast.verify.linear.shapes import curve, span
+from holdfast.verify.linear.saddle import Saddle
+from holdfast.verify.linear.shapes import SHAPED, curve, span
+from holdfast.verify.linear.wave import Wave
 
-__all__ = ["Bend", "Bow", "Cut", "Hinge", "Jump", "Lines", "bend", "curve", "pull", "push", "span"]
+__all__ = ["Bend", "Bow", "Cut", "Hinge", "Jump", "Lines", "bend", "curve", "doubled", "pull", "push", "span"]
 
 Tensor = Any
 
@@ -104,8 +110,8 @@ class Jump:
         return theta
 
 
-Cut = Bow  # curves whose interval may be cut in two, not only at zero
-Bend = Hinge | Cut | Jump
+Cut = Bow | Bowl | Wave  # curves whose interval may be cut in two anywhere
+Bend = Hinge | Cut | Jump | Saddle
 
 
 def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
@@ -114,7 +120,20 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
         raise ModelError(f"bounds: expected a leaky relu with a slope of at most 1, got {step.slope}")
     if step.curve in ("relu", "leaky"):
         return Hinge(step, lower, upper)
-    return Jump(step, lower, upper) if step.curve == "sign" else Bow(step, lower, upper)
+    if step.curve == "sign":
+        return Jump(step, lower, upper)
+    if step.curve == "elu" and not 0.0 <= step.slope <= 1.0:
+        raise ModelError(f"bounds: expected an elu with a factor between 0 and 1, got {step.slope}")
+    if step.curve == "sin":
+        return Wave(step, lower, upper)
+    return Bow(step, lower, upper) if step.curve in SHAPED else Bowl(step, lower, upper)
+
+
+def doubled(drawn: Bend) -> Bend:
+    """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
+    if isinstance(drawn, Saddle):
+        return drawn.double()
+    return bend(drawn.step, drawn.lower.double(), drawn.upper.double())
 
 
 def _up(value: Tensor, dtype: torch.dtype) -> Tensor:

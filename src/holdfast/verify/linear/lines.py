@@ -19,6 +19,11 @@ class Lines:
     us: Tensor
     uo: Tensor | None
 
+    def pick(self, index: Tensor) -> Lines:
+        """Those of some of the queries."""
+        parts = (self.ls, self.lo, self.us, self.uo)
+        return Lines(*(part if part is None or len(part) == 1 else part[index] for part in parts))
+
 
 class Bent(Protocol):
     """What passing lines takes: the neurons that have some, and the slope (1, n) of all the others."""

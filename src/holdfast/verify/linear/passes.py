@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from holdfast.graph.ir import Activation, Start, sources_of
+from holdfast.graph.ir import Activation, Product, Start, sources_of
 from holdfast.verify.linear.curves import Bend, Lines, curve, pull, push
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.saddle import pull_product, push_product
 
 Tensor = Any
 MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
@@ -41,7 +42,7 @@ class Traced:
     lower: Tensor
     rows_in: Tensor
     rows: Mapping[int, Tensor]
-    lines: Mapping[int, Lines]
+    lines: Mapping[int, Any]  # Lines of curves, Planes of products
 
 
 def backward(
@@ -49,7 +50,7 @@ def backward(
     region: Region,
     top: int,
     rows: Tensor,
-    lines: Mapping[int, Lines],
+    lines: Mapping[int, Any],
     extra: Mapping[int, Tensor] | None = None,
     rows_in: Tensor | None = None,
     careful: bool = False,
@@ -73,15 +74,14 @@ def backward(
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
-            bend = region.bends[at]
-            seen[at] = now[:, bend.index]
             more = None if extra is None else extra.get(at)
-            if slack is not None:
-                slack.activation(at, step, now, lines[at], more)
-            const, now = pull(bend, lines[at], now, const)
-            if more is not None:
-                now[:, bend.index] += more
+            const, seen[at], now = _bent(region, at, step, lines[at], now, more, const, slack)
             _add(pending, step.source, now)
+            continue
+        if isinstance(step, Product):
+            const, seen[at] = _multiplied(step, lines[at], now, const, pending), now
+            if slack is not None:
+                slack.product(at, step, now, lines[at])
             continue
         if slack is not None:
             slack.linear(at, now)
@@ -98,6 +98,37 @@ def backward(
     exact = at_input.to(const.dtype)
     lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
     return Traced(lower if slack is None else lower - slack.total(at_input), at_input, seen, lines)
+
+
+def _bent(
+    region: Region,
+    at: int,
+    step: Activation,
+    lines: Any,
+    rows: Tensor,
+    more: Tensor | None,
+    const: Tensor,
+    slack: _Slack | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One activation passed: the constant, the rows (q, m) at it and the rows (q, n) before it."""
+    bend = region.bends[at]
+    seen = rows[:, bend.index]
+    if slack is not None:
+        slack.activation(at, step, rows, lines, more)
+    const, before = pull(bend, lines, rows, const)
+    if more is not None:
+        before[:, bend.index] += more
+    return const, seen, before
+
+
+def _multiplied(
+    step: Product, planes: Any, rows: Tensor, const: Tensor, pending: dict[int, Tensor]
+) -> Tensor:
+    """One product passed: the constant; the rows of both factors are pending."""
+    const, left, right = pull_product(planes, rows, const)
+    _add(pending, step.left, left)
+    _add(pending, step.right, right)
+    return const
 
 
 class _Slack:
@@ -139,6 +170,18 @@ class _Slack:
         # Product, beta, and up to three for the slope of leaky relus and the chord's offset.
         gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += gamma * moved + self._constant(at) * fixed
+
+    def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
+        """Count a product of two steps whose output has these rows."""
+        a, b = (self.region.largest[s] for s in (step.left, step.right))
+        size = rows.abs()
+        of_a, of_b, rest = (
+            torch.maximum(low.abs(), high.abs())
+            for low, high in ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
+        )
+        gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
+        self.sum += gamma * (size * (of_a * a + of_b * b)).sum(1).double()
+        self.sum += self._constant(at) * (size * rest).sum(1).double()
 
     def constant(self, mass: Tensor) -> None:
         """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
@@ -187,6 +230,11 @@ def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Ten
             values[at], before[at], after[at] = push(
                 region.bends[at], traced.lines[at], traced.rows[at], given[0]
             )
+        elif isinstance(step, Product):
+            if at not in traced.rows:
+                continue
+            before[at] = torch.stack(given, 1)
+            values[at] = after[at] = push_product(traced.lines[at], traced.rows[at], *given)
         else:
             values[at] = pieces.forward(at, given)
         for source in sources_of(step):
@@ -202,7 +250,10 @@ def evaluate(pieces: Pieces, points: Tensor) -> Tensor:
         if isinstance(step, Start):
             continue
         given = [values[source] for source in sources_of(step)]
-        values[at] = curve(step, given[0]) if isinstance(step, Activation) else pieces.forward(at, given)
+        if isinstance(step, Product):
+            values[at] = given[0] * given[1]
+        else:
+            values[at] = curve(step, given[0]) if isinstance(step, Activation) else pieces.forward(at, given)
         for source in sources_of(step):
             if pieces.readers[source] <= at:
                 values.pop(source, None)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+from holdfast.graph.ir import Conv, Dense, Net, Scale, Step, Take, Total, sources_of
 
 Tensor = Any
 
@@ -48,9 +48,7 @@ class Pieces:
                 else self.tensor(np.where(step.index < 0, step.fill, 0.0)).reshape(-1)
             )
             return index, fill
-        if isinstance(step, Start | Total | Activation):
-            return ()
-        raise ModelError(f"bounds: expected linear steps and curves, got {type(step).__name__}")
+        return ()
 
     def forward(self, at: int, values: list[Tensor], bias: bool = True) -> Tensor:
         """The output (q, n) of linear step `at` on its sources' values."""

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.graph.ir import Activation, Net, Start, sources_of
+from holdfast.graph.ir import Activation, Net, Product, Start, sources_of
 from holdfast.verify.linear.curves import Bend, Hinge, bend, span
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.saddle import Saddle, product_range
 from holdfast.verify.linear.tune import Queries, bound, tune
 
 Tensor = Any
@@ -80,12 +81,18 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
         if isinstance(step, Start):
             continue
         depth[at] = 1 + max(depth[s] for s in sources_of(step))
-        if not isinstance(step, Activation):
+        if not isinstance(step, Activation | Product):
             sweep.hold(at, interval(pieces, at, sweep), known)
             continue
+        for source in dict.fromkeys(sources_of(step)):
+            if depth[source] > 1 and not effort.abort() and not _refined(pieces, source, at):
+                _refine(pieces, sweep, source, step, effort)
+        if isinstance(step, Product):
+            left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
+            sweep.bends[at] = Saddle(step, left, right)
+            sweep.hold(at, product_range(left, right), known)
+            continue
         source = step.source
-        if depth[source] > 1 and not effort.abort() and not _refined(pieces, source, at):
-            _refine(pieces, sweep, source, step, effort)
         sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
         sweep.hold(at, span(step, sweep.lower[source], sweep.upper[source]), known)
     return sweep
@@ -101,8 +108,9 @@ def behind(net: Net, top: int) -> list[int]:
 
 
 def _refined(pieces: Pieces, source: int, before: int) -> bool:
-    """Whether an earlier activation has already refined this source."""
-    return any(isinstance(step, Activation) and step.source == source for step in pieces.net.steps[:before])
+    """Whether an earlier activation or product has already refined this source."""
+    bent = (step for step in pieces.net.steps[:before] if isinstance(step, Activation | Product))
+    return any(source in sources_of(step) for step in bent)
 
 
 def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,10 +132,10 @@ def interval(pieces: Pieces, at: int, sweep: Sweep) -> tuple[Tensor, Tensor]:
     return middle - reach - slack, middle + reach + slack
 
 
-def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation, effort: Effort) -> None:
+def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation | Product, effort: Effort) -> None:
     """Bounds of an activation's source by backward passes, tuned where they do not yet decide its sign."""
     lower, upper = sweep.lower[source], sweep.upper[source]
-    hinge = step.curve in ("relu", "leaky", "sign")
+    hinge = isinstance(step, Activation) and step.curve in ("relu", "leaky", "sign")
     wanted = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
     region = sweep.region()
     index = wanted.nonzero().reshape(-1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from holdfast.verify.linear.curves import Lines
+from holdfast.verify.linear.bowl import Bowl
 from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
 from holdfast.verify.linear.pieces import Pieces
 
@@ -86,7 +86,7 @@ class Queries:
         )
 
 
-def lines_of(region: Region, queries: Queries) -> dict[int, Lines]:
+def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
     """The lines of every activation below the top."""
     split = queries.split or {}
     return {at: region.bends[at].lines(theta, split.get(at)) for at, theta in queries.theta.items()}
@@ -229,10 +229,7 @@ def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
 
 
 def _narrow(traced: Traced, index: Tensor) -> Traced:
-    def some(line: Tensor | None) -> Tensor | None:
-        return line if line is None or len(line) == 1 else line[index]
-
-    lines = {k: Lines(some(v.ls), some(v.lo), some(v.us), some(v.uo)) for k, v in traced.lines.items()}
+    lines = {k: v.pick(index) for k, v in traced.lines.items()}
     rows = {k: v[index] for k, v in traced.rows.items()}
     return Traced(traced.lower[index], traced.rows_in[index], rows, lines)
 
@@ -257,6 +254,8 @@ def _climb(
         if theta[at].numel():
             split = None if now.split is None else now.split.get(at)
             move = theta_moves[at].step(bend.slope(theta[at], rows, z, split), rate)
+            # Where an interval may be of any size, steps are shares of it.
+            move = move * bend.pace if isinstance(bend, Bowl) else move
             theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
             moved = beta[at] + beta_moves[at].step(_outside(now.split[at], z), beta_rate)
