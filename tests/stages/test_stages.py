@@ -1,19 +1,13 @@
-"""The reference stages against their libraries, and every registered one for its contract."""
+"""Normalise, infer and post against their equations and libraries."""
 
-import io
-
-import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 import making
 from holdfast.core.errors import CardError, ImageError, ModelError
 from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input, Model
-from holdfast.core.registry import lookup, names
 from holdfast.core.types import Detections, LabelMap, Size
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
@@ -24,73 +18,6 @@ def picture(height=40, width=60, seed=0):
     rng = np.random.default_rng(seed)
     rough = rng.integers(0, 256, (height // 4 + 1, width // 4 + 1, 3)).astype(np.uint8)
     return np.asarray(Image.fromarray(rough).resize((width, height), Image.Resampling.BICUBIC))
-
-
-@pytest.mark.parametrize("name", names("decode"))
-def test_every_decoder_gives_rgb_in_the_right_order(name):
-    red = np.zeros((16, 16, 3), np.uint8)
-    red[..., 0] = 200
-    decoded = lookup("decode", name)(making.jpeg(red, quality=95))
-    assert decoded.shape == (16, 16, 3)
-    assert decoded.dtype == np.uint8
-    assert decoded[..., 0].mean() > 190
-    assert decoded[..., 1:].mean() < 20
-
-
-@pytest.mark.parametrize("name", names("decode"))
-@pytest.mark.parametrize("data", [b"", b"no image", making.jpeg(picture(200, 200))[:2000]])
-def test_every_decoder_says_image_error(name, data):
-    with pytest.raises(ImageError):
-        lookup("decode", name)(data)
-
-
-def test_pillow_and_opencv_decode_a_baseline_jpeg_alike():
-    data = making.jpeg(picture(), quality=90)
-    np.testing.assert_array_equal(lookup("decode", "pillow")(data), lookup("decode", "opencv")(data))
-
-
-@pytest.mark.parametrize(
-    ("mode", "kind"), [("L", "PNG"), ("P", "PNG"), ("RGBA", "PNG"), ("CMYK", "JPEG"), ("1", "PNG")]
-)
-def test_pillow_decodes_every_mode_to_rgb(mode, kind):
-    stream = io.BytesIO()
-    Image.fromarray(picture()).convert(mode).save(stream, kind)
-    assert lookup("decode", "pillow")(stream.getvalue()).shape == (40, 60, 3)
-
-
-def test_16_bit_grey_is_scaled_not_clipped():
-    stream = io.BytesIO()
-    Image.fromarray((np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)).save(stream, "PNG")
-    np.testing.assert_array_equal(
-        lookup("decode", "pillow")(stream.getvalue())[..., 0], np.arange(256).reshape(16, 16)
-    )
-
-
-@pytest.mark.parametrize("name", names("resize"))
-@given(st.integers(1, 50), st.integers(1, 50))
-@settings(max_examples=15, deadline=None)
-def test_every_resize_gives_the_asked_size_and_leaves_its_input(name, width, height):
-    image = picture()
-    before = image.copy()
-    small = lookup("resize", name)(image, Size(width, height))
-    assert small.shape == (height, width, 3)
-    assert small.dtype == np.uint8
-    np.testing.assert_array_equal(image, before)
-
-
-@pytest.mark.parametrize("name", names("resize"))
-def test_every_resize_keeps_a_flat_image_flat(name):
-    flat = np.full((30, 50, 3), (10, 128, 250), np.uint8)
-    small = lookup("resize", name)(flat, Size(21, 17)).astype(int)
-    assert np.abs(small - np.array([10, 128, 250])).max() <= 1
-
-
-def test_resizes_equal_their_libraries():
-    image, size = picture(), Size(31, 23)
-    pillow = np.asarray(Image.fromarray(image).resize((31, 23), Image.Resampling.LANCZOS))
-    np.testing.assert_array_equal(lookup("resize", "pillow-lanczos")(image, size), pillow)
-    area = cv2.resize(image, (31, 23), interpolation=cv2.INTER_AREA)
-    np.testing.assert_array_equal(lookup("resize", "opencv-area")(image, size), area)
 
 
 def test_normalise_is_the_cards_equation():
