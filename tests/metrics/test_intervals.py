@@ -5,10 +5,21 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
 from holdfast.metrics import replicates
+from holdfast.metrics.curves import RECALLS, needed_hits
 from holdfast.metrics.detection import evaluate
-from holdfast.metrics.intervals import flips, map_difference, map_interval, mean_difference, mean_interval
+from holdfast.metrics.intervals import (
+    flips,
+    map_difference,
+    map_interval,
+    mean_difference,
+    mean_interval,
+    miou_difference,
+    miou_interval,
+    paired,
+)
 from holdfast.metrics.matching import match
 from holdfast.metrics.rules import RULES
+from holdfast.metrics.segmentation import segmentation_result
 from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
 
 
@@ -87,12 +98,85 @@ def test_a_clear_loss_is_told_from_none():
     assert wide.low <= wide.estimate <= wide.high
 
 
-def test_blocks_do_not_change_the_numbers(monkeypatch):
+@pytest.mark.parametrize("name", list(RULES))
+@pytest.mark.parametrize("chunk", [1, 40, 200])
+def test_blocks_do_not_change_the_numbers(monkeypatch, name, chunk):
     truth, found = scene(4)
-    m = [match(truth, found, RULES["voc"], 0.5, images=6, classes=3)]
-    whole = map_interval(m, RULES["voc"], 6, rng(5), replicates=30)
-    monkeypatch.setattr(replicates, "CHUNK_CELLS", 200)
-    assert map_interval(m, RULES["voc"], 6, rng(5), replicates=30) == whole
+    m = [match(truth, found, RULES[name], iou, images=6, classes=3) for iou in (0.4, 0.5, 0.7)]
+    whole = map_interval(m, RULES[name], 6, rng(5), replicates=31)
+    monkeypatch.setattr(replicates, "CHUNK_CELLS", chunk)
+    assert map_interval(m, RULES[name], 6, rng(5), replicates=31) == whole
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(list(RULES)))
+def test_thresholds_together_are_the_mean_of_thresholds_alone(seed, name):
+    truth, found = scene(seed % 11)  # with difficult boxes, which some thresholds ignore a detection for
+    rule = RULES[name]
+    m = [match(truth, found, rule, iou, images=6, classes=3) for iou in (0.3, 0.5, 0.55, 0.8)]
+    together = replicates.map_values(m, rule, 6, rng(seed), replicates=8)
+    alone = [replicates.map_values([one], rule, 6, rng(seed), replicates=8) for one in m]
+    np.testing.assert_allclose(together, np.mean(alone, axis=0), atol=1e-12)
+
+
+@given(st.integers(1, 400))
+def test_recalls_reached_are_those_of_the_curve(positives):
+    tp = np.arange(1, positives + 1, dtype=np.int32)[:, None]
+    reached = replicates._reached(tp, np.array([positives]), 100)[:, 0]
+    np.testing.assert_array_equal(reached, [(t / positives >= RECALLS).sum() for t in tp[:, 0].tolist()])
+    needed = needed_hits(np.array([positives]), at_least=1)[0]
+    np.testing.assert_array_equal(reached, (needed[None, :] <= tp).sum(axis=1))
+    eleven = replicates._reached(tp, np.array([positives]), 10)[:, 0]
+    np.testing.assert_array_equal(
+        eleven, [sum(10 * t >= k * positives for k in range(11)) for t in tp[:, 0].tolist()]
+    )
+
+
+def test_matches_of_other_detections_are_not_averaged():
+    truth, found = scene(1)
+    fewer = detection_table(found.image[1:], found.category[1:], found.score[1:], xywh=found.xywh[1:])
+    m = [match(truth, table, RULES["voc"], 0.5, images=6, classes=3) for table in (found, fewer)]
+    with pytest.raises(InputError, match="same detections"):
+        map_interval(m, RULES["voc"], 6, rng(), replicates=2)
+
+
+def pixel_tables(seed, images=8, k=4):
+    g = rng(seed)
+    return [g.integers(0, 50, (k, k)) * (g.random((k, k)) < 0.7) for _ in range(images)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_miou_of_the_draws_is_that_of_the_summed_tables(seed):
+    tables, drawer = pixel_tables(seed), rng(7)
+    values = replicates.miou_values(tables, rng(7), replicates=20)
+    assert values[0] == pytest.approx(segmentation_result(np.sum(tables, axis=0)).mean_iou, abs=1e-12)
+    for value in values[1:]:
+        draw = drawer.integers(8, size=8)
+        expected = segmentation_result(np.sum([tables[i] for i in draw], axis=0)).mean_iou
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
+def test_miou_leaves_out_what_is_absent():
+    only = np.array([[5, 5, 0], [0, 0, 0], [0, 0, 0]])  # class 1 is only predicted, class 2 nowhere
+    assert replicates.miou_values([only], rng(), replicates=1).tolist() == [0.25, 0.25]
+    assert replicates.miou_values([only], rng(), replicates=1, absent="in truth").tolist() == [0.5, 0.5]
+    assert np.isnan(replicates.miou_values([np.zeros((2, 2))], rng(), replicates=3)).all()
+
+
+def test_miou_intervals_and_paired_differences():
+    before, after = pixel_tables(1, 30), pixel_tables(2, 30)
+    alone = miou_interval(before, rng(), replicates=100)
+    assert alone.low < alone.estimate < alone.high
+    same = miou_difference(before, before, rng(), replicates=100)
+    assert (same.low, same.estimate, same.high) == (0.0, 0.0, 0.0)
+    moved = miou_difference(before, after, rng(), replicates=100)
+    assert moved.estimate == pytest.approx(miou_interval(after, rng()).estimate - alone.estimate)
+    by_hand = paired(*(replicates.miou_values(t, rng(), replicates=100) for t in (before, after)))
+    assert moved == by_hand
+    with pytest.raises(InputError, match="one table per image of both runs"):
+        miou_difference(before, after[1:], rng())
+    with pytest.raises(InputError, match="at least one image"):
+        miou_interval([], rng())
 
 
 def test_mean_interval_has_the_width_of_theory():

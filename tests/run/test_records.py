@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.run.records import Counted, Failed, Found, Ranked, from_plain, to_plain
+from holdfast.run.records import GRID, Counted, Failed, Found, Ranked, from_plain, sampled, to_plain
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -36,3 +36,26 @@ def test_the_other_records_come_back():
     failed = Failed("a.jpg", "torn")
     assert from_plain(to_plain(failed)) == failed
     assert str(failed) == "a.jpg: torn"
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 10**6))
+def test_a_label_grid_is_the_nearest_pixel_of_each_cell_and_comes_back(height, width, seed):
+    labels = np.random.default_rng(seed).integers(0, 65536, (height, width)).astype(np.uint16)
+    grid = sampled(labels)
+    assert grid.shape == (GRID, GRID)
+    centres = [int((i + 0.5) * height / GRID) for i in range(GRID)]
+    np.testing.assert_array_equal(grid[:, 0], labels[centres, int(0.5 * width / GRID)])
+    record = Counted("a", Size(width, height), np.eye(2, dtype=np.int64), grid)
+    back = from_plain(orjson.loads(orjson.dumps(to_plain(record))))
+    assert isinstance(back, Counted)
+    np.testing.assert_array_equal(back.grid, grid)
+
+
+def test_a_record_from_before_there_were_grids_has_none():
+    plain = {"name": "a", "size": [1, 2], "confusion": [[1]]}
+    back = from_plain(plain)
+    assert isinstance(back, Counted)
+    assert back.grid.size == 0
+    assert to_plain(back)["grid"] == ""
+    packed = to_plain(Counted("a", Size(9, 9), np.eye(1, dtype=np.int64), sampled(np.zeros((9, 9)))))
+    assert len(packed["grid"]) < 100  # a plain picture costs next to nothing
