@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,21 +41,44 @@ def bounded_exp(x: Tensor) -> Floats:
     return np.asarray(np.exp(np.minimum(np.asarray(x, np.float64), LARGEST_LOG)), np.float64)
 
 
-def levels(size: Size, strides: Sequence[int], cells: int, slack: int = 1) -> list[tuple[int, int]] | None:
+@lru_cache(maxsize=256)
+def levels(
+    size: Size, strides: tuple[int, ...], cells: int, slack: int = 1
+) -> tuple[tuple[int, int], ...] | None:
     """Rows and columns of each stride's map so that all maps have `cells` cells together; None if none fit.
 
-    A network whose pooling rounds the other way has maps one larger or smaller, which `slack` allows; no cell
-    moves by that.
+    A network whose pools round the other way has maps up to `slack` larger or smaller, each one made of the
+    one before; no cell moves by that. None, too, if more than one such row of maps fits equally well.
     """
-    choices = []
-    for stride in strides:
-        rows, columns = math.ceil(size.height / stride), math.ceil(size.width / stride)
-        changes = sorted(range(-slack, slack + 1), key=abs)  # the expected size first
-        choices.append([(rows + d, columns + d) for d in changes if min(rows, columns) + d > 0])
-    for shapes in itertools.product(*choices):
-        if sum(rows * columns for rows, columns in shapes) == cells:
-            return list(shapes)
-    return None
+    expected = [[math.ceil(side / s) for s in strides] for side in (size.height, size.width)]
+    if sum(r * c for r, c in zip(*expected, strict=True)) == cells:
+        return tuple(zip(*expected, strict=True))
+    found: dict[tuple[tuple[int, int], ...], int] = {}
+    rows, columns = (_chains(side, strides, slack) for side in expected)
+    square = size.height == size.width  # then so are its maps
+    for r, c in zip(rows, rows, strict=True) if square else itertools.product(rows, columns):
+        if sum(a * b for a, b in zip(r, c, strict=True)) == cells:
+            apart = [a - b for a, b in zip((*r, *c), (*expected[0], *expected[1]), strict=True)]
+            if min(apart) >= 0 or max(apart) <= 0:  # all pools round the same way
+                found[tuple(zip(r, c, strict=True))] = sum(map(abs, apart))
+    best = [maps for maps, apart in found.items() if apart == min(found.values())]
+    return best[0] if len(best) == 1 else None
+
+
+def _chains(expected: Sequence[int], strides: Sequence[int], slack: int) -> list[tuple[int, ...]]:
+    """The sizes along one side that the maps may have together, finest first, in the order of the strides."""
+    order = sorted(range(len(strides)), key=lambda i: strides[i])
+    chains: list[tuple[int, ...]] = [()]
+    for at, i in enumerate(order):
+        allowed = [expected[i] + d for d in range(-slack, slack + 1) if expected[i] + d > 0]
+        factor, rest = divmod(strides[i], strides[order[at - 1]]) if at else (0, 0)
+        chains = [
+            (*chain, n)
+            for chain in chains
+            for n in allowed
+            if not at or rest or chain[-1] // factor <= n <= chain[-1] // factor + 1
+        ]
+    return [tuple(chain[order.index(i)] for i in range(len(strides))) for chain in chains]
 
 
 def grid(shapes: Sequence[tuple[int, int]], strides: Sequence[int]) -> tuple[Floats, Floats]:
@@ -68,9 +92,14 @@ def grid(shapes: Sequence[tuple[int, int]], strides: Sequence[int]) -> tuple[Flo
 
 
 def nominal_stride(pixels: int, cells: int) -> int | None:
-    """The power of two by which a map is smaller than the input, give or take one cell; else None."""
-    stride = 2 ** round(math.log2(pixels / cells))
-    return stride if abs(pixels / stride - cells) <= 1 else None
+    """The power of two by which a map is smaller than the input; None if there is none, or more than one.
+
+    A map may have a cell more or less than that says, if no other power of two says it exactly.
+    """
+    powers = [2**i for i in range(pixels.bit_length())]
+    whole = [s for s in powers if cells in (pixels // s, -(-pixels // s))]
+    near = whole or [s for s in powers if abs(pixels / s - cells) <= 1]
+    return near[0] if len(near) == 1 else None
 
 
 def above(scores: NDArray[np.floating], least: float, every: bool) -> tuple[Ints, Ints, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,7 +96,7 @@ def _table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tens
         )
     scores, deltas = (np.concatenate(group) for group in zip(*pairs, strict=True))
     if boxes is None:
-        boxes = _all_anchors(len(scores), chosen, card)
+        boxes = _all_anchors(_sizes(outputs, len(scores), chosen, card), chosen)
     if len(boxes) != len(scores):
         raise wrong(card, f"expected a proposal for each of {len(scores)} scores, got {len(boxes)}")
     return scores, deltas, boxes
@@ -140,19 +140,31 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: Options) -> list[tuple
     return list(zip(*rows, strict=True))
 
 
-def _all_anchors(count: int, chosen: Options, card: Card) -> Floats:
-    """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
-    order = sorted(range(len(chosen.strides)), key=lambda i: chosen.strides[i])
-    strides = [chosen.strides[i] for i in order]
+def _sizes(
+    outputs: Mapping[str, Tensor], count: int, chosen: Options, card: Card
+) -> Sequence[tuple[int, int]]:
+    """Rows and columns of each level, finest first: those of the maps, or those that have `count` anchors."""
+    strides = tuple(sorted(chosen.strides))
+    seen = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
+    maps: Sequence[tuple[int, int]] | None = sorted(seen, reverse=True)
     per_cell = _per_cell(chosen)
-    maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None
-    if maps is None:
-        width, height = card.input.size
+    if not seen:
+        maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None
+    width, height = card.input.size
+    near = zip(strides, maps or (), strict=False)
+    fits = all(abs(height / s - h) <= 1 and abs(width / s - w) <= 1 for s, (h, w) in near)
+    if maps is None or len(maps) != len(strides) or not fits:
         raise wrong(
             card,
-            f"{count} anchors are not {per_cell} a cell at strides {strides} of a {width}×{height} input; "
-            "correct `size`, `strides`, `ratios` or `scales` in the card",
+            f"{count} anchors are not {per_cell} a cell at strides {list(strides)} of a {width}×{height} "
+            "input; correct `size`, `strides`, `ratios` or `scales` in the card",
         )
+    return maps
+
+
+def _all_anchors(maps: Sequence[tuple[int, int]], chosen: Options) -> Floats:
+    """The anchors (n, 4) of all levels, in the order of the outputs' rows."""
+    order = sorted(range(len(chosen.strides)), key=lambda i: chosen.strides[i])
     parts = []
     for level, (rows, columns) in zip(order, maps, strict=True):
         stride = chosen.strides[level]

@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
+from holdfast.graph.candidates import nominal_stride
 from holdfast.graph.outputs import one_image, options_of, single, wrong
 
 
@@ -30,7 +31,26 @@ def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
     if found.dtype.kind in "iu":
-        return _class_map(name, found, card)
+        return _inside(_class_map(name, found, card), card)
+    return _inside(_scores(name, value, found, chosen, card), card)
+
+
+def _inside(found: Tensor, card: Card) -> Tensor:
+    """The map without cells below and right of the input: pools that round up add them, and none moves."""
+    width, height = card.input.size
+    return found[..., : _within(height, found.shape[-2]), : _within(width, found.shape[-1])]
+
+
+def _within(pixels: int, cells: int) -> int:
+    """How many of the cells lie in the input."""
+    if pixels <= cells:
+        return pixels if cells < 2 * pixels else cells
+    stride = nominal_stride(pixels, cells)
+    return min(cells, -(-pixels // stride)) if stride else cells
+
+
+def _scores(name: str, value: Tensor, found: Tensor, chosen: Options, card: Card) -> Tensor:
+    """Scores (k, h, w) in whichever layout they come."""
     if found.ndim != 3:
         raise wrong(card, f"output {name!r}: expected (1, classes, height, width), got {value.shape}")
     k = len(card.classes)
