@@ -1,0 +1,191 @@
+"""Every step of a net over many boxes at once: a linear form of the inputs, and how far off it can be.
+
+Box by box, the inputs are centre + radius * t with t in [-1, 1]. Values are v = c + A t + e, |e| <= off.
+A linear step maps c and A, and |W| maps off; a curve takes the line in the middle of its band, and half the
+band's width goes to off; of a product only (x - xc)(y - yc) does. What sums round, at most gamma times the
+magnitudes |W| (|c| + |A| 1 + off) + |b|, goes to off as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from holdfast.graph.ir import Activation, Net, Product, Start, Take, Total, sources_of
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.shapes import span
+from holdfast.verify.split.lines import Band, band
+from holdfast.verify.sweep.chords import MERGED, UNIT, magnitude
+
+Tensor = Any
+PARTIAL = ("reciprocal", "log", "sqrt")
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """c (b, n), A (b, d, n), off (b, n), and bounds (b, n) of the values."""
+
+    middle: Tensor
+    slopes: Tensor
+    off: Tensor
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def size(self) -> Tensor:
+        """The largest magnitude of the form (b, n)."""
+        return self.middle.abs() + self.slopes.abs().sum(1) + self.off
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """left * right = other * left + own * right - own * other + at most rest, (b, n) each."""
+
+    own: Tensor
+    other: Tensor
+    rest: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """What the way forward leaves for the way back, by step; `mass` are the magnitudes of sums (b, n)."""
+
+    output: Form
+    bands: dict[int, Band]
+    times: dict[int, Times]
+    sources: dict[int, Form]  # what curves were given
+    mass: dict[int, Tensor]
+
+
+class Machine:
+    """A net's linear steps in one precision, with their own weights and with the magnitudes of those."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        # Pieces knows linear steps and curves; a product is a place holder there and is never asked of it.
+        plain = replace(net, steps=tuple(_plain(step) for step in net.steps))
+        self.pieces = Pieces(plain, torch.float64)
+        self.sizes = Pieces(replace(net, steps=tuple(_size(step) for step in plain.steps)), torch.float64)
+        # Curves that end somewhere need bounds that do not reach beyond.
+        self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
+        self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
+
+    def unit(self, at: int) -> float:
+        """What the sums of a step can be off at most, forward, back and over all steps, as a part."""
+        pieces = self.pieces
+        terms = pieces.terms(at) + pieces.joins[at] + pieces.sizes[at] + pieces.sizes[0]
+        return 2 * (terms + len(self.net.steps) + MERGED + 8) * UNIT
+
+
+def _size(step: Any) -> Any:
+    """The step with the magnitudes of all its weights and constants."""
+    if isinstance(step, Start | Activation):
+        return step
+    if isinstance(step, Take):
+        return replace(step, fill=None if step.fill is None else abs(step.fill))
+    return magnitude(step, 1.0)
+
+
+def _plain(step: Any) -> Any:
+    return Total((step.left, step.right), (1.0, 1.0), step.shape) if isinstance(step, Product) else step
+
+
+def start(lower: Tensor, upper: Tensor) -> Form:
+    """The inputs over boxes (b, d), rounded outward."""
+    centre = (lower + upper) / 2
+    radius = torch.maximum(upper - centre, centre - lower)
+    radius = torch.nextafter(radius, torch.full_like(radius, torch.inf))
+    return Form(centre, torch.diag_embed(radius), torch.zeros_like(centre), *_ends(centre, radius, UNIT))
+
+
+def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    pad = 4 * unit * (middle.abs() + reach)
+    return middle - reach - pad, middle + reach + pad
+
+
+def forward(machine: Machine, given: Form) -> Passed:
+    """The forms of all steps for the forms of the inputs."""
+    held: dict[int, Form] = {}
+    bands: dict[int, Band] = {}
+    times: dict[int, Times] = {}
+    sources: dict[int, Form] = {}
+    mass: dict[int, Tensor] = {}
+    for at, step in enumerate(machine.net.steps):
+        if isinstance(step, Start):
+            held[at] = given
+            mass[at] = given.size
+        elif isinstance(step, Activation):
+            sources[at] = held[step.source]
+            bands[at] = found = band(step, sources[at].lower, sources[at].upper)
+            held[at] = _bent(step, sources[at], found)
+        elif isinstance(step, Product):
+            held[at], times[at] = _multiplied(held[step.left], held[step.right])
+            sources[at], mass[at] = held[step.left], held[step.left].size * held[step.right].size
+        else:
+            held[at], mass[at] = _mapped(machine, at, [held[s] for s in sources_of(step)])
+        for source in set(sources_of(step)):
+            if machine.last_use[source] == at:
+                del held[source]
+    return Passed(held[len(machine.net.steps) - 1], bands, times, sources, mass)
+
+
+def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]:
+    pieces, sizes = machine.pieces, machine.sizes
+    boxes, inputs = given[0].slopes.shape[:2]
+    middle = pieces.forward(at, [form.middle for form in given])
+    flat = [form.slopes.reshape(boxes * inputs, -1) for form in given]
+    slopes = pieces.forward(at, flat, bias=False).reshape(boxes, inputs, -1)
+    mass = sizes.forward(at, [form.size for form in given])
+    carried = sizes.forward(at, [form.off for form in given], bias=False)
+    unit = machine.unit(at)
+    off = carried * (1 + unit) + unit * mass
+    lower, upper = _ends(middle, _reach(slopes, off, unit), unit)
+    if machine.partial:
+        low, high = _apart(machine, at, given, unit)
+        lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
+    return Form(middle, slopes, off, lower, upper), mass
+
+
+def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[Tensor, Tensor]:
+    """Bounds of a linear step whose sources may be anywhere between theirs: a sum of exps stays positive."""
+    middles = [(form.lower + form.upper) / 2 for form in given]
+    radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(given, middles, strict=True)]
+    middle = machine.pieces.forward(at, middles)
+    reach = machine.sizes.forward(at, radii, bias=False)
+    sizes = [m.abs() + r for m, r in zip(middles, radii, strict=True)]
+    pad = 2 * unit * machine.sizes.forward(at, sizes)
+    return middle - reach - pad, middle + reach + pad
+
+
+def _reach(slopes: Tensor, off: Tensor, unit: float) -> Tensor:
+    return (slopes.abs().sum(1) + off) * (1 + unit)
+
+
+def _bent(step: Activation, given: Form, found: Band) -> Form:
+    """A curve's form: the line in the middle of the band; its values' bounds are also those of the curve."""
+    unit = 16 * UNIT
+    middle = found.slope * given.middle + (found.low + found.high) / 2
+    slopes = given.slopes * found.slope[:, None]
+    room = found.slope.abs() * given.size + found.low.abs() + found.high.abs()
+    off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room
+    low, high = _ends(middle, _reach(slopes, off, unit * slopes.shape[1]), unit)
+    least, most = span(step, given.lower, given.upper)
+    return Form(middle, slopes, off, torch.maximum(low, least), torch.minimum(high, most))
+
+
+def _multiplied(left: Form, right: Form) -> tuple[Form, Times]:
+    unit = 16 * UNIT
+    own, other = (left.lower + left.upper) / 2, (right.lower + right.upper) / 2
+    half = [torch.maximum(f.upper - c, c - f.lower) * (1 + unit) for f, c in ((left, own), (right, other))]
+    rest = half[0] * half[1] * (1 + unit)
+    middle = other * left.middle + own * right.middle - own * other
+    slopes = other[:, None] * left.slopes + own[:, None] * right.slopes
+    room = other.abs() * left.size + own.abs() * right.size + (own * other).abs()
+    off = (other.abs() * left.off + own.abs() * right.off) * (1 + unit) + rest + unit * room
+    low, high = _ends(middle, _reach(slopes, off, unit * slopes.shape[1]), unit)
+    corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
+    least, most = (v * (1 + s * unit * v.sign()) for v, s in ((corners.amin(0), -1), (corners.amax(0), 1)))
+    form = Form(middle, slopes, off, torch.maximum(low, least), torch.minimum(high, most))
+    return form, Times(own, other, rest)
