@@ -1,18 +1,20 @@
 """The verifier as a whole: which engine is asked, and that no doubt or failure ever becomes `holds`."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import holdfast
+from bounding import KINDS, Row, dense_net, problem
 from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box, PatchAnywhere
 from holdfast.core.verdict import Budget
 from holdfast.verify import decide
-from holdfast.verify.problem import Answer
+from holdfast.verify.problem import Answer, Clock
 from making import save_graph
 
 FLOAT = TensorProto.FLOAT
@@ -74,7 +76,9 @@ def proven(monkeypatch):
 
             return say
 
+        monkeypatch.setattr(decide, "_swept", one("sweep"))
         monkeypatch.setattr(decide, "_few_inputs", one("few"))
+        monkeypatch.setattr(decide, "_split", one("split"))
         monkeypatch.setattr(decide, "_falsified", one("falsify"))
         monkeypatch.setattr(decide, "_branched", one("branch"))
         return told
@@ -95,10 +99,10 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
 
 def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
     question = asked(network(tmp_path), [1, -1], -9.0)
-    told = proven(Answer("holds", "branch"), few=ValueError("bang"), falsify=OPEN)
+    told = proven(Answer("holds", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
     assert decide.verify(question).status == "holds"
-    assert told == ["few", "falsify", "branch"]
-    proven(Answer("unknown", "branch"), few=ValueError("bang"), falsify=OPEN)
+    assert told == ["few", "split", "falsify", "split", "branch"]
+    proven(Answer("unknown", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)
     verdict = decide.verify(question)
     assert verdict.status == "error"
     assert "bang" in verdict.note
@@ -115,6 +119,48 @@ def test_any_exception_is_an_error(tmp_path, monkeypatch, trouble):
             verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0))
             assert verdict.status == "error", place
             assert type(trouble).__name__ in verdict.note
+
+
+def order(net, seconds=60.0, spent=0.0):
+    """The engines a net is given to, and the share of the time each may use."""
+    told = []
+
+    def one(name):
+        def say(problem, clock, *rest):
+            told.append((name, round(clock.budget.seconds / seconds, 2)))
+            return OPEN
+
+        return say
+
+    names = ("_swept", "_few_inputs", "_split", "_falsified", "_branched")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(decide, name, one(name[1:]))
+        clock = Clock(Budget(seconds), time.monotonic() - spent)
+        for engine in decide._engines(problem(net), clock, np.random.default_rng(0)):
+            engine()
+    return told
+
+
+def test_engines_are_chosen_by_structure():
+    rng = np.random.default_rng(0)
+    rest = [("split", 0.05), ("falsified", 1.0), ("split", 0.5), ("branched", 1.0)]
+    assert order(dense_net(rng, inputs=1)) == [("swept", 1.0), ("few_inputs", 0.7), *rest]
+    assert order(dense_net(rng, inputs=5)) == [("few_inputs", 0.7), *rest]
+    assert order(KINDS["maxima"](rng)) == [("few_inputs", 0.7), *rest]
+    assert order(dense_net(rng, "sigmoid", inputs=1)) == rest
+    assert order(dense_net(rng, inputs=21)) == [("falsified", 1.0), ("branched", 1.0)]
+    row = Row(rng, (3,))
+    row.dense(row.curve(row.dense(0, 1001), "relu"), 1)
+    assert order(row.net()) == rest
+
+
+def test_shares_are_of_what_is_left():
+    assert order(dense_net(np.random.default_rng(0)), 100.0, 50.0)[:2] == [
+        ("few_inputs", 0.85),
+        ("split", 0.53),
+    ]
+    assert order(dense_net(np.random.default_rng(0)), 10.0, 50.0) == []
 
 
 def test_memory_and_ctrl_c(tmp_path, proven):
@@ -137,9 +183,9 @@ def test_a_violation_that_does_not_replay_is_unknown(tmp_path, proven):
 def test_time_that_is_up_is_a_timeout(tmp_path, proven):
     proven(Answer("unknown", "few"), falsify=OPEN)
     assert decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(0.0)).status == "timeout"
-    proven(Answer("timeout", "branch", note="5 open"), few=OPEN, falsify=OPEN)
+    proven(Answer("timeout", "branch", note="5 open"), few=OPEN, split=OPEN, falsify=OPEN)
     verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(60.0))
-    assert (verdict.status, verdict.note) == ("timeout", "attack; attack; branch: 5 open")
+    assert (verdict.status, verdict.note) == ("timeout", "attack; attack; attack; attack; branch: 5 open")
 
 
 def test_a_missing_library_is_told_with_the_pip_line(tmp_path, proven):
@@ -179,6 +225,46 @@ def test_real_engines_are_right(tmp_path, grid, last):
     if last is None:
         assert decide.verify(asked(model, [1, -1], least - 1.0), Budget(10)).status == "holds"
         assert decide.verify(asked(model, [1, -1], least + 0.1), Budget(10)).status == "violated"
+
+
+def one_input(folder, last=None):
+    """A file of one input: 6 relus, one output, and perhaps a curve on it."""
+    rng = np.random.default_rng(2)
+    weights = {
+        "w1": rng.normal(size=(1, 6)).astype(np.float32),
+        "b1": rng.normal(size=6).astype(np.float32),
+        "w2": rng.normal(size=(6, 1)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "w2"], ["z" if last else "y"]),
+    ]
+    if last:
+        nodes.append(helper.make_node(last, ["z"], ["y"]))
+    x, y = (helper.make_tensor_value_info(name, FLOAT, [1, 1]) for name in "xy")
+    return Network("net", save_graph(folder / "net.onnx", nodes, [x], [y], weights))
+
+
+@pytest.mark.parametrize(("last", "engine"), [(None, "sweep"), ("Tanh", "input splitting")])
+def test_one_input_is_swept_and_the_end_of_the_range_counts(tmp_path, last, engine):
+    pytest.importorskip("torch")
+    model = one_input(tmp_path, last)
+    points = np.linspace(-2, 2, 4001, dtype=np.float32)[:, None]
+    outputs = values(model, points)[:, 0]
+    for side, place in ((1.0, outputs.argmin()), (-1.0, outputs.argmax())):
+        for end, bound, status in (
+            (2.0, side * outputs[place] - 1e-3, "holds"),
+            (2.0, side * outputs[place] + 1e-5, "violated"),
+        ):
+            box = Box(np.full((1, 1), -end), np.full((1, 1), end))
+            question = Property(model, box, (Rows(np.full((1, 1), side), np.array([bound])),))
+            verdict = decide.verify(question, Budget(10))
+            assert (verdict.status, verdict.engine) == (status, engine)
+    assert 0 in (outputs.argmin(), outputs.argmax()) or len(points) - 1 in (
+        outputs.argmin(),
+        outputs.argmax(),
+    )
 
 
 def test_thresholds_on_a_softmax_are_proven_and_refuted(tmp_path, grid):

@@ -6,19 +6,21 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from math import prod
 
 import numpy as np
 
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Property
 from holdfast.core.verdict import Budget, Verdict, settle
-from holdfast.graph.ir import Activation, Dense, Net
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
 from holdfast.graph.wire import read_graph
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
 from holdfast.verify.replay import Runner, runner_of
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
+SMALL = 1000  # relus up to which forms of all of them are exact quickly
 SLIM = 1e-4  # float32 runtimes may differ by as much as a margin below this
 _DECIDED = ("holds", "violated")
 
@@ -122,27 +124,57 @@ def _claimed(answer: Answer) -> Answer:
 
 
 def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:
-    """The engines that suit the problem, in order."""
-    if problem.net.inputs <= FEW and _plain(problem.net):
-        yield lambda: _few_inputs(problem, clock)
+    """The engines that suit the problem, in order, each with its share of the time."""
+    from holdfast.verify.sweep.chords import piecewise
+
+    few = problem.net.inputs <= FEW
+    if piecewise(problem.net):
+        yield lambda: _swept(problem, clock)
+    if few and _small(problem.net) and clock.left > 0:
+        yield lambda: _few_inputs(problem, _part(clock, 0.7))
+    if few and clock.left > 0:
+        yield lambda: _split(problem, _part(clock, 0.05))  # many need no more: quicker than a search
     if clock.left > 0:
         yield lambda: _falsified(problem, clock, rng)
+    if few and clock.left > 0:
+        yield lambda: _split(problem, _part(clock, 0.5))
     if clock.left > 0:
         yield lambda: _branched(problem, clock)
 
 
-def _plain(net: Net) -> bool:
-    """Whether a net is one row of dense layers and relus."""
-    for before, step in enumerate(net.steps[1:]):
-        if not isinstance(step, Dense | Activation) or step.source != before:
-            return False
-        if isinstance(step, Activation) and step.curve not in ("relu", "leaky"):
-            return False
-    return True
+def _part(clock: Clock, share: float) -> Clock:
+    """A clock that ends after this share of the time that is left."""
+    spent = time.monotonic() - clock.started
+    seconds = min(clock.budget.seconds, spent + share * max(0.0, clock.left))
+    return dataclasses.replace(clock, budget=dataclasses.replace(clock.budget, seconds=seconds))
+
+
+def _small(net: Net) -> bool:
+    """Whether a net is linear steps and relus, few enough for exact forms of all of them."""
+    curves = [step for step in net.steps if isinstance(step, Activation)]
+    linear = all(
+        isinstance(step, Start | Take | Dense | Conv | Scale | Total)
+        for step in net.steps
+        if not isinstance(step, Activation)
+    )
+    relus = all(step.curve in ("relu", "leaky") for step in curves)
+    return linear and relus and sum(prod(step.shape) for step in curves) <= SMALL
+
+
+def _swept(problem: Problem, clock: Clock) -> Answer:
+    from holdfast.verify.sweep import search
+
+    return search(problem, clock)
 
 
 def _few_inputs(problem: Problem, clock: Clock) -> Answer:
     from holdfast.verify.lowdim import search
+
+    return search(problem, clock)
+
+
+def _split(problem: Problem, clock: Clock) -> Answer:
+    from holdfast.verify.split import search
 
     return search(problem, clock)
 
