@@ -98,7 +98,8 @@ def _run(desk: Desk, group: list[int], tensor: Tensor) -> Mapping[str, Tensor] |
     if isinstance(run, Exception):
         desk.opened.problems.update(dict.fromkeys(group, run))
         return None
-    return _attempt(lambda: checked(run(tensor)))
+    raw: Mapping[str, Tensor] | Exception = _attempt(lambda: checked(run(tensor)))
+    return raw
 
 
 def _record(desk: Desk, n: int, ready: Ready, raw: Mapping[str, Tensor] | Exception) -> Record | Exception:
@@ -109,7 +110,10 @@ def _record(desk: Desk, n: int, ready: Ready, raw: Mapping[str, Tensor] | Except
     made = _attempt(post, raw, frame, job.model.card)
     if isinstance(made, Exception):
         return made
-    return _attempt(record_of, ready.sample, frame.original, made, job.classes, job.ignore_index)
+    record: Record | Exception = _attempt(
+        record_of, ready.sample, frame.original, made, job.classes, job.ignore_index
+    )
+    return record
 
 
 def _own(raw: Mapping[str, Tensor] | Exception, users: int) -> Mapping[str, Tensor] | Exception:

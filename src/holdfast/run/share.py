@@ -22,7 +22,7 @@ from holdfast.core.types import Image, Sample, Tensor
 
 A = TypeVar("A")
 Errors = dict[int, Exception]  # pipeline -> why it has no tensor of this image
-SPARSE = 8  # two pictures that differ are mostly told apart by every eighth pixel of every eighth row
+SPARSE = 16  # pictures that differ are mostly told apart by every 16th pixel of every 16th row
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class _Meeting:
     users: dict[int, tuple[Frame, Input]] = field(default_factory=dict)
 
 
+_Met = dict[Hashable, list[_Meeting]]  # by a glimpse of the pixels
+
+
 def digest_of(tensor: Tensor) -> str:
     """The first 16 hex digits of the sha256 of a tensor, its shape and its type."""
     digest = hashlib.sha256(f"{tensor.shape}{tensor.dtype.str}".encode())
@@ -83,7 +86,7 @@ def tensors(
 
 def _smalls(routes: Mapping[int, Route], card: Input, data: bytes, errors: Errors) -> list[_Meeting]:
     """The distinct pixels of the network's size."""
-    found: list[_Meeting] = []
+    found: _Met = {}
     wants: dict[int, Input] = {}
     for users in grouped(routes, lambda u: routes[u].names["fit"]).values():
         target = _tried(errors, users, partial(routes[users[0]].fit, card))
@@ -97,7 +100,7 @@ def _smalls(routes: Mapping[int, Route], card: Input, data: bytes, errors: Error
                 made = _tried(errors, users, partial(place, _given(stage, coloured), target, stage))
                 if made is not None:
                     _meet(found, made[0]).users.update(dict.fromkeys(users, (made[1], target)))
-    return found
+    return [meeting for alike in found.values() for meeting in alike]
 
 
 def _way_on(routes: Mapping[int, Route], small: _Meeting, user: int) -> Hashable:
@@ -119,33 +122,26 @@ def _split(
     users: list[int], routes: Mapping[int, Route], kind: str, given: Any, errors: Errors
 ) -> list[tuple[Image, list[int]]]:
     """What the users' stages of one kind make of it, each distinct result once, with those who want it."""
-    met: list[_Meeting] = []
-    members: dict[int, list[int]] = {}
+    met: _Met = {}
+    members: dict[int, tuple[Image, list[int]]] = {}
     for group in grouped(users, lambda u: routes[u].names[kind]).values():
         stage = getattr(routes[group[0]], kind)
         pixels = _tried(errors, group, partial(stage, _given(stage, given)))
         if pixels is not None:
-            members.setdefault(id(_meet(met, pixels)), []).extend(group)
-    return [(m.pixels, members[id(m)]) for m in met]
+            there = _meet(met, pixels)
+            members.setdefault(id(there), (there.pixels, []))[1].extend(group)
+    return list(members.values())
 
 
-def _meet(met: list[_Meeting], pixels: Image) -> _Meeting:
+def _meet(met: _Met, pixels: Image) -> _Meeting:
     """The one among `met` with these pixels, added if there is none."""
-    for meeting in met:
-        if _same(meeting.pixels, pixels):
+    glimpse = (pixels.shape, pixels.dtype.str, pixels[::SPARSE, ::SPARSE].tobytes())
+    alike = met.setdefault(glimpse, [])
+    for meeting in alike:
+        if meeting.pixels is pixels or meeting.pixels.tobytes() == pixels.tobytes():
             return meeting
-    met.append(_Meeting(pixels))
-    return met[-1]
-
-
-def _same(a: Image, b: Image) -> bool:
-    if a is b:
-        return True
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if not np.array_equal(a[::SPARSE, ::SPARSE], b[::SPARSE, ::SPARSE]):
-        return False
-    return a.tobytes() == b.tobytes()
+    alike.append(_Meeting(pixels))
+    return alike[-1]
 
 
 def grouped(users: Iterable[int], key: Callable[[int], Hashable]) -> dict[Any, list[int]]:

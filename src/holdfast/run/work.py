@@ -125,7 +125,7 @@ def _fill(
 
 def _prepared(desk: Desk, active: Mapping[int, list[int]]) -> Iterator[Ready | Seen]:
     """The distinct tensors of each image, then the image itself with the jobs that have none."""
-    routes = {n: _route(desk.jobs[n]) for n in active}
+    routes = routes_of({n: desk.jobs[n] for n in active})
     wanted = desk.jobs[0].model.card.input
     for image, entry in enumerate(desk.shard):
         mine = {n: r for n, r in routes.items() if image in active[n] and n not in desk.opened.problems}
@@ -142,9 +142,13 @@ def _prepared(desk: Desk, active: Mapping[int, list[int]]) -> Iterator[Ready | S
         yield Seen(image, remarks, errors)
 
 
-def _route(job: Job) -> Route:
+def routes_of(jobs: Mapping[int, Job]) -> dict[int, Route]:
+    """The stages before the network of each job, by its number."""
     before = ("decode", "colour", "fit", "resize", "normalise")
-    return Route(job.stages, **{kind: lookup(kind, getattr(job.pipeline, kind)) for kind in before})
+    return {
+        n: Route(job.stages, **{kind: lookup(kind, getattr(job.pipeline, kind)) for kind in before})
+        for n, job in jobs.items()
+    }
 
 
 def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:

@@ -1,0 +1,246 @@
+"""A sweep of 30 cells of a classifier against its inferences alone, and against the cells one by one.
+
+    python benchmarks/sweep.py [--images 500] [--jobs 2] [--cells 30]
+
+a  the sweep: `holdfast.run.noise.sweep.sweep`, from nothing to all cells written
+b  the distinct inferences alone: the same processes and threads, every tensor in memory before the clock runs
+c  the cells one by one: an evaluation each, with as many processes
+
+Wanted: a / b at most 1.2, c / a at least 1.5. With HOLDFAST_DATA (or ../shared/data) the model is efflite0 on
+500 photographs; without, the shipped signs-class on the embedded scenes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.core.dataset import Dataset
+from holdfast.core.model import Model
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.registry import lookup
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.noise.families import family, options
+from holdfast.run.evaluate import Plan, evaluate
+from holdfast.run.executor import cores
+from holdfast.run.job import Job, job_of
+from holdfast.run.noise.sweep import SweepPlan, sweep
+from holdfast.run.noise.variants import CLEAN, Variant
+from holdfast.run.share import tensors
+from holdfast.run.store import Store
+from holdfast.run.versions import versions
+from holdfast.run.work import routes_of
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BLOCK = 5  # images whose tensors are in memory at once, in each process
+CARD = """\
+task = "classify"
+classes = [{classes}]
+
+[input]
+size = [224, 224]
+mean = [127, 127, 127]
+std = [128, 128, 128]
+policy = "crop"
+short_side = 256
+
+[head]
+name = "classifier"
+"""
+# How many cells of each family, and which first; what is not installed is left out, and resizes fill up.
+CELLS = {
+    "decode": (6, ("opencv", "fast-idct", "ffmpeg", "no-fancy-upsampling", "zune", "float-dct", "ijg")),
+    "colour": (6, ("nv12-nearest", "nv12-bilinear", "yuv444", "yuv444-fixed", "nv12-opencv", "nv12-swscale")),
+    "resize": (
+        17,
+        (
+            "pillow-nearest", "pillow-box", "pillow-hamming", "pillow-bicubic", "pillow-lanczos",
+            "opencv-bilinear", "opencv-nearest", "opencv-area", "opencv-bicubic", "opencv-lanczos", "square",
+            "swscale-bilinear", "swscale-bicubic", "torch-nearest", "torch-nearest-exact", "torch-bilinear",
+            "torch-bilinear-antialias",
+        ),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Time:
+    """Wall and CPU seconds of this process and its children."""
+
+    wall: float
+    cpu: float
+
+
+def subject(folder: Path) -> tuple[Model, Dataset]:
+    """The model and the images: real ones if they are at hand."""
+    data = Path(os.environ.get("HOLDFAST_DATA", ROOT.parent / "shared" / "data"))
+    if not (data / "imagenet_sample").is_dir():
+        return load_model(Path("signs-class")), open_dataset("signs:0:500")
+    card = folder / "efflite0.toml"
+    card.write_text(CARD.format(classes=", ".join(f'"{i}"' for i in range(1000))))
+    return load_model(data / "models" / "efflite0.onnx", card), open_dataset(data / "imagenet_sample")
+
+
+def chosen(model: Model, cells: int) -> tuple[Variant, ...]:
+    """The clean pipeline and the first options of each family that are installed."""
+    clean = pipeline_of(model.card)
+    found = [Variant(CLEAN, clean)]
+    for name, (count, first) in CELLS.items():
+        offered = {o.name: o for o in options(family(name)) if not o.missing}
+        ordered = [n for n in first if n in offered] + [n for n in offered if n not in first]
+        made = ((offered[n].label, offered[n].noise(clean)) for n in ordered)
+        new = [Variant(label, pipeline) for label, pipeline in made if pipeline != clean]
+        found += new[: count if name != "resize" else cells - len(found)]
+    return tuple(found[:cells])
+
+
+def timed(work: Callable[[], object]) -> Time:
+    """How long it takes, children and all."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    began = time.perf_counter()
+    work()
+    wall = time.perf_counter() - began
+    now = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = sum(n.ru_utime + n.ru_stime - s.ru_utime - s.ru_stime for n, s in zip(now, spent, strict=True))
+    return Time(wall, cpu)
+
+
+def one_by_one(model: Model, data: Dataset, variants: tuple[Variant, ...], runs: Path, jobs: int) -> None:
+    for number, variant in enumerate(variants):
+        evaluate(Plan(model, data, variant.pipeline, runs=runs / str(number), jobs=jobs))
+
+
+def inferences(jobs: tuple[Job, ...], data: Dataset, processes: int) -> tuple[Time, int]:
+    """The time of the distinct inferences alone, and how many there are."""
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(processes), context.Queue()
+    threads = max(1, cores() // processes)
+    shares = [data.entries[n::processes] for n in range(processes)]
+    longest = max(map(len, shares))
+    staff = [
+        context.Process(target=infer_share, args=(jobs, share, longest, threads, barrier, answers))
+        for share in shares
+    ]
+    for process in staff:
+        process.start()
+    told = [answers.get(timeout=24 * 3600) for _ in staff]
+    for process in staff:
+        process.join()
+    return Time(max(t[0] for t in told), sum(t[1] for t in told)), sum(t[2] for t in told)
+
+
+def infer_share(jobs, entries, longest, threads, barrier, answers) -> None:  # noqa: ANN001
+    """Nothing; puts wall and CPU seconds of this process's inferences, and their number, into the queue."""
+    routes = routes_of(dict(enumerate(jobs)))
+    wanted = jobs[0].model.card.input
+    runs = {}
+    for job in jobs:
+        if job.stages["infer"] not in runs:
+            runs[job.stages["infer"]] = lookup("infer", job.pipeline.infer)(job.model, threads)
+    wall = cpu = 0.0
+    count = 0
+    for at in range(0, longest, BLOCK):
+        todo = []
+        for number, entry in enumerate(entries[at : at + BLOCK]):
+            for ready in tensors(routes, wanted, number, entry.load(), {}):
+                todo += [(ready.tensor, runs[i]) for i in {jobs[n].stages["infer"] for n in ready.frames}]
+        barrier.wait()
+        began, spent = time.perf_counter(), time.process_time()
+        for tensor, run in todo:
+            run(tensor)
+        cpu += time.process_time() - spent
+        barrier.wait()  # the slower one's time counts
+        wall += time.perf_counter() - began
+        count += len(todo)
+    answers.put((wall, cpu, count))
+
+
+def machine() -> dict[str, str]:
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    return {"cpu": model, "cores": str(cores()), "load before": f"{os.getloadavg()[0]:.1f}", **versions()}
+
+
+def write(rows: list[list[str]], summary: dict) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / "sweep.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["part", "wall_seconds", "cpu_seconds"], *rows])
+    (RESULTS / "sweep.json").write_text(json.dumps(summary, indent=2) + "\n")
+    table = "\n".join(f"| {part} | {wall} | {cpu} |" for part, wall, cpu in rows)
+    where = summary["machine"]
+    (RESULTS / "sweep.md").write_text(
+        f"# A sweep, as measured\n\n`python benchmarks/sweep.py`: {summary['cells']} cells of {summary['model']} over "
+        f"{summary['images']} images, {summary['jobs']} processes of {summary['threads']} thread(s), on "
+        f"{where['cpu']}, {where['cores']} cores, load {where['load before']} before it began.\n\n"
+        f"| part | wall s | CPU s |\n|---|---|---|\n{table}\n\n"
+        f"{summary['inferences']} distinct inferences for {summary['cells'] * summary['images']} predictions. "
+        f"The sweep takes **{summary['a/b']:.2f} ×** the time of its inferences alone (wanted: at most 1.2) and is "
+        f"**{summary['c/a']:.2f} ×** as fast as the cells one by one (wanted: at least 1.5). "
+        f"In CPU seconds: {summary['a/b cpu']:.2f} and {summary['c/a cpu']:.2f}.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--jobs", type=int, default=cores())
+    parser.add_argument("--cells", type=int, default=30)
+    parser.add_argument(
+        "--skip-c", action="store_true", help="do not run the cells one by one; writes nothing"
+    )
+    asked = parser.parse_args()
+    told = machine()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model, data = subject(folder)
+        data = data.first(asked.images)
+        variants = chosen(model, asked.cells)
+        plan = SweepPlan(model, data, variants, folder / "a", asked.jobs)
+        a = timed(lambda: sweep(plan, lambda done, found: None))
+        print(f"a  sweep of {len(variants)} cells      {a.wall:8.1f} s wall {a.cpu:8.1f} s CPU", flush=True)
+        jobs = tuple(
+            job_of(model, v.pipeline, len(model.card.classes), None, Store(folder)) for v in variants
+        )
+        b, count = inferences(jobs, data, asked.jobs)
+        print(f"b  {count} distinct inferences {b.wall:6.1f} s wall {b.cpu:8.1f} s CPU", flush=True)
+        print(f"a / b  {a.wall / b.wall:.3f} (CPU {a.cpu / b.cpu:.3f})", flush=True)
+        if asked.skip_c:
+            return
+        c = timed(lambda: one_by_one(model, data, variants, folder / "c", asked.jobs))
+        print(f"c  one by one            {c.wall:8.1f} s wall {c.cpu:8.1f} s CPU")
+        print(f"c / a  {c.wall / a.wall:.3f} (CPU {c.cpu / a.cpu:.3f})")
+    parts = {"a: the sweep": a, "b: its distinct inferences alone": b, "c: the cells one by one": c}
+    summary = {
+        "model": model.name, "data": data.name, "images": len(data), "cells": len(variants), "jobs": asked.jobs,
+        "threads": max(1, cores() // asked.jobs), "inferences": count,
+        "seconds": {part: {"wall": round(t.wall, 2), "cpu": round(t.cpu, 2)} for part, t in parts.items()},
+        "a/b": round(a.wall / b.wall, 3), "c/a": round(c.wall / a.wall, 3),
+        "a/b cpu": round(a.cpu / b.cpu, 3), "c/a cpu": round(c.cpu / a.cpu, 3),
+        "variants": [v.name for v in variants], "machine": told,
+    }  # fmt: skip
+    write([[part, f"{t.wall:.1f}", f"{t.cpu:.1f}"] for part, t in parts.items()], summary)
+    if a.wall > 1.2 * b.wall or c.wall < 1.5 * a.wall:
+        sys.exit("the sweep is slower than wanted")
+
+
+if __name__ == "__main__":
+    main()
