@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ from holdfast.verify.bab.move import Move
 from holdfast.verify.bab.refine import Depth, refine
 from holdfast.verify.bab.search import Plan, Search, closed, ground
 from holdfast.verify.bab.tree import Domain, Root, plant
-from holdfast.verify.linear import curves, root, tune
+from holdfast.verify.linear import curves, root, saddle, tune
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
@@ -33,6 +33,8 @@ TREES = root.Effort(
     ),
 )
 SLOPES = {"leaky": 0.1, "elu": 0.7}
+Check = Callable[[], object]
+ENDS = [(-30.0, 100.0), (-10.0, 1e6), (-2.0, 3.0), (-1.0, 0.5), (-1e4, 1e4)]  # for mutants of lines
 SMALL = Plan(root_iterations=10, iterations=4)
 
 
@@ -63,6 +65,33 @@ def check_lines(curve: str, dtype: torch.dtype, ends: Sequence[tuple[float, floa
             if curve in ("relu", "leaky"):
                 doubt = doubt + 3 * torch.finfo(dtype).eps * np.abs(z[:, None])
             assert (gap >= -doubt).all(), (curve, dtype, gap.min())
+
+
+def check_planes(seed: int, dtype: torch.dtype = torch.float32) -> None:
+    """Fails unless the planes of products stay on their side over boxes of all sizes, mixed at random."""
+    rng = np.random.default_rng(seed)
+    count = 60
+    ends = rng.normal(0, 1, (2, 2, count)) * 10.0 ** rng.uniform(-6, 6, (2, 1, count))
+    ends[:, 1, ::7] = ends[:, 0, ::7]  # points
+    ends = np.sort(ends.astype(np.float32), 1)
+    left, right = (tuple(torch.as_tensor(end[None], dtype=dtype) for end in pair) for pair in ends)
+    made = saddle.Saddle(Product(0, 0, (count,)), left, right)
+    start = made.start(9)
+    noise = torch.as_tensor(rng.normal(0, 1, start.shape), dtype=dtype)
+    share = np.concatenate([rng.random((40, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]])
+    a, b = (
+        np.clip(low + (high - low) * share[:, side, None], low, high)[:, None]
+        for side, (low, high) in enumerate(ends.astype(np.float64))
+    )
+    for theta in (start, made.keep(start + noise)):
+        planes = made.lines(theta)
+        la, lb, lo, ua, ub, uo = (
+            getattr(planes, name).double().numpy() for name in ("la", "lb", "lo", "ua", "ub", "uo")
+        )
+        doubt = 8 * np.finfo(float).eps * (np.abs(la * a) + np.abs(lb * b) + np.abs(lo) + np.abs(a * b))
+        assert (la * a + lb * b + lo <= a * b + doubt).all()
+        doubt = 8 * np.finfo(float).eps * (np.abs(ua * a) + np.abs(ub * b) + np.abs(uo) + np.abs(a * b))
+        assert (a * b <= ua * a + ub * b + uo + doubt).all()
 
 
 def _whole(bend: curves.Bend, lines: curves.Lines) -> list[np.ndarray]:
@@ -313,3 +342,20 @@ def check_conjunction(seed: int) -> None:
     check_verdict(problem(net, *cases), True)
     same = [replace(case, lower=cases[2].lower, upper=cases[2].upper) for case in cases[:2]]
     check_verdict(problem(net, *same, cases[2]), True)
+
+
+def lines(*kinds: str) -> Iterator[Check]:
+    """Every line of these curves."""
+    return (lambda k=kind: check_lines(k, torch.float32, ENDS) for kind in kinds)
+
+
+def steps(kind: str = "relu", effort: root.Effort = CROWN, seeds: int = 6) -> Iterator[Check]:
+    """Every step's bounds."""
+    return (lambda s=seed: check_steps(sample(kind, s), effort) for seed in range(seeds))
+
+
+def queries(*kinds: str, seeds: int = 6) -> Iterator[Check]:
+    """Bounds under assumed signs."""
+    return (
+        lambda k=kind, s=seed: check_queries(sample(k, s, 2.0), s) for kind in kinds for seed in range(seeds)
+    )

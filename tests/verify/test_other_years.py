@@ -1,4 +1,4 @@
-"""Miniatures of the networks of other VNN-COMP years: every node supported, bounds that contain, right verdicts."""
+"""Miniatures of other VNN-COMP years' networks: every node supported, bounds that contain, right verdicts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def generator() -> onnx.ModelProto:
 
 
 def attention() -> onnx.ModelProto:
-    """One block of a vision transformer (vit): BatchNormalization, MatMul of two, Softmax, LayerNorm by hand."""
+    """One block of a vision transformer (vit): MatMul of two tensors, Softmax, a layer norm by hand."""
     weights = {"e": f(4, 4), "p": f(1, 3, 4), "q": f(4, 4), "k": f(4, 4), "v": f(4, 4), "o": f(4, 2)}
     weights |= {"half": np.float32(0.5), "two": np.float32(2), "eps": np.float32(0.1), "ax": i(1)}
     nodes = [
@@ -83,7 +83,7 @@ def power_flow() -> onnx.ModelProto:
 
 
 def controller() -> onnx.ModelProto:
-    """A controller and a Lyapunov function (lsnc, quadrotor): Abs, Neg, Min, Max, ReduceSum, Where, Expand."""
+    """A controller and a Lyapunov function (lsnc, quadrotor): Abs, Min, Max, ReduceSum, Where, Expand."""
     weights = {"w": f(3, 4), "v": f(4, 4), "s": i(1, 4), "m": np.array([[True, False, True, True]])}
     weights |= {"z": f(1, 4), "one": f(1, 1), "ax": i(1), "o": f(4, 2)}
     nodes = [

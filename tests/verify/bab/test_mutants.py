@@ -1,6 +1,6 @@
 """Deliberate mistakes in bounds and branching: the checks of the corpus must fail on every one of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 
@@ -14,41 +14,22 @@ from holdfast.verify.bab.move import Move
 from holdfast.verify.linear import bow, curves, passes, root, tune
 from holdfast.verify.linear.pieces import Pieces
 from sounding import (
-    CROWN,
     TREES,
+    Check,
     check_adjoint,
     check_conjunction,
-    check_lines,
     check_moves,
     check_offsets,
-    check_queries,
     check_rounding,
     check_specification,
-    check_steps,
     check_threshold,
     check_weights,
+    lines,
+    queries,
+    steps,
 )
 
-Check = Callable[[], object]
-ENDS = [(-30.0, 100.0), (-10.0, 1e6), (-2.0, 3.0), (-1.0, 0.5), (-1e4, 1e4)]
 turns = import_module("holdfast.verify.bab.decide")  # the package's own `decide` is the function
-
-
-def lines(*kinds: str) -> Iterator[Check]:
-    """Every line of these curves."""
-    return (lambda k=kind: check_lines(k, torch.float32, ENDS) for kind in kinds)
-
-
-def steps(kind: str = "relu", effort: root.Effort = CROWN, seeds: int = 6) -> Iterator[Check]:
-    """Every step's bounds."""
-    return (lambda s=seed: check_steps(sample(kind, s), effort) for seed in range(seeds))
-
-
-def queries(*kinds: str, seeds: int = 6) -> Iterator[Check]:
-    """Bounds under assumed signs."""
-    return (
-        lambda k=kind, s=seed: check_queries(sample(k, s, 2.0), s) for kind in kinds for seed in range(seeds)
-    )
 
 
 def rounding() -> Iterator[Check]:

@@ -10,7 +10,7 @@ from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation
 from holdfast.verify.linear.curves import bend, span
-from sounding import check_lines
+from sounding import check_lines, check_planes
 
 EVERYWHERE = ("relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sin")
 PARTIAL = ("exp", "sqrt", "log", "reciprocal")  # defined, or finite, on a part of the numbers only
@@ -113,3 +113,9 @@ def test_a_known_sign_keeps_the_slope_of_the_precision():
     drawn = bend(Activation(0, "leaky", (1,), 0.1), -one, one)
     lines = drawn.lines(drawn.start(1), torch.tensor([[-1]], dtype=torch.int8))
     assert float(lines.ls) == float(lines.us) == 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_planes_of_products(dtype):
+    for seed in range(8):
+        check_planes(seed, dtype)
