@@ -18,6 +18,7 @@ round takes halves up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,9 +27,10 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Image
 
-Plane: TypeAlias = NDArray[np.int32]
+Plane: TypeAlias = NDArray[np.int16]
 
 _MILLION = 1_000_000
+_CACHED = 16_384  # pixels
 _FORWARD = (
     ((256_788, 504_129, 97_906), 16),
     ((-148_223, -290_993, 439_216), 128),
@@ -53,32 +55,38 @@ FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    red, green, blue = (np.ascontiguousarray(image[:, :, k], np.int32) for k in range(3))
-    y, u, v = (_rounded(red, green, blue, row, offset) for row, offset in _FORWARD)
+    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
+    for rows in _strips(image.shape[0], image.shape[1]):
+        red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
+        for plane, ((of_red, of_green, of_blue), offset) in zip((y, u, v), _FORWARD, strict=True):
+            total = red * of_red
+            total += green * of_green
+            total += blue * of_blue
+            total += _MILLION // 2 + offset * _MILLION
+            total //= _MILLION
+            plane[rows] = total
     return y, u, v
 
 
 def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
     """The RGB pixels (h, w, 3) of full-size planes (h, w) by eq. 6 or eq. 7."""
-    grey = (y - 16) * inverse.luma
-    grey += inverse.unit // 2
-    d, e = u - 128, v - 128
     image = np.empty((*y.shape, 3), np.uint8)
-    for channel, (of_d, of_e) in enumerate((inverse.red, inverse.green, inverse.blue)):
-        total = grey.copy()
-        if of_d:
-            total += d * of_d
-        if of_e:
-            total += e * of_e
-        total //= inverse.unit
-        image[:, :, channel] = np.clip(total, 0, 255, out=total)
+    for rows in _strips(y.shape[0], y.shape[1]):
+        grey = y[rows].astype(np.int32)
+        grey -= 16
+        grey *= inverse.luma
+        grey += inverse.unit // 2
+        d, e = u[rows].astype(np.int32) - 128, v[rows].astype(np.int32) - 128
+        for channel, (of_d, of_e) in enumerate((inverse.red, inverse.green, inverse.blue)):
+            total = grey + d * of_d if of_d else grey.copy()
+            if of_e:
+                total += e * of_e
+            total //= inverse.unit
+            image[rows, :, channel] = np.clip(total, 0, 255, out=total)
     return image
 
 
-def _rounded(red: Plane, green: Plane, blue: Plane, row: tuple[int, int, int], offset: int) -> Plane:
-    total = red * row[0]
-    total += green * row[1]
-    total += blue * row[2]
-    total += _MILLION // 2 + offset * _MILLION
-    total //= _MILLION
-    return total
+def _strips(height: int, width: int) -> Iterator[slice]:
+    """Slices of rows small enough that what is computed from them stays in the processor's cache."""
+    step = max(1, _CACHED // width)
+    return (slice(at, at + step) for at in range(0, height, step))

@@ -35,7 +35,7 @@ def _halved(plane: Plane) -> Plane:
     height, width = plane.shape
     even = np.pad(plane, ((0, height % 2), (0, width % 2)), mode="edge") if height % 2 or width % 2 else plane
     rows = even[0::2] + even[1::2]
-    return np.asarray((rows[:, 0::2] + rows[:, 1::2] + 2) >> 2, np.int32)
+    return np.asarray((rows[:, 0::2] + rows[:, 1::2] + 2) >> 2, np.int16)
 
 
 def _repeated(small: Plane, shape: tuple[int, ...]) -> Plane:
@@ -45,14 +45,14 @@ def _repeated(small: Plane, shape: tuple[int, ...]) -> Plane:
 def _interpolated(small: Plane, shape: tuple[int, ...]) -> Plane:
     tall = _between(small)  # times 4
     wide = _between(np.ascontiguousarray(tall.T)).T  # times 16
-    return np.asarray((wide[: shape[0], : shape[1]] + 8) >> 4, np.int32)
+    return np.asarray((wide[: shape[0], : shape[1]] + 8) >> 4, np.int16)
 
 
 def _between(plane: Plane) -> Plane:
     """Rows at the quarters between the rows given, times 4; the outer ones lie beyond the first and last."""
     framed = np.concatenate([plane[:1], plane, plane[-1:]])
     threefold = 3 * plane
-    twice = np.empty((2 * len(plane), plane.shape[1]), np.int32)
+    twice = np.empty((2 * len(plane), plane.shape[1]), np.int16)
     twice[0::2] = threefold + framed[:-2]
     twice[1::2] = threefold + framed[2:]
     return twice

@@ -24,6 +24,7 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size
 
 _TORCH = "torch.nn.functional.interpolate"
+_CACHED = 32_768  # values
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,20 @@ def _mixed(image: Image, columns: Taps, rows: Taps) -> Image:
 
 
 def _mix(image: NDArray[np.uint8] | NDArray[np.float32], taps: Taps) -> NDArray[np.float32]:
-    total = np.zeros((len(taps.index), *image.shape[1:]), np.float32)
-    for k in range(taps.index.shape[1]):
-        part = image[taps.index[:, k]].astype(np.float32, copy=False)
-        part *= taps.weight[:, k, np.newaxis, np.newaxis]
-        total += part
-    return total
+    """The rows mixed, in strips small enough to stay in the processor's cache."""
+    mixed = np.empty((len(taps.index), *image.shape[1:]), np.float32)
+    step = max(1, _CACHED // image[0].size)
+    for rows in (slice(at, at + step) for at in range(0, len(mixed), step)):
+        total = mixed[rows]
+        for k in range(taps.index.shape[1]):
+            weight = taps.weight[rows, k, np.newaxis, np.newaxis]
+            part = image[taps.index[rows, k]].astype(np.float32, copy=False)
+            if k == 0:
+                np.multiply(part, weight, out=total)
+            else:
+                part *= weight
+                total += part
+    return mixed
 
 
 def _factor(source: int, target: int) -> np.float32:
