@@ -63,7 +63,7 @@ name = "classifier"
 # How many cells of each family, and which first; what is not installed is left out, and resizes fill up.
 CELLS = {
     "decode": (6, ("opencv", "fast-idct", "ffmpeg", "no-fancy-upsampling", "zune", "float-dct", "ijg")),
-    "colour": (6, ("nv12-nearest", "nv12-bilinear", "yuv444", "yuv444-fixed", "nv12-opencv", "nv12-swscale")),
+    "colour": (6, ("nv12", "nv12-bilinear", "yuv444", "yuv444-fixed", "nv12-opencv", "nv12-swscale")),
     "resize": (
         17,
         (

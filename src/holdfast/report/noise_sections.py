@@ -29,11 +29,11 @@ def noise_sections(suite: Suite) -> list[Section]:
     for place, model in enumerate(suite.models):
         identifier = f"options-{place + 1}" if several else "options"
         title = f"Option by option: {model.model}" if several else "Option by option"
-        sections.append(options_section(model, identifier, title))
+        sections.append(options_section(model, identifier, title, lead(model) if several else ""))
     return sections
 
 
-def options_section(model: ModelNoise, identifier: str, title: str) -> Section:
+def options_section(model: ModelNoise, identifier: str, title: str, said: str) -> Section:
     """Every option of a model, drawn and in a table."""
     titles = {f.name: f.title for f in families()}
     names = dict.fromkeys(r.family for r in model.rows)
@@ -48,7 +48,7 @@ def options_section(model: ModelNoise, identifier: str, title: str) -> Section:
         Figure(f"{metric} lost, {model.images} images", chart, _READING, wide=True),
         Figure("", body, _calibrated(model), wide=True),
     )
-    return Section(identifier, title, figures, lead(model))
+    return Section(identifier, title, figures, said)
 
 
 def _calibrated(model: ModelNoise) -> str:
@@ -70,6 +70,9 @@ def lead(model: ModelNoise) -> str:
     said = f"{metric} is {100 * model.clean:.2f} where the system is the one it was trained with."
     if worst is None or worst.drop is None:
         return f"{said} No noise that could be run here changes it."
+    measured = [r for r in model.rows if r.outcome == "measured"]
+    if not any(r.changed or r.drop for r in measured):
+        return f"{said} None of the {len(measured)} noises that were run changes a single prediction."
     sure = "" if worst.clear else ", which may be the choice of images"
     said += f" The worst single noise is {worst.label}: {worst.drop:.2f} points{sure}."
     if model.combined is not None and model.combined.drop is not None:

@@ -48,7 +48,7 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
     numbers = [v for s in spots for v in (s.value, s.low, s.high) if v is not None]
     low, high = min([0.0, *numbers]), max([0.0, *numbers])
     room = (high - low) * 0.06 or 1.0
-    wide = 1.5 * WIDTH
+    wide = 2 * WIDTH
     left = min(max([width_of(shortened(s.name, _NAME), 13.0) for s in spots] or [60.0]) + 14, 230)
     x = Scale(low - room, high + room, left, wide - 64.0)
     height = sum(HEAD + ROW * len(g.spots) for g in groups) + FOOT
@@ -57,7 +57,7 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
     ]
     drawn += [label(x(t), height - FOOT + 16, f"{t:g}", class_="tick middle") for t in ticks(x.low, x.high)]
     drawn.append(element("line", x1=x(0), x2=x(0), y1=8, y2=height - FOOT, class_="axis"))
-    drawn.append(label(wide - 2, height - FOOT + 16, unit, class_="tick end"))
+    drawn.append(label(wide - 2, 14, unit, class_="tick end"))
     top = 4.0
     for group in groups:
         drawn.append(label(0, top + 17, group.name, class_="name strong head"))

@@ -112,6 +112,8 @@ def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
     for one in chosen:
         pipeline = one.noise(pipeline)
     last = chosen[-1]
+    if pipeline.infer == Deployed():
+        pipeline = pipeline.replace(infer="onnxruntime")
     if pipeline == ground.clean:
         return None
     name = " + ".join(one.label for one in chosen)

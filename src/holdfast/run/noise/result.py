@@ -84,7 +84,7 @@ class ModelNoise:
     def worst(self) -> Row | None:
         """The single option that costs most; None if nothing was measured."""
         measured = [r for r in self.rows if r.drop is not None and r.outcome == "measured"]
-        return max(measured, key=lambda r: r.drop or 0.0, default=None)
+        return max(measured, key=lambda r: (r.drop or 0.0, r.changed or 0), default=None)
 
 
 @dataclass(frozen=True)

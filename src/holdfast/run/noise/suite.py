@@ -221,9 +221,14 @@ def worst_options(rows: Sequence[Row]) -> list[Option]:
     for row in rows:
         if row.outcome != "measured" or row.drop is None or row.family in APART:
             continue
-        if row.family not in best or row.drop > (best[row.family].drop or 0.0):
+        if row.family not in best or _harm(row) > _harm(best[row.family]):
             best[row.family] = row
     return [option(row.label) for row in best.values()]
+
+
+def _harm(row: Row) -> tuple[float, int]:
+    """What makes one option worse than another: the points it costs, then the predictions it changes."""
+    return row.drop or 0.0, row.changed or 0
 
 
 def points(value: float) -> float:

@@ -15,7 +15,7 @@ from holdfast.stages.colour.bt601 import EXACT, Plane, to_rgb, to_yuv
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras (Ascend DVPP, DXVA), nearest chroma")
-def nv12_nearest(image: Image) -> Image:
+def nv12(image: Image) -> Image:
     """The pixels after eq. 5, 2 × 2 means of U and V, each repeated over its pixels, and eq. 6."""
     y, u, v = to_yuv(image)
     return to_rgb(y, _repeated(_halved(u), y.shape), _repeated(_halved(v), y.shape), EXACT)
