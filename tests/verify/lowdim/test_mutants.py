@@ -2,25 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 
-from boxing import (
-    asked,
-    check_boxes,
-    check_certified,
-    check_corner,
-    check_layers,
-    check_line,
-    check_programs,
-)
+from boxing import asked, check_certified, check_layers, check_programs
+from deciding import check_boxes, check_corner, check_line, check_numbers
 from holdfast.verify.lowdim import pack
 from holdfast.verify.lowdim.walker import Walker
-from plain_kernels import install, plain
+from plain_kernels import engine, install, plain
 
 Check = Callable[[], object]
-engine = import_module("holdfast.verify.lowdim.search")  # the package's own `search` is the function
 
 
 def layers(kernels) -> Iterator[Check]:
@@ -53,6 +44,11 @@ def pooled_programs(kernels) -> Iterator[Check]:
 def sums(kernels) -> Iterator[Check]:
     """Certified bounds."""
     return (lambda s=s: check_certified(kernels, s) for s in range(300))
+
+
+def numbers(kernels) -> Iterator[Check]:
+    """What is not finite."""
+    return (lambda w=w: check_numbers(w) for w in (float("nan"), float("inf")))
 
 
 def verdicts(kernels) -> Iterator[Check]:
@@ -110,6 +106,7 @@ KERNELS = {
         "if w != 0.0:\n            row = lp.row[i]\n            for j in range(n):",
     ),
     "cube_corner": (sums, "value -= abs(joined[j])", "value -= joined[j]"),
+    "no_number_is_a_proof": (numbers, "left = True\n", "left = bound <= 0.0\n"),
     "sum_rounding_lost": (sums, " - 2.0 * U * (rows + n + 8) * size * UP - TINY", ""),
     "clip_too_far": (
         programs,
@@ -191,6 +188,7 @@ AROUND = (boxes_forgotten, parked_boxes_forgotten, box_too_small, bounds_of_the_
 
 @pytest.mark.parametrize("mutant", AROUND, ids=lambda m: m.__name__)
 def test_a_mutant_around_the_kernels_is_caught(mutant, monkeypatch):
+    install(monkeypatch, plain())
     mutant(monkeypatch)
     monkeypatch.setattr(engine, "CLIMBS", 0)
     monkeypatch.setattr(Walker, "fair_climbs", lambda self: 0)

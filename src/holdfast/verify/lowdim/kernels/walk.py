@@ -122,7 +122,7 @@ def look(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole
     total, top = space.count[net.sizes.size - 1], whole[TOP]
     for j in range(net.sizes[0]):
         space.low_clip[j], space.high_clip[j] = 1.0, -1.0
-    worst, ended = np.inf, NONE
+    worst, ended, left = np.inf, NONE, False
     for case in range(stack.alive.shape[1]):
         if stack.alive[top, case] == 0:
             continue
@@ -134,11 +134,12 @@ def look(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole
         if try_vertex(net, space, lp, stack, real):
             return FOUND, how
         clip(space, lp, rows, total, real[TARGET])
-        if bound < worst:
+        left = True
+        if not bound >= worst:  # also when it is no number
             worst, ended = bound, how
             remember(net, space, lp, case, rows)
     real[WORST] = min(real[WORST], worst)
-    return DONE if worst == np.inf else MORE, ended
+    return MORE if left else DONE, ended
 
 
 @kernel

@@ -35,8 +35,9 @@ def add_rows(out: Reals, coef: Reals, pick: Whole, count: int, table: Reals) -> 
 
 
 @kernel
-def enter(space: Space, lower: Reals, upper: Reals) -> None:
-    """Nothing; the inputs' forms: middle ± half covers the box, whatever is rounded."""
+def enter(space: Space, lower: Reals, upper: Reals) -> int:
+    """FINE, or WILD when the box is not finite; the inputs' forms: middle ± half covers the box."""
+    state = FINE
     for i in range(lower.size):
         middle = 0.5 * lower[i] + 0.5 * upper[i]
         half = max(upper[i] - middle, middle - lower[i])
@@ -48,6 +49,9 @@ def enter(space: Space, lower: Reals, upper: Reals) -> None:
         space.post_size[i] = abs(middle) + half
         space.post_radius[i] = half
         space.owner[i] = -1
+        if not (abs(middle) < HUGE and half < HUGE):
+            state = WILD
+    return state
 
 
 @kernel
@@ -96,7 +100,7 @@ def bound_layer(net: Table, space: Space, k: int) -> None:
         centre[i], error[i], total[i], spread[i] = net.bias[f + i], 0.0, net.bias_size[f + i], 0.0
     used = 0
     for i in range(n):
-        if space.post_size[i] > 0.0:
+        if space.post_size[i] != 0.0:  # so that no number is no zero
             space.pick[used] = i
             used += 1
     for which in range(3):
@@ -165,7 +169,8 @@ def relax(net: Table, space: Space, k: int, phase: Signs) -> int:
 @part
 def forward(net: Table, space: Space, lower: Reals, upper: Reals, phase: Signs) -> int:
     """FINE, EMPTY when the box cannot be in these phases, or WILD; the forms and ranges of all layers."""
-    enter(space, lower, upper)
+    if enter(space, lower, upper) == WILD:
+        return WILD
     last = net.sizes.size - 1
     for k in range(1, last + 1):
         carry_symbols(net, space, k)
