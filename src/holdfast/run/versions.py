@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from importlib import metadata
 
@@ -9,6 +10,8 @@ from importlib import metadata
 LIBRARIES = (
     "holdfast", "numpy", "onnx", "onnxruntime", "opencv-python-headless", "pillow", "av", "simplejpeg",
 )  # fmt: skip
+# Decoders of the extras: named only where they are installed.
+OPTIONAL = ("jpeglib", "kornia-rs", "nvidia-dali-cuda120", "tensorflow")
 
 
 def versions() -> dict[str, str]:
@@ -19,4 +22,7 @@ def versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
+    for name in OPTIONAL:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
     return found
