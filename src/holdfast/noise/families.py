@@ -160,7 +160,7 @@ def _option(registered: Part, of: Family) -> Option:
     function: Callable[..., Any] = registered.function
     needs, extra = facts.get("needs", ""), facts.get("extra", "")
     missing = ""
-    if needs and not _is_installed(needs):
+    if needs and not is_installed(needs):
         missing = f"{needs} is not installed: pip install 'holdfast[{extra}]'"
     noise: Noise = function if registered.kind == "noise" else Exchange(registered.kind, registered.name)
     return Option(
@@ -170,7 +170,8 @@ def _option(registered: Part, of: Family) -> Option:
     )  # fmt: skip
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # the package around a submodule is missing

@@ -15,7 +15,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
-from holdfast.noise.families import Option, families, options
+from holdfast.noise.families import Option, families, is_installed, options
 from holdfast.run.diagnose.lockstep import Apart, apart
 
 
@@ -34,12 +34,12 @@ class Likeness:
 
 def read_dump(path: Path) -> Tensor:
     """The array of a .npy file; InputError for anything else. Pickles are not loaded."""
-    try:
-        found: Any = np.load(path, allow_pickle=False)
+    try:  # mapped first: a header that promises more than the file holds is then refused, not allocated
+        found: Any = np.array(np.lib.format.open_memmap(path, mode="r"))
     except (OSError, ValueError, EOFError) as problem:
         raise InputError(f"{path}: expected an array saved by numpy.save, got: {problem}") from problem
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
-        raise InputError(f"{path}: expected one array of numbers, got {getattr(found, 'dtype', type(found))}")
+    if found.dtype.kind not in "fiu":
+        raise InputError(f"{path}: expected one array of numbers, got {found.dtype}")
     if not np.isfinite(found).all():
         raise InputError(f"{path}: holds NaN or infinite values; expected numbers")
     return found
@@ -101,9 +101,9 @@ def _pixels(data: bytes) -> Iterator[tuple[list[str], Image]]:
 
 
 def _installed(kind: str) -> list[str]:
-    from importlib.util import find_spec
-
-    return [n for n in names(kind) if not (needs := part(kind, n).facts.get("needs", "")) or find_spec(needs)]
+    """The names of a kind whose libraries are there."""
+    needed = {name: part(kind, name).facts.get("needs", "") for name in names(kind)}
+    return [name for name, module in needed.items() if not module or is_installed(module)]
 
 
 def like_output(
