@@ -18,9 +18,11 @@ QUICK = ("--only", "decode=fast-idct", "--only", "resize=opencv-nearest", "--onl
 @pytest.fixture(autouse=True)
 def own_parts_are_forgotten(monkeypatch):
     """What a test loads with --use is not known to the next."""
-    monkeypatch.setattr(registry, "_PARTS", dict(registry._PARTS))
-    monkeypatch.setattr(registry, "_LOADED", set(registry._LOADED))
     monkeypatch.setattr(registry, "_FILES", {})
+    yield
+    for key, part in list(registry._PARTS.items()):
+        if part.function.__module__.startswith("holdfast_use_"):
+            del registry._PARTS[key]
 
 
 @pytest.fixture
