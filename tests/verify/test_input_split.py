@@ -324,6 +324,13 @@ def test_rows_said_of_nothing_empty_boxes_and_no_inputs():
     assert search.search(asked, Clock(Budget(5))).status == "unknown"
 
 
+def test_a_net_too_large_for_boxes_is_refused_at_once():
+    net = NETS["tanh"](np.random.default_rng(0))
+    case = Case(-np.ones(3), np.ones(3), np.ones((1, 2)), np.array([-1e9]))
+    found = search.search(problem(net, case), Clock(Budget(5, memory_bytes=1000)))
+    assert (found.status, "too large" in found.note) == ("unknown", True)
+
+
 def test_the_clock_is_heeded_and_progress_told():
     net = NETS["sigmoid"](np.random.default_rng(0))
     case = Case(-np.ones(3), np.ones(3), np.ones((1, 2)), np.array([-1e9]))

@@ -135,5 +135,5 @@ class _Back:
     def attribute(self, loss: Tensor, given: Form) -> None:
         """Nothing; what a curve loses (q, n) is charged to the inputs by their shares in what it is given."""
         total = loss.new_zeros(len(given.middle), loss.shape[1]).index_add_(0, self.box, loss)
-        part = given.slopes.abs()
-        self.loss += torch.einsum("bn,bdn->bd", total / part.sum(1).clamp(min=1e-30), part)
+        share = total / given.spread.clamp(min=1e-30)
+        self.loss += torch.einsum("bn,bdn->bd", share, given.slopes.abs())

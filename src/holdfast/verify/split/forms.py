@@ -9,6 +9,7 @@ magnitudes |W| (|c| + |A| 1 + off) + |b|, goes to off as well.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,18 +26,19 @@ PARTIAL = ("reciprocal", "log", "sqrt")
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """c (b, n), A (b, d, n), off (b, n), and bounds (b, n) of the values."""
+    """The form c (b, n), A (b, d, n), its spread |A| 1 and off (b, n), and bounds (b, n) of the values."""
 
     middle: Tensor
     slopes: Tensor
+    spread: Tensor
     off: Tensor
     lower: Tensor
     upper: Tensor
 
-    @property
+    @cached_property
     def size(self) -> Tensor:
         """The largest magnitude of the form (b, n)."""
-        return self.middle.abs() + self.slopes.abs().sum(1) + self.off
+        return self.middle.abs() + self.spread + self.off
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,8 @@ def start(lower: Tensor, upper: Tensor) -> Form:
     centre = (lower + upper) / 2
     radius = torch.maximum(upper - centre, centre - lower)
     radius = torch.nextafter(radius, torch.full_like(radius, torch.inf))
-    return Form(centre, torch.diag_embed(radius), torch.zeros_like(centre), *_ends(centre, radius, UNIT))
+    slopes, none = torch.diag_embed(radius), torch.zeros_like(centre)
+    return Form(centre, slopes, radius, none, *_ends(centre, radius, UNIT))
 
 
 def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
@@ -141,11 +144,12 @@ def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]
     carried = sizes.forward(at, [form.off for form in given], bias=False)
     unit = machine.unit(at)
     off = carried * (1 + unit) + unit * mass
-    lower, upper = _ends(middle, _reach(slopes, off, unit), unit)
+    spread = _spread(slopes)
+    lower, upper = _ends(middle, spread + off, unit)
     if machine.partial:
         low, high = _apart(machine, at, given, unit)
         lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
-    return Form(middle, slopes, off, lower, upper), mass
+    return Form(middle, slopes, spread, off, lower, upper), mass
 
 
 def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[Tensor, Tensor]:
@@ -159,8 +163,9 @@ def _apart(machine: Machine, at: int, given: list[Form], unit: float) -> tuple[T
     return middle - reach - pad, middle + reach + pad
 
 
-def _reach(slopes: Tensor, off: Tensor, unit: float) -> Tensor:
-    return (slopes.abs().sum(1) + off) * (1 + unit)
+def _spread(slopes: Tensor) -> Tensor:
+    """The sum of magnitudes (b, n) of slopes (b, d, n), rounded up."""
+    return torch.linalg.vector_norm(slopes, ord=1, dim=1) * (1 + 4 * slopes.shape[1] * UNIT)
 
 
 def _bent(step: Activation, given: Form, found: Band) -> Form:
@@ -170,9 +175,10 @@ def _bent(step: Activation, given: Form, found: Band) -> Form:
     slopes = given.slopes * found.slope[:, None]
     room = found.slope.abs() * given.size + found.low.abs() + found.high.abs()
     off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room
-    low, high = _ends(middle, _reach(slopes, off, unit * slopes.shape[1]), unit)
+    spread = found.slope.abs() * given.spread * (1 + unit)
+    low, high = _ends(middle, spread + off, unit)
     least, most = span(step, given.lower, given.upper)
-    return Form(middle, slopes, off, torch.maximum(low, least), torch.minimum(high, most))
+    return Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
 
 
 def _multiplied(left: Form, right: Form) -> tuple[Form, Times]:
@@ -184,8 +190,9 @@ def _multiplied(left: Form, right: Form) -> tuple[Form, Times]:
     slopes = other[:, None] * left.slopes + own[:, None] * right.slopes
     room = other.abs() * left.size + own.abs() * right.size + (own * other).abs()
     off = (other.abs() * left.off + own.abs() * right.off) * (1 + unit) + rest + unit * room
-    low, high = _ends(middle, _reach(slopes, off, unit * slopes.shape[1]), unit)
+    spread = _spread(slopes)
+    low, high = _ends(middle, spread + off, unit)
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
     least, most = (v * (1 + s * unit * v.sign()) for v, s in ((corners.amin(0), -1), (corners.amax(0), 1)))
-    form = Form(middle, slopes, off, torch.maximum(low, least), torch.minimum(high, most))
+    form = Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
     return form, Times(own, other, rest)

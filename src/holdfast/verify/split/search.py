@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -25,7 +26,9 @@ from holdfast.verify.split.goal import Mix, blended, excess, goals_of, mixed, st
 Tensor = Any
 ENGINE = "input splitting"
 SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
-MOST_WORK = 1 << 29  # multiply-adds of one batch: well below a second
+MOST_WORK = 1 << 29  # operations of one batch: well below a second
+MOST_ALONE = 1 << 32  # of one box
+SLOW = 0.7  # seconds after which batches are halved: the clock is looked at between them
 MOST_BOXES = 2048
 REPLAYED = 16  # points of one batch that are replayed at most
 NEAR = 1e-6  # a point this near, as a part of the bounds, is replayed: float32 runtimes differ by as much
@@ -42,6 +45,8 @@ def search(problem: Problem, clock: Clock) -> Answer:
         return Answer("holds", ENGINE, note="no case has a point")
     if not problem.net.inputs:
         return Answer("unknown", ENGINE, note="there is no input to split")
+    if _too_large(problem.net, max(len(case.bound) for case in cases), clock.budget.memory_bytes):
+        return Answer("unknown", ENGINE, note="the net is too large for boxes by the thousand")
     torch.set_num_threads(max(1, clock.budget.jobs))
     with torch.no_grad(), full_precision():
         return _Search(problem, cases, clock).run()
@@ -90,7 +95,10 @@ class _Search:
                 status = "timeout" if self.late() else "unknown"
                 note = f"{self.seen:,} boxes, {open_:,} open"
                 return Answer(status, ENGINE, margin=self.worst, note=note)  # type: ignore[arg-type]
+            begun = time.monotonic()
             witness, rest = self.step(batch, open_ - len(batch))
+            if time.monotonic() - begun > SLOW:
+                self.size = max(1, len(batch) // 2)
             if witness is not None:
                 return Answer("violated", ENGINE, witness, note=f"{self.seen:,} boxes")
             if len(rest):
@@ -229,15 +237,33 @@ def _floor(cases: Sequence[Case]) -> NDArray[np.float64]:
     return floor
 
 
+def _passes(net: Net, rows: int) -> int:
+    """About how many times one box passes the net."""
+    return net.inputs + 3 + 2 * rows
+
+
+def _values(net: Net) -> int:
+    return sum(prod(step.shape) for step in net.steps)
+
+
 def _batch(net: Net, rows: int, memory: int) -> int:
     """How many boxes are looked at together."""
-    values = sum(prod(step.shape) for step in net.steps)
-    work = values
+    room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * _values(net))
+    return max(1, min(MOST_WORK // (_passes(net, rows) * _work(net)), room, MOST_BOXES))
+
+
+def _work(net: Net) -> int:
+    """The operations of one pass of one box."""
+    work = 16 * _values(net)
     for step in net.steps:
         if isinstance(step, Dense):
             work += step.weight.size
         elif isinstance(step, Conv):
             work += prod(step.shape) * prod(step.weight.shape[1:])
-    passes = net.inputs + 3 + 2 * rows
-    room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * values)
-    return max(1, min(MOST_WORK // (passes * work), room, MOST_BOXES))
+    return work
+
+
+def _too_large(net: Net, rows: int, memory: int) -> bool:
+    """Whether one box alone would take seconds, or the weights in float64 most of the memory."""
+    weights = sum(step.weight.size for step in net.steps if isinstance(step, Dense | Conv))
+    return _passes(net, rows) * _work(net) > MOST_ALONE or 4 * 8 * weights > memory // 2

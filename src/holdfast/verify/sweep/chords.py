@@ -46,9 +46,21 @@ def piecewise(net: Net) -> bool:
     )
 
 
-def chords(net: Net, left: Array, right: Array) -> Chords:
-    """The net's chords on segments from left (s,) to right (s,)."""
+def sizes_of(net: Net) -> tuple[Step, ...]:
+    """The steps with the magnitudes of their weights: what carries the offs."""
+    curves = (Start, Activation)
+    return tuple(s if isinstance(s, curves) else magnitude(s, unit_of(s)) for s in net.steps)
+
+
+def unit_of(step: Step) -> float:
+    """What the sums of a linear step can be off at most, as a part of their magnitudes."""
+    return 2 * (terms(step) + MERGED + 8) * UNIT
+
+
+def chords(net: Net, left: Array, right: Array, sizes: tuple[Step, ...] | None = None) -> Chords:
+    """The net's chords on segments from left (s,) to right (s,); `sizes` are those of the net."""
     points, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+    sizes = sizes or sizes_of(net)
     walk = _Walk(net, left, right, places[: len(left)], places[len(left) :])
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     values: dict[int, Array] = {}
@@ -62,7 +74,7 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
         else:
             given = [values[source] for source in sources_of(step)]
             values[at] = step_values(step, given, net)
-            walk.carry(at, step, given)
+            walk.carry(at, step, sizes[at], given)
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del values[source], walk.off[source]
@@ -80,15 +92,15 @@ class _Walk:
         self.where, self.cuts = [np.zeros(0, np.int64)], [np.zeros(0)]
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
-    def carry(self, at: int, step: Step, given: list[Array]) -> None:
+    def carry(self, at: int, step: Step, size_of: Step, given: list[Array]) -> None:
         """Nothing; a linear step's offs are known."""
-        unit = 2 * (terms(step) + MERGED + 8) * UNIT
+        unit = unit_of(step)
         parts = []
         for source, values in zip(sources_of(step), given, strict=True):
             size = np.abs(values)
             largest = np.maximum(size[self.first], size[self.second])
             parts.append(self.off[source] + (0.0 if isinstance(step, Take) else unit) * largest)
-        grown: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
+        grown: Array = step_values(size_of, parts, self.net) * (1 + 2 * unit)
         self.off[at] = grown
 
     def bend(self, at: int, step: Activation, values: Array) -> None:

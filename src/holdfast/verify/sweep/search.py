@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.graph.ir import Array, Conv, Dense, Net
 from holdfast.verify.domain import first_float32, last_float32
 from holdfast.verify.problem import Answer, Clock, Problem
-from holdfast.verify.sweep.chords import Chords, Index, chords, piecewise
+from holdfast.verify.sweep.chords import Chords, Index, chords, piecewise, sizes_of
 from holdfast.verify.sweep.judge import Asked, Judged, asked_of, doubtful, judged
 
 ENGINE = "sweep"
@@ -68,6 +68,7 @@ class _Sweep:
     def __init__(self, problem: Problem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
         self.asked = asked_of(problem.cases)
+        self.sizes = sizes_of(problem.net)
         self.margin, self.doubts, self.seen = np.inf, 0, 0
         self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
 
@@ -102,7 +103,7 @@ class _Sweep:
         segment = np.cumsum(new) - 1
         left, right = work.left[new], work.right[new]
         self.seen += len(left)
-        drawn = chords(self.problem.net, left, right)
+        drawn = chords(self.problem.net, left, right, self.sizes)
         ends = (work.left, work.right)
         outputs = (drawn.left[segment], drawn.right[segment])
         found = judged(self.asked, work.case, ends, outputs, drawn.off[segment], SURE)
