@@ -31,6 +31,7 @@ from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
+    from holdfast.report.parts import Section
     from holdfast.report.tables import Table
     from holdfast.run.evaluate import Plan
     from holdfast.run.noise.combine import Staircase
@@ -176,6 +177,33 @@ def listing(
     shape = Shape(csv, markdown, latex)
     shape.check()
     shape.table(list_table())
+
+
+def demo_sections(model: str, data: str, how: Choices) -> list[Section]:
+    """The noise table, the staircase and the pictures of a model, for a page about more than noise."""
+    from holdfast.report.noise_pictures import picture_section
+    from holdfast.report.noise_sections import sections_of
+    from holdfast.run.noise.choose import Wanted
+    from holdfast.run.noise.combine import combine as build_up
+    from holdfast.run.noise.show import Feature, features, shown
+
+    began = time.perf_counter()
+    (plan,) = plans_of((model, data), (), how, Asked((), (), False, (), None, 100, None))
+    prepared, made = _one(plan)
+    suite = _suite([made], data, began)
+    Shape().show(suite)
+    stairs = build_up(prepared, made, watch)
+    entry = plan.plan.dataset.entries[0]
+    picture, loaded = entry.load().data, plan.plan.model
+    few = Wanted(
+        only=("decode", "resize=opencv-nearest", "resize=opencv-bilinear", "resize=pillow-box", "colour")
+    )
+    maps = features(loaded, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+    seen = [one for one in maps if isinstance(one, Feature)]
+    return [
+        *sections_of(suite, (stairs,)),
+        picture_section(list(shown(picture, loaded, few)), seen, entry.name),
+    ]
 
 
 class Asked(NamedTuple):

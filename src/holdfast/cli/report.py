@@ -14,33 +14,48 @@ def report(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
 ) -> None:
     """Write a run as one self-contained HTML page."""
+    from holdfast.run.noise.result import MANIFEST
+
+    if run.name == MANIFEST or (run / MANIFEST).exists():
+        from holdfast.report.noise import write as write_noise
+        from holdfast.run.noise.result import open_suite
+
+        return say(f"report: {write_noise(open_suite(run), out).resolve()}")
     from holdfast.report.html import write
     from holdfast.run.evaluation import open_run
     from holdfast.run.pictures import pictures
 
     evaluation = open_run(run)
-    say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
+    return say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
 
 
 def demo(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
-    images: Annotated[int, Option("How many embedded scenes.", least=1)] = 400,
+    images: Annotated[int, Option("How many embedded scenes are evaluated.", least=1)] = 400,
+    noise_images: Annotated[int, Option("How many of them meet every noise.", least=2)] = 60,
     runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
     jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
 ) -> int:
-    """Evaluate the embedded detector on the embedded road scenes and write the page."""
+    """Evaluate the embedded detector on the embedded road scenes, put every noise to it, write the page."""
     from holdfast.core.errors import OutputError
 
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
     from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
+    from holdfast.cli.noise import demo_sections
     from holdfast.metrics.rules import RULES
+    from holdfast.report.html import write
     from holdfast.run.evaluate import run_folder
+    from holdfast.run.evaluation import open_run
+    from holdfast.run.pictures import pictures
     from holdfast.run.score import Settings
 
-    plan = plan_of("signs-yolo", f"signs:0:{images}", Settings(RULES["coco"]), Choices(runs=runs, jobs=jobs))
+    how = Choices(runs=runs, jobs=jobs)
+    plan = plan_of("signs-yolo", f"signs:0:{images}", Settings(RULES["coco"]), how)
     code = run_plan(plan, Shape())
-    report(run_folder(plan), out)
+    more = demo_sections("signs-yolo", f"signs:0:{noise_images}", how)
+    evaluation = open_run(run_folder(plan))
+    say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")
     return code
 
 

@@ -52,6 +52,11 @@ class Prepared:
     asked: tuple[Asked, ...] = ()
 
     @property
+    def calibrated_on(self) -> tuple[Entry, ...]:
+        """The images integer precisions are calibrated on."""
+        return self.ground.reserved.calibration.entries
+
+    @property
     def variants(self) -> tuple[Variant, ...]:
         """The clean one and all that are to be measured alone."""
         alone = [a.variant for a in self.asked if a.variant is not None]

@@ -1,0 +1,186 @@
+"""The noise page: its charts and tables say the numbers they are given, whatever they are."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from holdfast.noise.families import option
+from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.charts.staircase import Stair, staircase
+from holdfast.report.noise import page
+from holdfast.report.noise_pictures import picture_section
+from holdfast.report.noise_sections import lead, staircase_section
+from holdfast.report.noise_tables import groups_of, list_table, models_csv, models_table, options_table
+from holdfast.report.tables import to_latex, to_markdown, to_text
+from holdfast.run.noise.combine import Staircase, Step, words
+from holdfast.run.noise.result import ModelNoise, Row, Suite
+from holdfast.run.noise.show import Feature, compared
+
+ROWS = (
+    Row("decode", "opencv", "identical", "bit for bit the same", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    Row("decode", "fast-idct", "measured", "", 0.89, 1.0, 0.25, 2.5, 4, 100, 0),
+    Row("resize", "opencv-nearest", "measured", "", 0.85, 5.0, 3.0, 7.0, 9, 100, 0),
+    Row("resize", "opencv-area", "measured", "", 0.91, -1.0, -2.0, 0.5, 2, 100, 0),
+    Row("ceil", "ceil", "no effect", "no pool of stride over 1"),
+    Row("upsample", "upsample-bilinear", "impossible", "node <Resize_3>: sizes are computed"),
+    Row("precision", "fp16", "measured", "all in half", 0.9, 0.0, 0.0, 0.0, 0, 100, 100),
+    Row("precision", "int8", "measured", "100 images", 0.86, 4.0, 2.0, 6.0, 8, 100, 100),
+    Row("runtime", "ncnn", "not installed", "pip install"),
+)
+COMBINED = Row(
+    "combined", "resize=opencv-nearest + precision=int8", "measured", "", 0.8, 10.0, 8.0, 12.0, 30, 100
+)
+MODEL = ModelNoise(
+    "net", "0" * 64, "classify", "top1", 0.9, 100, ROWS, COMBINED, {"decode": "pillow"}, "100 images", "top-1"
+)
+SUITE = Suite("data", (MODEL,), "holdfast noise net data", "now", 1.0, {"numpy": "2"})
+
+
+def drawn(svg):
+    return ElementTree.fromstring(svg)  # noqa: S314 (our own)
+
+
+def texts(svg):
+    return [t.text for t in drawn(svg).iter("text")]
+
+
+def test_the_papers_table_has_mean_and_worst_of_each_family():
+    table = models_table(SUITE)
+    heads = [head.name for head in table.heads]
+    row = dict(zip(heads, table.rows[0], strict=True))
+    assert row["clean top-1"] == 90.0
+    assert row["Δ Decode"] == "1.00"
+    assert row["Δ Resize"] == "2.00 (5.00)"
+    assert row["Δ Ceil mode"] == "no effect"
+    assert row["Δ Upsample"] == "impossible"
+    assert row["Δ FP16"] == "0.00"
+    assert row["Δ INT8"] == "4.00"
+    assert row["Δ Combined"] == "10.00"
+    assert groups_of(SUITE) == ("decode", "resize", "ceil", "upsample", "FP16", "INT8", "runtime")
+
+
+def test_the_csv_has_numbers_alone():
+    table = models_csv(SUITE)
+    row = dict(zip([head.name for head in table.heads], table.rows[0], strict=True))
+    assert (row["resize"], row["resize worst"], row["resize worst option"]) == (2.0, 5.0, "opencv-nearest")
+    assert row["ceil"] is None
+    assert row["ceil worst option"] == "no effect"
+    assert row["combined"] == 10.0
+
+
+def test_every_option_has_its_interval_and_its_words():
+    rows = {r[1]: r for r in options_table(MODEL).rows}
+    assert rows["fast-idct"][2:5] == (1.0, "[0.25, 2.50]", "4 of 100")
+    assert rows["opencv"][3] == ""
+    assert rows["opencv"][5].startswith("identical")
+    assert rows["upsample-bilinear"][5] == "impossible: node <Resize_3>: sizes are computed"
+    assert rows["2 worst together"][5].startswith("resize=opencv-nearest + precision=int8")
+    for write in (to_text, to_markdown, to_latex):
+        assert "fast-idct" in write(options_table(MODEL))
+
+
+def test_the_list_has_a_row_for_every_option():
+    rows = list_table().rows
+    assert len(rows) > 50
+    assert len({(r[1], r[2]) for r in rows}) == len(rows)
+
+
+def test_the_forest_draws_each_row_at_its_place():
+    groups = [
+        Group(
+            "A",
+            [Spot("one", 2.0, 1.0, 3.0), Spot("two", -1.0, -2.0, 1.0), Spot("none", None, words="no effect")],
+        )
+    ]
+    svg = forest(groups, title="t")
+    circles = list(drawn(svg).iter("circle"))
+    assert len(circles) == 2
+    assert float(circles[0].get("cx")) > float(circles[1].get("cx"))
+    assert circles[0].get("class") == "spot loss"
+    assert circles[1].get("class") == "spot open"
+    assert "no effect" in texts(svg)
+    assert {"2.00", "-1.00"} <= set(texts(svg))
+
+
+@pytest.mark.parametrize("groups", [[], [Group("A", [])], [Group("A", [Spot("x", 0.0, 0.0, 0.0)])]])
+def test_a_forest_of_nothing_is_still_a_drawing(groups):
+    assert drawn(forest(groups, title="t")).tag.endswith("svg")
+
+
+def test_names_are_escaped_in_drawings():
+    svg = forest([Group("<b>", [Spot("<script>", 1.0, 0.5, 2.0, note="<i>")])], title="<t>")
+    assert "<script>" not in svg
+    assert drawn(svg) is not None
+
+
+def test_a_staircase_falls_from_step_to_step():
+    svg = staircase(
+        Stair("clean", "", 90.0), [Stair("resize", "nearest", 85.0), Stair("int8", "", 86.0)], title="t"
+    )
+    blocks = [r for r in drawn(svg).iter("rect") if "stair" in (r.get("class") or "")]
+    assert [b.get("class") for b in blocks] == ["stair whole", "stair loss", "stair gain"]
+    heights = [float(b.get("height")) for b in blocks]
+    assert heights[1] == pytest.approx(5 * heights[2], rel=0.05)
+    assert {"-5.00", "+1.00"} <= set(texts(svg))
+
+
+def step(added, extra, alone, effect):
+    return Step(added, 0.8, 10.0, 8.0, 12.0, extra, extra - 1, extra + 1, alone, 3, 100, effect)
+
+
+def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
+    made = Staircase("net", "data", "top1", 0.9, (
+        step("a=1", 5, 5, "first"), step("b=2", 1, 4, "overlaps"), step("c=3", 4, 1, "magnified"),
+    ))  # fmt: skip
+    section = staircase_section(made)
+    assert "b=2: less on top of the others than alone" in section.lead
+    assert "c=3: more on top of the others than alone" in section.lead
+    assert words(made) == section.lead
+
+
+def test_the_page_says_what_matters_and_escapes_names():
+    html = page(SUITE)
+    assert "The worst single noise is resize=opencv-nearest: 5.00 points." in html
+    assert "cost 10.00" in html
+    assert "node &lt;Resize_3&gt;" in html
+    assert "<Resize_3>" not in html
+
+
+def test_the_lead_does_not_make_much_of_what_may_be_luck():
+    rows = (Row("decode", "x", "measured", "", 0.89, 1.0, -0.5, 2.5, 4, 100, 0),)
+    model = ModelNoise("net", "", "classify", "top1", 0.9, 100, rows, None, {}, "")
+    assert "may be the choice of images" in lead(model)
+    still = (Row("decode", "x", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 100, 0),)
+    assert "changes a single prediction" in lead(
+        ModelNoise("net", "", "classify", "top1", 0.9, 100, still, None, {}, "")
+    )
+
+
+def test_a_difference_is_stretched_channel_by_channel():
+    before = np.full((4, 4, 3), 100, np.uint8)
+    after = before.copy()
+    after[0, 0] = (101, 150, 100)
+    made = compared(option("decode=opencv"), before, after)
+    assert made.largest == (1, 50, 0)
+    assert made.difference[0, 0].tolist() == [255, 255, 0]
+    assert made.mean == pytest.approx(51 / 48)
+    assert not made.same
+    assert compared(option("decode=opencv"), before, before).same
+
+
+def test_pictures_that_do_not_differ_are_named_and_not_drawn():
+    still = np.zeros((8, 8, 3), np.uint8)
+    moved = still.copy()
+    moved[2, 2] = 9
+    made = [
+        compared(option("decode=opencv"), still, still), compared(option("decode=fast-idct"), still, moved),
+        (option("decode=dali"), "is not installed"),
+    ]  # fmt: skip
+    grid = np.ones((6, 6), np.float32)
+    section = picture_section(made, [Feature("ceil=ceil", "t", grid, grid[:5], grid, 0.5)])
+    (figure,) = section.figures
+    assert figure.body.count("data:image/") == 6
+    assert "No pixel differs: decode=opencv" in figure.note
+    assert "decode=dali: is not installed" in figure.note
+    assert figure.body.count("<figure") == 2
