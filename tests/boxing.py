@@ -270,7 +270,7 @@ def least_sum(lp, rows: int, n: int) -> Fraction:
 
 
 @cache
-def _room():
+def room():
     """A program with room for eight rows of eight symbols."""
     return views(asked(1, widths=(5, 5)).blocks())[2]
 
@@ -278,7 +278,7 @@ def _room():
 def check_certified(kernels: SimpleNamespace, seed: int) -> None:
     """A certified bound is below the exact minimum, whatever the multipliers are."""
     rng = np.random.default_rng(seed)
-    lp = _room()
+    lp = room()
     rows, n = int(rng.integers(2, 8)), int(rng.integers(2, 6))
     random_program(lp, rng, rows, n, near=seed % 2 == 0)
     exact = least_sum(lp, rows, n)

@@ -9,7 +9,6 @@ from hypothesis import strategies as some
 
 from boxing import (
     Question,
-    _room,
     asked,
     check_certified,
     check_layers,
@@ -17,6 +16,7 @@ from boxing import (
     check_ranges,
     least_sum,
     random_program,
+    room,
 )
 from holdfast.verify.lowdim import pack
 from holdfast.verify.lowdim.tables import views
@@ -59,7 +59,7 @@ def test_certified_bounds_are_below_the_exact_ones(seed):
 
 
 def test_multipliers_that_are_no_numbers_prove_nothing():
-    lp, kernels = _room(), plain()
+    lp, kernels = room(), plain()
     random_program(lp, np.random.default_rng(0), 4, 4, near=False)
     lp.fixed[:4] = 1e9
     for wrong in (np.nan, np.inf, -np.inf, -1.0):
@@ -70,7 +70,7 @@ def test_multipliers_that_are_no_numbers_prove_nothing():
 
 def test_sums_below_the_smallest_number_prove_nothing():
     """Products that underflow round up to a positive sum: 2.6e-324 - 2 · 2.4e-324 is not above 0."""
-    lp = _room()
+    lp = room()
     lp.row[0, :2], lp.fixed[0], lp.norm[0], lp.weight[0] = 2.4e-162, 2.6e-162, 4.8e-162, 1e-162
     assert least_sum(lp, 1, 2) < 0
     assert not plain().certified(lp, 1, 2) > 0.0
@@ -81,7 +81,7 @@ def test_sums_below_the_smallest_number_prove_nothing():
 def test_programs_are_solved_as_an_exact_solver_does(seed):
     import highspy
 
-    rng, lp, kernels = np.random.default_rng(seed), _room(), plain()
+    rng, lp, kernels = np.random.default_rng(seed), room(), plain()
     rows, goals, n = int(rng.integers(1, 8)), 1, int(rng.integers(1, 7))
     goals = int(rng.integers(1, rows + 1))
     lp.row[:rows, :n], lp.fixed[:rows] = rng.normal(0, 1, (rows, n)), rng.normal(0, 1, rows)
