@@ -11,7 +11,14 @@ from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.noise import page
 from holdfast.report.noise_pictures import picture_section
 from holdfast.report.noise_sections import lead, staircase_section
-from holdfast.report.noise_tables import groups_of, list_table, models_csv, models_table, options_table
+from holdfast.report.noise_tables import (
+    families_table,
+    groups_of,
+    list_table,
+    models_csv,
+    models_table,
+    options_table,
+)
 from holdfast.report.tables import to_latex, to_markdown, to_text
 from holdfast.run.noise.combine import Staircase, Step, words
 from holdfast.run.noise.result import ModelNoise, Row, Suite
@@ -57,7 +64,15 @@ def test_the_papers_table_has_mean_and_worst_of_each_family():
     assert row["Δ FP16"] == "0.00"
     assert row["Δ INT8"] == "4.00"
     assert row["Δ Combined"] == "10.00"
-    assert groups_of(SUITE) == ("decode", "resize", "ceil", "upsample", "FP16", "INT8", "runtime")
+    assert groups_of(SUITE) == ("decode", "resize", "upsample", "FP16", "INT8", "ceil", "runtime")
+
+
+def test_the_table_of_families_names_the_worst_option():
+    rows = {r[0]: r for r in families_table(MODEL).rows}
+    assert rows["Resize"][1:] == (2.0, 5.0, "opencv-nearest", "2 of 2 differ")
+    assert rows["Decode"][1:] == (1.0, 1.0, "fast-idct", "1 of 2 differ")
+    assert rows["Ceil mode"][3] == "no effect"
+    assert rows["Combined"][2] == 10.0
 
 
 def test_the_csv_has_numbers_alone():

@@ -245,7 +245,7 @@ class Shape(NamedTuple):
 
     def show(self, made: Suite) -> None:
         """Nothing; the tables are printed, and written as JSON if asked for."""
-        from holdfast.report.noise_tables import models_csv, models_table, options_table
+        from holdfast.report.noise_tables import families_table, models_csv, models_table, options_table
         from holdfast.run.noise.result import as_plain
 
         if self.json:
@@ -254,6 +254,8 @@ class Shape(NamedTuple):
             return self.table(models_csv(made))
         for model in made.models:
             self.table(options_table(model))
+            say("")
+            self.table(families_table(model))
             say("")
         return self.table(models_table(made))
 

@@ -10,14 +10,14 @@ from holdfast.run.noise.estimate import Estimate
 from holdfast.run.noise.result import Line, ModelNoise, Row, Suite, line
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
+_ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
 _NOTHING = {"identical": "identical", "no effect": "no effect", "impossible": "impossible"}
 
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
     """The columns of the paper's table: families, with the precisions by their kind (fp16, int8)."""
-    titles = [f.name for f in families()]
     found = dict.fromkeys(group_of(r) for m in suite.models for r in m.rows)
-    return tuple(sorted(found, key=lambda g: (titles.index(_family(g)) if _family(g) in titles else 99, g)))
+    return tuple(sorted(found, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
 
 
 def group_of(row: Row) -> str:
@@ -84,6 +84,27 @@ def _one(row: Row | None) -> str:
     if row is None:
         return "–"
     return row.outcome if row.drop is None else f"{row.drop:.2f}"
+
+
+def families_table(model: ModelNoise) -> Table:
+    """Every family of one model: mean and worst Δ, the worst option by name, and how many options differ."""
+    groups = groups_of(Suite("", (model,)))
+    columns: list[Column | str] = [
+        "noise",
+        Column("mean Δ", 2),
+        Column("worst Δ", 2),
+        "worst option",
+        "options",
+    ]
+    rows: list[list[Cell]] = []
+    for group, made in zip(groups, lines_of(model, groups), strict=True):
+        every = sum(group_of(r) == group for r in model.rows)
+        named = made.option or _NOTHING.get(made.words, made.words)
+        rows.append([title_of(group), made.mean, made.worst, named, f"{made.distinct} of {every} differ"])
+    if model.combined is not None:
+        every = model.combined.option.count("=")
+        rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
+    return Table(columns, rows, f"{model.model}: what each kind of noise costs, in points")
 
 
 def options_table(model: ModelNoise) -> Table:
