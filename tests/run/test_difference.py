@@ -206,6 +206,13 @@ def test_boxes_lost_and_gained_by_hand(after, expected):
     assert str(got).startswith("0 images" if expected == (0, 0) else "1 image changed")
 
 
+def test_the_nearest_become_partners_first():
+    first = detections([[0, 0, 12, 10], [0, 0, 5.5, 10]], [0.9, 0.8], [0, 0])
+    second = detections([[0, 0, 10, 10], [0, 0, 12, 10]], [0.9, 0.8], [0, 0])
+    # 12 with 12, so that 10 is left for 5.5 (0.55); were 12 paired with 10 (0.83), 5.5 and 12 (0.46) would part
+    assert unpartnered(first, second) == (0, 0)
+
+
 boxes = st.lists(st.tuples(*[st.integers(0, 6)] * 2, *[st.integers(1, 6)] * 2, st.integers(0, 1)), max_size=6)
 
 
