@@ -209,7 +209,7 @@ def test_boxes_lost_and_gained_by_hand(after, expected):
 def test_the_nearest_become_partners_first():
     first = detections([[0, 0, 12, 10], [0, 0, 5.5, 10]], [0.9, 0.8], [0, 0])
     second = detections([[0, 0, 10, 10], [0, 0, 12, 10]], [0.9, 0.8], [0, 0])
-    # 12 with 12, so that 10 is left for 5.5 (0.55); were 12 paired with 10 (0.83), 5.5 and 12 (0.46) would part
+    # 12 with 12, so that 10 is left for 5.5 (0.55); with 12 and 10 (0.83) paired, 5.5 and 12 (0.46) part
     assert unpartnered(first, second) == (0, 0)
 
 
