@@ -1,10 +1,10 @@
 """Noises of your own, in one file: what your target does that no list has.
 
-    holdfast noise signs-yolo signs:0:100 --use examples/vendor_noise.py --only vendor --only resize=vendor-bilinear
+    holdfast noise signs-yolo signs:0:100 --use examples/vendor_noise.py --only vendor --only resize
     holdfast noise show picture.jpg --use examples/vendor_noise.py
 
-A decorated function is all there is to it. A `resize` (or `decode`, `colour`) joins its family; a function of kind
-`noise` gets the whole pipeline and founds a family of its own.
+A decorated function is all there is to it. A `resize` (or `decode`, `colour`) joins its family; a function of
+kind `noise` gets the whole pipeline and founds a family of its own.
 """
 
 import numpy as np

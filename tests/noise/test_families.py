@@ -15,15 +15,20 @@ from holdfast.stages.deployed import Deployed
 EVERY = [o for f in FAMILIES for o in options(f)]
 # What the paper's section 3.4 lists and what the project adds to it.
 ASKED = {
-    "decode": {"pillow", "opencv", "ffmpeg", "fast-idct", "no-fancy-upsampling", "zune", "ijg", "dali", "tensorflow"},
+    "decode": {
+        "pillow", "opencv", "ffmpeg", "fast-idct", "no-fancy-upsampling", "zune", "ijg", "dali", "tensorflow",
+    },
     "resize": {
-        "pillow-bilinear", "pillow-nearest", "pillow-box", "pillow-hamming", "pillow-bicubic", "pillow-lanczos",
-        "opencv-bilinear", "opencv-nearest", "opencv-area", "opencv-bicubic", "opencv-lanczos", "square",
+        "pillow-bilinear", "pillow-nearest", "pillow-box", "pillow-hamming", "pillow-bicubic",
+        "pillow-lanczos", "opencv-bilinear", "opencv-nearest", "opencv-area", "opencv-bicubic",
+        "opencv-lanczos", "square",
         "torch-bilinear", "torch-bilinear-antialias", "swscale-bilinear",
     },
     "colour": {"yuv444", "yuv444-fixed", "nv12", "nv12-bilinear", "nv12-opencv", "nv12-swscale"},
     "ceil": {"ceil"},
-    "precision": {"fp16", "bf16", "int8", "int8-per-tensor", "int8-minmax", "int8-entropy", "int8-percentile"},
+    "precision": {
+        "fp16", "bf16", "int8", "int8-per-tensor", "int8-minmax", "int8-entropy", "int8-percentile",
+    },
     "runtime": {"onnxruntime", "openvino", "ncnn"},
     "boxes": {"offset", "round-floor", "round-nearest", "round-ceil", "nms-inclusive", "exp-fp16"},
 }  # fmt: skip
@@ -45,9 +50,11 @@ def test_every_option_is_told_about_and_exchanges_one_stage(one):
     assert one.summary.endswith("."), "its docstring's first line is a sentence"
     assert option(one.label) == one
     before, after = Pipeline(), one.noise(Pipeline())
-    differing = [f.name for f in dataclasses.fields(Pipeline) if getattr(before, f.name) != getattr(after, f.name)]
+    differing = [
+        f.name for f in dataclasses.fields(Pipeline) if getattr(before, f.name) != getattr(after, f.name)
+    ]
     assert len(differing) <= 1
-    assert pickle.loads(pickle.dumps(after)) == after
+    assert pickle.loads(pickle.dumps(after)) == after  # noqa: S301 (our own)
     assert fingerprint.of(after.describe()) == fingerprint.of(one.noise(Pipeline()).describe())
     if differing:
         assert after.describe() != before.describe()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Likeness:
 def read_dump(path: Path) -> Tensor:
     """The array of a .npy file; InputError for anything else. Pickles are not loaded."""
     try:  # mapped first: a header that promises more than the file holds is then refused, not allocated
-        found: Any = np.array(np.lib.format.open_memmap(path, mode="r"))
+        found: Tensor = np.array(np.lib.format.open_memmap(path, mode="r"))
     except (OSError, ValueError, EOFError) as problem:
         raise InputError(f"{path}: expected an array saved by numpy.save, got: {problem}") from problem
     if found.dtype.kind not in "fiu":
