@@ -270,6 +270,19 @@ def check_threshold(seed: int) -> list[str]:
     return said
 
 
+def check_cut(seed: int) -> None:
+    """Fails if a sigmoid net is said not to reach the least of many values that it takes.
+
+    Witnesses are refused, so that nothing but a complete search can be the answer.
+    """
+    given = sample("sigmoid", seed, 2.0, count=3000)
+    row = np.random.default_rng(seed).normal(0, 1, (1, 2))
+    least = float((values_of(given.net, given.points)[-1] @ row[0]).min())
+    case = Case(given.lower, given.upper, row, np.array([least + 1e-4]))
+    asked = replace(problem(given.net, case), violates=lambda points: np.zeros(len(points), np.bool_))
+    check_verdict(asked, True, seconds=1.0)
+
+
 def check_offsets(seed: int) -> None:
     """Fails unless a bound that float32 would round away decides the verdict.
 

@@ -18,6 +18,7 @@ from sounding import (
     Check,
     check_adjoint,
     check_conjunction,
+    check_cut,
     check_moves,
     check_offsets,
     check_rounding,
@@ -185,6 +186,11 @@ def one_half_not_searched(patch):
     return verdicts()
 
 
+def one_part_of_a_curve_not_searched(patch):
+    patch.setattr(grow, "children", lambda *given: tree.children(*given)[::2])
+    return (lambda s=seed: check_cut(s) for seed in range(8))
+
+
 def moves_drop_what_is_decided(patch):
     once = Move.domain
 
@@ -274,6 +280,7 @@ MUTANTS = (
     ends_of_parts_without_a_constant,
     ends_of_parts_swapped,
     one_half_not_searched,
+    one_part_of_a_curve_not_searched,
     moves_drop_what_is_decided,
     moves_drop_what_is_cut_low,
     pads_swapped,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bounding import conv_net, dense_net, points_of, problem, values_of
+from bounding import conv_net, dense_net, points_of, problem, sample, values_of
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation
 from holdfast.verify.bab.ask import ask, same_box
@@ -199,3 +199,16 @@ def test_conjunctions_of_different_length_are_asked_together():
     assert asked.spec is not None
     np.testing.assert_array_equal(asked.spec.offset[1].numpy(), cases[1].bound[[0, 0, 0]])
     np.testing.assert_array_equal(asked.spec.rows[2].numpy(), cases[2].rows[[0, 1, 0]])
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "product", "sin", "elu"])
+def test_verdicts_of_nets_with_curves(kind):
+    """What one of many points does is never said to hold; well below all of them it is proven."""
+    given = sample(kind, 0, 0.2, count=1000)
+    row = np.random.default_rng(0).normal(0, 1, (1, 2))
+    values = values_of(given.net, given.points)[-1] @ row[0]
+    least, most = float(values.min()), float(values.max())
+    asked = Case(given.lower, given.upper, row, np.array([least + 1e-6]))
+    assert check_verdict(problem(given.net, asked), True, seconds=1.0).status != "holds"
+    below = replace(asked, bound=np.array([least - 0.5 * (most - least)]))
+    assert check_verdict(problem(given.net, below), False).status == "holds"

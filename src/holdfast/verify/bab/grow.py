@@ -12,7 +12,7 @@ import torch
 from holdfast.verify.bab.leaf import settle_leaf
 from holdfast.verify.bab.pool import Pool
 from holdfast.verify.bab.search import GOAL, Ground, Search, closed, replay
-from holdfast.verify.bab.tree import Domain, Root, children, choose, promising, queries
+from holdfast.verify.bab.tree import Domain, Root, at_once, children, choose, promising, queries
 from holdfast.verify.linear.passes import attained, forward
 from holdfast.verify.linear.tune import bound, tune
 from holdfast.verify.problem import Answer, Case
@@ -44,18 +44,18 @@ def grow(
     search: Search, land: Ground, root: Root, cases: Sequence[Case], pool: Pool, until: Callable[[], bool]
 ) -> Answer | None:
     """Works on the pool until it is empty, a violation is found or `until` says stop."""
-    batch = 8
+    batch, most = 8, at_once(root, search.plan.largest_batch)
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
-        taken = pool.take(batch)
+        taken = pool.take(min(batch, most))
         splits = choose(search.pieces, root, taken, search.plan.candidates)
         found = settle(search, land, root, cases, pool, children(root, taken, splits))
         if found is not None:
             return found
         spent = time.monotonic() - begun
         if spent < search.plan.seconds_a_round / 2 and len(taken) == batch:
-            batch = min(2 * batch, search.plan.largest_batch)
+            batch = min(2 * batch, most)
         elif spent > 2 * search.plan.seconds_a_round:
             batch = max(4, batch // 2)
     return None

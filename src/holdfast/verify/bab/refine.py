@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from holdfast.verify.bab.tree import Domain, Root, children, choose, plant, promising, queries
+from holdfast.verify.bab.tree import Domain, Root, at_once, children, choose, plant, promising, queries
 from holdfast.verify.linear.passes import Region, attained, forward
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Queries, bound, tune
@@ -66,8 +66,10 @@ def refine(
         for q in range(len(asked))
     ]
     start = [group[0] for group in leaves if group[0].lower <= goal]
-    for domain in _scored(pieces, root, start, depth, goal):
-        leaves[domain.case] = [domain]
+    batch = 4 * at_once(root, depth.batch)
+    for first in range(0, len(start), batch):
+        for domain in _scored(pieces, root, start[first : first + batch], depth, goal):
+            leaves[domain.case] = [domain]
     active = {domain.case for domain in start}
     for _ in range(depth.rounds):
         if not active or stop():
@@ -101,10 +103,11 @@ def _deepen(
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
         taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
-    for start in range(0, len(taken), depth.batch):
+    batch = at_once(root, depth.batch)
+    for start in range(0, len(taken), batch):
         if stop():
             return
-        part = taken[start : start + depth.batch]
+        part = taken[start : start + batch]
         splits = choose(pieces, root, part, depth.candidates)
         halves = _scored(pieces, root, children(root, part, splits), depth, goal)
         gone = {id(d) for d in part}

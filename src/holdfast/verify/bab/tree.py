@@ -15,6 +15,7 @@ from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Queries, bound
 
 Tensor = Any
+BYTES = 512 << 20  # what the halves of all candidates may take together
 NARROWEST = 1e-3  # an interval of a curve that is not cut any more
 
 
@@ -76,6 +77,12 @@ class Root:
         """Which neurons (u,) are those of curves."""
         marks = [torch.full((n,), at in self.curved) for at, n in zip(self.layers, self.sizes, strict=True)]
         return torch.cat(marks)
+
+
+def at_once(root: Root, wanted: int) -> int:
+    """How many domains are split at once at most: of curves each query has lines of its own."""
+    neurons = sum(n for at, n in zip(root.layers, root.sizes, strict=True) if at in root.curved)
+    return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
 
 
 def plant(region: Region, asked: Queries, curves: bool = True) -> Root:
