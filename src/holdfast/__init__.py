@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from holdfast.report.html import write as write_report
     from holdfast.run.evaluate import Plan, evaluate
     from holdfast.run.evaluation import Evaluation, open_run
+    from holdfast.run.noise.choose import Wanted
+    from holdfast.run.noise.suite import NoisePlan
+    from holdfast.run.noise.suite import measure as measure_noise
+    from holdfast.run.noise.suite import prepare as prepare_noise
     from holdfast.run.score import Settings
     from holdfast.verify.decide import verify
     from holdfast.verify.vnnlib import Spec, parse_vnnlib, print_vnnlib, property_of, read_vnnlib
@@ -52,6 +56,7 @@ _HOMES = {
     "Model": "core.model",
     "Network": "core.model",
     "Noise": "core.pipeline",
+    "NoisePlan": "run.noise.suite",
     "PatchAnywhere": "core.threat",
     "Pipeline": "core.pipeline",
     "Plan": "run.evaluate",
@@ -65,15 +70,18 @@ _HOMES = {
     "Spec": "verify.vnnlib",
     "Threat": "core.threat",
     "Verdict": "core.verdict",
+    "Wanted": "run.noise.choose",
     "evaluate": "run.evaluate",
     "generator": "core.seeds",
     "linf_ball": "core.threat",
     "load_model": "graph.load",
+    "measure_noise": "run.noise.suite:measure",
     "open_dataset": "data.open",
     "open_machine": "core.pipeline",
     "open_run": "run.evaluation",
     "parse_vnnlib": "verify.vnnlib",
     "pipeline_of": "core.pipeline",
+    "prepare_noise": "run.noise.suite:prepare",
     "print_vnnlib": "verify.vnnlib",
     "property_of": "verify.vnnlib",
     "read_vnnlib": "verify.vnnlib",
@@ -103,6 +111,7 @@ __all__ = [
     "Model",
     "Network",
     "Noise",
+    "NoisePlan",
     "PatchAnywhere",
     "Pipeline",
     "Plan",
@@ -116,16 +125,19 @@ __all__ = [
     "Spec",
     "Threat",
     "Verdict",
+    "Wanted",
     "__version__",
     "evaluate",
     "generator",
     "linf_ball",
     "load_model",
+    "measure_noise",
     "open_dataset",
     "open_machine",
     "open_run",
     "parse_vnnlib",
     "pipeline_of",
+    "prepare_noise",
     "print_vnnlib",
     "property_of",
     "read_vnnlib",

@@ -11,6 +11,7 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
+from holdfast.noise.families import Option
 from holdfast.run.difference import difference
 from holdfast.run.evaluate import Plan, evaluate
 from holdfast.run.noise.calibration import reserve
@@ -144,7 +145,8 @@ def test_combined_takes_the_worst_of_each_family():
         Row("decode", "ffmpeg", "measured", drop=0.0),
         Row("runtime", "openvino", "measured", drop=9.0), Row("colour", "yuv444", "identical", drop=0.0),
     ]  # fmt: skip
-    assert [o.label for o in worst_options(rows)] == ["resize=opencv-nearest", "decode=fast-idct"]
+    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
 
 
 def test_a_line_counts_options_that_are_alike_once():
@@ -208,6 +210,27 @@ def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     sums = np.cumsum([s.extra for s in stairs.steps])
     np.testing.assert_allclose(sums, [s.drop for s in stairs.steps], atol=1e-9)
     assert words(stairs)
+
+
+def dimmed(image):
+    return image // 2
+
+
+def half_light(pipeline):
+    return pipeline.replace(colour=dimmed)
+
+
+def test_noises_are_passed_as_functions(plan):
+    noise = NoisePlan(plan, FEW, own={"half light": half_light, "nothing": lambda pipeline: pipeline})
+    made = measure(prepare(noise), Watched())
+    (row,) = made.of("own")
+    assert row.option == "half light"
+    assert row.changed > 0
+    assert "own=half light" in made.combined.option
+    alone = measure(
+        prepare(NoisePlan(plan, Wanted(only=("own",)), own={"half light": half_light})), Watched()
+    )
+    assert [r.label for r in alone.rows] == ["own=half light"]
 
 
 def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):

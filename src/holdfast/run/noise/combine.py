@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.noise.families import Option, option
+from holdfast.noise.families import Option
 from holdfast.run.difference import Side, compare, side_of
 from holdfast.run.noise.choose import tried
 from holdfast.run.noise.result import ModelNoise, Row
@@ -58,7 +58,7 @@ def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = F
 
     Each family takes part with its worst option, or with `every` one of its options at each step.
     """
-    candidates = _candidates(suite, every)
+    candidates = _candidates(suite, prepared.options, every)
     if not candidates:
         raise InputError("no noise changes anything here: there is nothing to combine")
     plan = prepared.noise.plan
@@ -85,11 +85,11 @@ def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = F
     )
 
 
-def _candidates(suite: ModelNoise, every: bool) -> list[Option]:
+def _candidates(suite: ModelNoise, known: Mapping[str, Option], every: bool) -> list[Option]:
     if not every:
-        return worst_options(suite.rows)
+        return worst_options(suite.rows, known)
     measured = [r for r in suite.rows if r.outcome == "measured" and not r.alike and r.family not in APART]
-    return [option(r.label) for r in measured]
+    return [known[r.label] for r in measured]
 
 
 def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:

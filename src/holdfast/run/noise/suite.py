@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,8 +12,8 @@ from typing import TypeAlias
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError
-from holdfast.core.pipeline import pipeline_of
-from holdfast.noise.families import Option, option
+from holdfast.core.pipeline import Noise, pipeline_of
+from holdfast.noise.families import Option
 from holdfast.run.classes import Alignment
 from holdfast.run.difference import Side, compare, side_of
 from holdfast.run.evaluate import Plan, alignment_of
@@ -27,6 +28,7 @@ from holdfast.run.records import Failed, Record
 from holdfast.stages.deployed import Deployed
 
 REWRITTEN = "rewritten"  # the folder of rewritten models, beside the cells
+OWN = "own"  # the family of noises passed as functions
 APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
 Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # what, how many cells × images
 
@@ -40,6 +42,7 @@ class NoisePlan:
     spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
     calibration_images: int = IMAGES
     replicates: int = 1000
+    own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class Prepared:
     ground: Ground
     alignment: Alignment
     asked: tuple[Asked, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The options of the suite by their labels."""
+        return {one.option.label: one.option for one in self.asked}
 
     @property
     def calibrated_on(self) -> tuple[Entry, ...]:
@@ -66,7 +74,9 @@ class Prepared:
 def prepare(noise: NoisePlan) -> Prepared:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = ground_of(noise)
-    return dataclasses.replace(bare, asked=tuple(asked(bare.ground, noise.wanted)))
+    mine = [tried(bare.ground, [Option(OWN, name, function)]) for name, function in noise.own.items()]
+    named = asked(bare.ground, noise.wanted) if noise.wanted != Wanted((OWN,)) else []
+    return dataclasses.replace(bare, asked=(*named, *(one for one in mine if one is not None)))
 
 
 def ground_of(noise: NoisePlan) -> Prepared:
@@ -79,7 +89,12 @@ def ground_of(noise: NoisePlan) -> Prepared:
     return Prepared(noise, ground, alignment)
 
 
-def measure(prepared: Prepared, watch: Watch) -> ModelNoise:
+def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
+    """Progress that nobody wants to see."""
+    return contextlib.nullcontext(lambda done, found: None)
+
+
+def measure(prepared: Prepared, watch: Watch = unwatched) -> ModelNoise:
     """The noise of the model; a killed run goes on where it was."""
     plan = prepared.noise.plan
     found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}")
@@ -216,11 +231,11 @@ def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
 
 def _worst_together(prepared: Prepared, rows: Sequence[Row]) -> Asked | None:
     """The worst option of every family, all at once; None if fewer than two families have an effect."""
-    chosen = worst_options(rows)
+    chosen = worst_options(rows, prepared.options)
     return tried(prepared.ground, chosen) if len(chosen) > 1 else None
 
 
-def worst_options(rows: Sequence[Row]) -> list[Option]:
+def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
     """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
     best: dict[str, Row] = {}
     for row in rows:
@@ -228,7 +243,7 @@ def worst_options(rows: Sequence[Row]) -> list[Option]:
             continue
         if row.family not in best or _harm(row) > _harm(best[row.family]):
             best[row.family] = row
-    return [option(row.label) for row in best.values()]
+    return [known[row.label] for row in best.values()]
 
 
 def _harm(row: Row) -> tuple[float, int]:
