@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
 from holdfast.core.registry import part
 from holdfast.core.types import Tensor
+from holdfast.graph import rewrite
 from holdfast.graph.rewrite.types import Context, Rewritten
 
 LAST = "precision"  # rewrites of this family come after all others: they quantise what is there
@@ -97,10 +99,8 @@ class Deployed:
 
         from holdfast.graph.inspect import runtime
 
-        parts = [part("rewrite", name).function for name in self.rewrites]
-        calibration = self.calibration.key() if self.calibration and self.calibrated else None
         versions = [onnx.__version__, runtime().__version__]
-        return fingerprint.of([model.sha256, self.rewrites, parts, calibration, versions])
+        return fingerprint.of([model.sha256, model.card, self._made_by(), versions])
 
     @property
     def calibrated(self) -> bool:
@@ -109,10 +109,24 @@ class Deployed:
 
     def fingerprint(self) -> dict[str, Any]:
         """What cells are named by: not the folder, which changes no number."""
+        chosen = {"made by": self._made_by(), "runtime": self.runtime}
+        return {**chosen, "on": part("runtime", self.runtime).function}
+
+    def _made_by(self) -> dict[str, Any]:
+        """The rewrites with their code and what they are calibrated on."""
         parts = [part("rewrite", name).function for name in self.rewrites]
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
-        chosen = {"rewrites": self.rewrites, "parts": parts, "runtime": self.runtime}
-        return {**chosen, "on": part("runtime", self.runtime).function, "calibration": calibration}
+        code = _code_of_rewrites() if self.rewrites else ""
+        return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration, "code": code}
+
+
+@functools.cache
+def _code_of_rewrites() -> str:
+    """A hash of all the package's code for rewrites: a part calls functions of other files."""
+    home = Path(rewrite.__file__).parent
+    return fingerprint.of(
+        [[str(p.relative_to(home)), fingerprint.of_file(p)] for p in sorted(home.rglob("*.py"))]
+    )
 
 
 def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> Rewritten:

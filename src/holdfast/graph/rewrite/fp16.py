@@ -1,8 +1,8 @@
 """16-bit floating point: weights and activations rounded to float16 or bfloat16.
 
 ONNX Runtime has no 16-bit kernels on most CPUs. It runs a float16 graph in float32 and takes the casts out,
-so that only the weights are ever rounded: that is `fp16-weights`. For `fp16` every tensor between two layers is
-rounded by a pair of casts that it keeps; sums are in float32, as on the matrix units of GPUs.
+so that only the weights are ever rounded: that is `fp16-weights`. For `fp16` every tensor between two layers
+is rounded by a pair of casts that it keeps; sums are in float32, as on the matrix units of GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.quant_plan import MOVING
-from holdfast.graph.rewrite.quant_tidy import tidy
+from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16
@@ -59,7 +59,7 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
     """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
     original = type(model)()
     original.CopyFrom(model)
-    model = tidy(model)
+    model = at_opset(tidy(model)) if kind == "bfloat16" and activations else tidy(model)
     weights, beyond = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:

@@ -7,35 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.quant_insert import insert
-from holdfast.graph.rewrite.quant_observe import observe
-from holdfast.graph.rewrite.quant_plan import Plan, plan_of
-from holdfast.graph.rewrite.quant_ranges import METHODS, PERCENTILE
+from holdfast.graph.rewrite.quant_observe import Observed, observe
+from holdfast.graph.rewrite.quant_plan import Plan, plan_of, without
+from holdfast.graph.rewrite.quant_ranges import BINS, METHODS, PERCENTILE
 from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
-from holdfast.graph.rewrite.quantise import grid_over
+from holdfast.graph.rewrite.quantise import Grid, grid_over
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
+UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
+
 
 @stage(
-    "rewrite", family="precision", calibrated=True, paper=True, systems="integer engines, properly calibrated"
+    "rewrite", family="precision", calibrated=True, paper=True, systems="integer engines with mixed precision"
 )
 def int8(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits: one scale a channel of weights, activations clipped for the least squared error."""
-    return quantised(model, context, "mse")
-
-
-@stage(
-    "rewrite",
-    "int8-minmax",
-    family="precision",
-    calibrated=True,
-    default=False,
-    systems="ONNX Runtime's default, TensorFlow Lite",
-)
-def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits: one scale a channel of weights, activations over all that calibration saw."""
-    return quantised(model, context, "min-max")
+    """Static 8 bits, one scale a channel of weights, percentile ranges, layers of uneven input in float32."""
+    return quantised(model, context, "percentile", keep_uneven=True)
 
 
 @stage(
@@ -47,8 +38,21 @@ def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
     systems="TensorRT toolkits, ONNX Runtime",
 )
 def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits: one scale a channel of weights, activations without the outermost 0.01 %."""
+    """Static 8 bits, one scale a channel of weights, ranges without the outermost 0.01 %."""
     return quantised(model, context, "percentile")
+
+
+@stage(
+    "rewrite",
+    "int8-minmax",
+    family="precision",
+    calibrated=True,
+    default=False,
+    systems="ONNX Runtime's default, TensorFlow Lite",
+)
+def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
+    """Static 8 bits, one scale a channel of weights, ranges of all that calibration saw."""
+    return quantised(model, context, "min-max")
 
 
 @stage(
@@ -60,8 +64,21 @@ def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
     systems="TensorRT, ONNX Runtime",
 )
 def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits: one scale a channel of weights, activations clipped for the least lost information."""
+    """Static 8 bits, one scale a channel of weights, ranges that lose the least information."""
     return quantised(model, context, "entropy")
+
+
+@stage(
+    "rewrite",
+    "int8-mse",
+    family="precision",
+    calibrated=True,
+    default=False,
+    systems="MQBench, TensorRT toolkits",
+)
+def int8_mse(model: ModelProto, context: Context) -> Rewritten:
+    """Static 8 bits, one scale a channel of weights, ranges of the least squared error."""
+    return quantised(model, context, "mse")
 
 
 @stage(
@@ -72,15 +89,18 @@ def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
     systems="engines with one scale a layer",
 )
 def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits: one scale for all weights of a layer, activations as in int8."""
-    return quantised(model, context, "mse", per_channel=False)
+    """Static 8 bits, one scale for all weights of a layer, percentile ranges."""
+    return quantised(model, context, "percentile", per_channel=False)
 
 
-def quantised(model: ModelProto, context: Context, method: str, per_channel: bool = True) -> Rewritten:
+def quantised(
+    model: ModelProto, context: Context, method: str, per_channel: bool = True, keep_uneven: bool = False
+) -> Rewritten:
     """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images."""
-    original, model = model, tidy(model)
-    plan = plan_of(model)
-    if not plan.layers:
+    original = type(model)()
+    original.CopyFrom(model)
+    model = tidy(model)
+    if not plan_of(model).layers:
         return Rewritten(original, ())
     if context.calibration is None:
         raise CannotRewrite("8-bit integers need calibration images; give some that are not tested on")
@@ -88,21 +108,42 @@ def quantised(model: ModelProto, context: Context, method: str, per_channel: boo
     plan = plan_of(model)
     entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
     watched = list(dict.fromkeys([*plan.readers, *entering]))
-    bins = {} if method != "min-max" else {"bins": 0}
-    observed = observe(model, watched, context.calibration, **bins)
-    choose = METHODS[method]
-    grids = {name: grid_over(*choose(observed.seen[name])) for name in plan.readers}
+    observed = observe(model, watched, context.calibration, 0 if method == "min-max" else BINS)
+    grids = {name: grid_over(*METHODS[method](observed.seen[name])) for name in plan.readers}
+    uneven = _uneven(plan, grids, observed) if keep_uneven else ()
+    spared = tuple(model.graph.node[layer.place].name for layer in plan.layers if layer.source in uneven)
+    plan = without(plan, uneven)
+    if not plan.layers:
+        return Rewritten(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    insert(model, plan, grids, observed.means, per_channel)
-    return Rewritten(model, changed, _how(plan, method, per_channel, observed.images))
+    how = _how(plan, named(method, per_channel), observed.images, spared)
+    insert(model, plan, {name: grids[name] for name in plan.readers}, observed.means, per_channel)
+    return Rewritten(model, changed, how)
 
 
-def _how(plan: Plan, method: str, per_channel: bool, images: int) -> str:
-    named = f"percentile {PERCENTILE}" if method == "percentile" else method
+def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str, ...]:
+    """The tensors whose one grid drowns many channels: noise s²/12 against each channel's variance."""
+    found = []
+    for name in plan.readers:
+        variance = observed.variances[name]
+        noise = grids[name].scale ** 2 / 12
+        share = np.where(variance > 0, np.minimum(noise / np.maximum(variance, 1e-300), 1.0), 0.0)
+        if share.mean() > UNEVEN:
+            found.append(name)
+    return tuple(found)
+
+
+def named(method: str, per_channel: bool) -> str:
+    """The method in words."""
+    ranges = f"percentile {PERCENTILE}" if method == "percentile" else method
+    return f"{ranges}, per {'channel' if per_channel else 'tensor'}"
+
+
+def _how(plan: Plan, method: str, images: int, spared: tuple[str, ...]) -> str:
     kept = Counter(plan.kept)
     told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
-    after = f", {sum(kept.values())} nodes after them kept in float32: {told}" if kept else ""
-    return (
-        f"{images} images, {named}, per {'channel' if per_channel else 'tensor'}, QDQ, "
-        f"{len(plan.layers)} layers and {len(plan.readers)} activations in 8 bits{after}"
+    after = f", {sum(kept.values())} nodes after the last kept in float32: {told}" if kept else ""
+    even = (
+        f", {len(spared)} layers of uneven input kept in float32: {', '.join(spared[:5])}" if spared else ""
     )
+    return f"{images} images, {method}, QDQ, {len(plan.layers)} layers in 8 bits{even}{after}"

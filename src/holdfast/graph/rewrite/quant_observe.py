@@ -20,10 +20,11 @@ from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of each tensor, the mean of each of its channels (axis 1), and on how many images."""
+    """What was seen of each tensor, mean and variance of its channels (axis 1), and on how many images."""
 
     seen: dict[str, Seen]
     means: dict[str, NDArray[np.float64]]
+    variances: dict[str, NDArray[np.float64]]
     images: int
 
 
@@ -35,6 +36,7 @@ def observe(
     low = dict.fromkeys(tensors, np.inf)
     high = dict.fromkeys(tensors, -np.inf)
     sums: dict[str, Any] = {}
+    squares: dict[str, Any] = {}
     number = 0
     for values in _run_all(run, images):
         number += 1
@@ -44,17 +46,19 @@ def observe(
             low[name] = min(low[name], float(value.min()))
             high[name] = max(high[name], float(value.max()))
             sums[name] = sums.get(name, 0.0) + _channel_means(value)
+            squares[name] = squares.get(name, 0.0) + _channel_means(np.square(value))
     if not number:
         raise CannotRewrite("no calibration image could be read; give some that are not tested on")
     bad = [n for n in tensors if not (np.isfinite(low[n]) and np.isfinite(high[n]))]
     if bad:
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration image")
     means = {name: total / number for name, total in sums.items()}
+    variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
     counts = {name: np.zeros(bins, np.int64) for name in tensors}
     for values in _run_all(run, images) if bins else ():
         for name, value in zip(tensors, values, strict=True):
             counts[name] += _binned(value, low[name], high[name], bins)
-    return Observed({n: Seen(low[n], high[n], counts[n]) for n in tensors}, means, number)
+    return Observed({n: Seen(low[n], high[n], counts[n]) for n in tensors}, means, variances, number)
 
 
 def _channel_means(value: Tensor) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ values keeps the grid of its input.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,12 @@ def plan_of(model: ModelProto) -> Plan:
                 layers.append(Layer(place, source, node.input[1], bias))
     kept = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
     return Plan(tuple(layers), {k: tuple(v) for k, v in readers.items()}, tuple(filter(_computes, kept)))
+
+
+def without(plan: Plan, tensors: Container[str]) -> Plan:
+    """The plan in which these tensors, and the layers that read them, stay in float32."""
+    layers = tuple(layer for layer in plan.layers if layer.source not in tensors)
+    return Plan(layers, {k: v for k, v in plan.readers.items() if k not in tensors}, plan.kept)
 
 
 def _computes(operator: str) -> bool:

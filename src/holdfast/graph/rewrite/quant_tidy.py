@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 
-OPSET = 13  # the first in which QuantizeLinear has an axis
+OPSET = 13  # the first in which QuantizeLinear has an axis and Cast knows bfloat16
 
 
 def tidy(model: ModelProto) -> ModelProto:
@@ -51,7 +51,7 @@ def at_opset(model: ModelProto, least: int = OPSET) -> ModelProto:
         _check(done)
     except Exception as problem:
         raise CannotRewrite(
-            f"the model is of opset {version}, quantisation needs {least} and the conversion failed: "
+            f"the model is of opset {version}, this precision needs {least} and the conversion failed: "
             f"{condense(problem)}; export the model with opset {least} or newer"
         ) from problem
     _name_nodes(done)

@@ -1,0 +1,143 @@
+"""Equations (9) and (10): numbers by hand, the bound s/2, and ONNX Runtime's own operators."""
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from onnx import TensorProto, helper
+
+from holdfast.graph.inspect import runtime
+from holdfast.graph.rewrite.quant_ranges import METHODS, Seen
+from holdfast.graph.rewrite.quantise import dequantise, grid_over, quantise, symmetric_scale
+
+FINITE = {"allow_nan": False, "allow_infinity": False, "width": 32}
+
+
+def test_numbers_by_hand():
+    x = np.array([0.0, 0.24, 0.25, 0.75, -0.25, -0.26, 100.0, -100.0])
+    # s = 0.5, z = 3: x/s = 0, .48, .5, 1.5, -.5, -.52, 200, -200; halves go to the even integer
+    assert quantise(x, 0.5, 3).tolist() == [3, 3, 3, 5, 3, 2, 127, -128]
+    assert dequantise(quantise(x, 0.5, 3), 0.5, 3).tolist() == [0, 0, 0, 1.0, 0, -0.5, 62.0, -65.5]
+
+
+def test_unsigned_and_narrow_ranges():
+    assert quantise(np.array([-1.0, 0.4, 300.0]), 1.0, 0, 0, 255).tolist() == [0, 0, 255]
+    assert quantise(np.array([-200.0]), 1.0, low=-127).tolist() == [-127]
+
+
+def test_one_scale_a_channel():
+    x = np.array([[1.0, 2.0], [10.0, 20.0]])
+    assert quantise(x, np.array([[1.0], [10.0]])).tolist() == [[1, 2], [1, 2]]
+
+
+@given(
+    hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-1e4, 1e4, **FINITE)),
+    st.floats(-1e4, 0, **FINITE),
+    st.floats(0, 1e4, **FINITE),
+)
+def test_inside_the_range_the_error_is_at_most_half_a_step(x, low, high):
+    grid = grid_over(low, high)
+    inside = np.clip(x, *grid.ends)
+    back = dequantise(quantise(inside, grid.scale, grid.zero), grid.scale, grid.zero)
+    assert np.abs(back - inside).max() <= grid.scale / 2 * (1 + 1e-9)
+    again = dequantise(quantise(back, grid.scale, grid.zero), grid.scale, grid.zero)
+    assert np.array_equal(again, back)  # what is on the grid stays
+
+
+@given(st.floats(-1e6, 1e6, **FINITE), st.floats(-1e6, 1e6, **FINITE))
+def test_a_grid_holds_zero_and_covers_its_range(a, b):
+    low, high = min(a, b), max(a, b)
+    grid = grid_over(low, high)
+    assert dequantise(quantise(np.zeros(1), grid.scale, grid.zero), grid.scale, grid.zero)[0] == 0.0
+    assert grid.ends[0] <= min(low, 0) + grid.scale / 2 * 1.001
+    assert grid.ends[1] >= max(high, 0) - grid.scale / 2 * 1.001
+
+
+def test_scales_of_weights_are_symmetric_and_never_zero():
+    scale = symmetric_scale(np.array([127.0, 0.0]))
+    assert scale[0] == 1.0
+    assert scale[1] > 0
+
+
+@pytest.mark.parametrize("zero", [-128, -3, 0, 127])
+def test_the_same_as_the_operators_of_onnx_runtime(zero):
+    scale = np.float32(0.25)  # a power of two: x / s has exact halves
+    x = np.concatenate([np.arange(-400, 400) / 8, np.random.default_rng(0).normal(0, 20, 500)])
+    x = x.astype(np.float32)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [len(x)])],
+        [
+            helper.make_tensor_value_info("q", TensorProto.INT8, [len(x)]),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [len(x)]),
+        ],
+        [
+            onnx.numpy_helper.from_array(np.asarray(scale), "s"),
+            onnx.numpy_helper.from_array(np.int8(zero), "z"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    session = runtime().InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    integers, back = session.run(None, {"x": x})
+    assert np.array_equal(quantise(x, scale, zero), integers)
+    assert np.array_equal(dequantise(quantise(x, scale, zero), scale, zero), back)
+
+
+def seen_of(values, bins=2048):
+    counts, edges = np.histogram(values, bins)
+    return Seen(float(edges[0]), float(edges[-1]), counts)
+
+
+def test_ranges_of_a_bell_with_one_outlier():
+    values = np.append(np.random.default_rng(0).normal(0, 1, 100_000), 50.0)
+    seen = seen_of(values)
+    assert METHODS["min-max"](seen) == (seen.low, 50.0)
+    for method in ("percentile", "entropy"):
+        low, high = METHODS[method](seen)
+        assert 2.0 < high < 8.0, method
+        assert seen.low <= low < -2.0, method
+
+
+def test_no_clipping_of_that_shape_has_less_squared_error():
+    values = np.random.default_rng(0).laplace(0, 1, 50_000)
+    seen = seen_of(values)
+
+    def error(ends):
+        grid = grid_over(*ends)
+        back = dequantise(quantise(values, grid.scale, grid.zero), grid.scale, grid.zero)
+        return ((values - back) ** 2).mean()
+
+    chosen = error(METHODS["mse"](seen))
+    assert chosen < error((seen.low, seen.high))
+    for factor in (0.3, 0.5, 0.7, 0.9):
+        assert chosen <= error((seen.low * factor, seen.high * factor)) * 1.02
+
+
+def test_a_percentile_leaves_out_no_more_than_it_says():
+    values = np.random.default_rng(1).exponential(1, 200_000)
+    low, high = METHODS["percentile"](seen_of(values))
+    assert (values > high).mean() <= 1e-4
+    assert (values < low).mean() <= 1e-4
+    assert high < values.max()
+
+
+def test_entropy_keeps_a_range_that_is_used_evenly():
+    low, high = METHODS["entropy"](seen_of(np.linspace(0.0, 4.0, 100_000)))
+    assert low == 0.0
+    assert high > 3.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("value", [0.0, 3.0, -2.0])
+def test_a_constant_tensor_has_a_grid(method, value):
+    seen = Seen(value, value, np.bincount([0], weights=[100], minlength=2048).astype(np.int64))
+    grid = grid_over(*METHODS[method](seen))
+    back = dequantise(quantise(np.array([value]), grid.scale, grid.zero), grid.scale, grid.zero)[0]
+    assert abs(back - value) <= abs(value) / 250
