@@ -29,7 +29,7 @@ def ijg(data: bytes) -> Image:
     """RGB pixels of a JPEG by IJG libjpeg 9 (jpeglib); CMYK and other formats by Pillow.
 
     Subsampled chroma is enlarged by an inverse DCT of 16 × 16 points over each 8 × 8 block. libjpeg does not
-    convert CMYK to RGB.
+    convert CMYK to RGB. Of rare damage that libjpeg-turbo does not notice it writes a line to standard error.
     """
     return by_jpeglib(data, "9f", "JDCT_ISLOW")
 
