@@ -48,21 +48,20 @@ def levels(
     """Rows and columns of each stride's map so that all maps have `cells` cells together; None if none fit.
 
     A network whose pools round the other way has maps up to `slack` larger or smaller, each one made of the
-    one before; no cell moves by that. None, too, if more than one such row of maps fits equally well.
+    one before; no cell moves by that. None, too, if more than one such row of maps fits.
     """
     expected = [[math.ceil(side / s) for s in strides] for side in (size.height, size.width)]
     if sum(r * c for r, c in zip(*expected, strict=True)) == cells:
         return tuple(zip(*expected, strict=True))
-    found: dict[tuple[tuple[int, int], ...], int] = {}
     rows, columns = (_chains(side, strides, slack) for side in expected)
     square = size.height == size.width  # then so are its maps
+    fitting = []
     for r, c in zip(rows, rows, strict=True) if square else itertools.product(rows, columns):
         if sum(a * b for a, b in zip(r, c, strict=True)) == cells:
             apart = [a - b for a, b in zip((*r, *c), (*expected[0], *expected[1]), strict=True)]
             if min(apart) >= 0 or max(apart) <= 0:  # all pools round the same way
-                found[tuple(zip(r, c, strict=True))] = sum(map(abs, apart))
-    best = [maps for maps, apart in found.items() if apart == min(found.values())]
-    return best[0] if len(best) == 1 else None
+                fitting.append(tuple(zip(r, c, strict=True)))
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _chains(expected: Sequence[int], strides: Sequence[int], slack: int) -> list[tuple[int, ...]]:

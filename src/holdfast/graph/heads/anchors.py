@@ -157,7 +157,7 @@ def _sizes(
         raise wrong(
             card,
             f"{count} anchors are not {per_cell} a cell at strides {list(strides)} of a {width}×{height} "
-            "input; correct `size`, `strides`, `ratios` or `scales` in the card",
+            "input, in one way; correct `size`, `strides`, `ratios` or `scales` in the card",
         )
     return maps
 

@@ -52,7 +52,7 @@ def _decode(
         raise wrong(
             card,
             f"{len(scores)} cells are not those of stride {', '.join(map(str, strides))} of a "
-            f"{width}×{height} input; correct `size` or `strides` in the card",
+            f"{width}×{height} input, in one way; correct `size` or `strides` in the card",
         )
     places, stride = (a[used] for a in grid(maps, strides))
     centres = (places + chosen.centre) * stride[:, None]

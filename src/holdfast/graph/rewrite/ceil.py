@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.registry import stage
+from holdfast.graph.rewrite.attributes import drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS
 from holdfast.graph.rewrite.follow.rules import rules, was_now
 from holdfast.graph.rewrite.follow.tidy import proven, tidy
@@ -89,15 +90,15 @@ def _turn(walk: Walk, node: Any) -> None:
         last = (pooled(cells, window, ceil=True) - 1) * window.stride + window.reach
         before.append(window.before)
         after.append(max(window.after, last - cells - window.before))
-    _set(node, "pads", [*before, *after])
-    _drop(node, "auto_pad")
+    set_attribute(node, "pads", [*before, *after])
+    drop_attributes(node, "auto_pad")
     walk.touch(node)
 
 
 def _set_mode(node: Any, up: bool) -> None:
     if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):
-        _drop(node, "auto_pad")  # VALID always rounds down
-    _set(node, "ceil_mode", int(up))
+        drop_attributes(node, "auto_pad")  # VALID always rounds down
+    set_attribute(node, "ceil_mode", int(up))
 
 
 def _spans_all(walk: Walk, node: Any) -> bool:
@@ -115,8 +116,8 @@ def _keep_spanning(walk: Walk, node: Any) -> None:
     """Gives a global pool the size its input now has."""
     value = walk.value(node.input[0])
     if value.changed:
-        _set(node, "kernel_shape", list(value.new_shape[2:]))
-        _set(node, "strides", [1] * (len(value.new_shape) - 2))
+        set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
+        set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
         walk.touch(node)
 
 
@@ -141,15 +142,3 @@ def _same_answers(walk: Walk) -> None:
                 )
             ahead.extend(node.input[:1])
         raise cannot(node, f"changes output {out.name!r}: {was_now(walk.value(out.name).axes)}")
-
-
-def _set(node: Any, name: str, value: int | list[int]) -> None:
-    from onnx import helper
-
-    _drop(node, name)
-    node.attribute.append(helper.make_attribute(name, value))
-
-
-def _drop(node: Any, name: str) -> None:
-    for attribute in [a for a in node.attribute if a.name == name]:
-        node.attribute.remove(attribute)

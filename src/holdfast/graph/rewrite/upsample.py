@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.registry import stage
+from holdfast.graph.rewrite.attributes import drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.tidy import proven
 from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
 from holdfast.graph.rewrite.interpolation import Convention, weights
@@ -19,6 +20,7 @@ from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 BILINEAR = Convention("linear", "half_pixel")
 CORNERS = Convention("linear", "align_corners")
+ASYMMETRIC = Convention("linear", "asymmetric")
 NEAREST = Convention("nearest", "asymmetric", "floor")
 EXACT = Convention("nearest", "half_pixel", "round_prefer_floor")
 TASKS = ("detect", "segment", "single")
@@ -41,6 +43,15 @@ def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
 def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
     return _all(model, context, CORNERS)
+
+
+@stage(
+    "rewrite", family="upsample", tasks=TASKS,
+    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)",
+)  # fmt: skip
+def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
+    """Maps enlarged bilinearly, counted from the corner: x = x′/s."""
+    return _all(model, context, ASYMMETRIC)
 
 
 @stage(
@@ -125,21 +136,16 @@ def _scales(walk: Walk, node: Any) -> list[float]:
 
 def _change(walk: Walk, node: Any, wanted: Convention) -> None:
     """Sets the attributes; before opset 11, which has only one convention, the node becomes two products."""
-    from onnx import helper
-
     old = node.op_type == "Upsample" or walk.dialect.opset < 11
     if old and wanted.place != "asymmetric":
         _as_products(walk, node, wanted)
         return
-    dropped = ("mode", "coordinate_transformation_mode", "nearest_mode", "antialias")
-    for attribute in [a for a in node.attribute if a.name in dropped]:
-        node.attribute.remove(attribute)
-    chosen = {"mode": wanted.mode}
+    drop_attributes(node, "coordinate_transformation_mode", "nearest_mode", "antialias")
+    set_attribute(node, "mode", wanted.mode)
     if not old:
-        chosen["coordinate_transformation_mode"] = wanted.place
-        if wanted.mode == "nearest":
-            chosen["nearest_mode"] = wanted.rounding
-    node.attribute.extend(helper.make_attribute(name, value) for name, value in chosen.items())
+        set_attribute(node, "coordinate_transformation_mode", wanted.place)
+    if not old and wanted.mode == "nearest":
+        set_attribute(node, "nearest_mode", wanted.rounding)
 
 
 def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.graph.rewrite.attributes import attribute_value, set_attribute
 from holdfast.graph.rewrite.follow.infer import Array, Known, outputs_of
 from holdfast.graph.rewrite.follow.walk import Value, Walk, cannot, reach
 
@@ -93,7 +94,7 @@ def scale(cells: int, wanted: int) -> Array:
 
 
 def follow_transposed(walk: Walk, node: Any) -> None:
-    """Crops what a transposed convolution gives beyond the branch it meets, by padding at the end."""
+    """Ends a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
     out = walk.value(node.output[0])
     across = list(range(2, len(out.axes or ())))
     met = partner(walk, node, out.old_shape, across) if out.axes is not None else None
@@ -101,21 +102,20 @@ def follow_transposed(walk: Walk, node: Any) -> None:
     if met is None or now is None or met.new_shape[2:] == now[2:]:
         return
     more = [n - w for n, w in zip(now[2:], met.new_shape[2:], strict=True)]
-    given = {a.name: a for a in node.attribute}
-    if min(more) < 0 or ("auto_pad" in given and given["auto_pad"].s != b"NOTSET"):
+    given = {a.name: attribute_value(a) for a in node.attribute}
+    rank = len(more)
+    pads = list(given.get("pads", [0] * 2 * rank))
+    ends = [p + m for p, m in zip(pads[rank:], more, strict=True)]
+    extra = list(given.get("output_padding", [0] * rank))
+    extra = [e - min(0, end) for e, end in zip(extra, ends, strict=True)]
+    strides = given.get("strides", [1] * rank)
+    fixed = "output_shape" in given or given.get("auto_pad", b"NOTSET") != b"NOTSET"
+    if fixed or any(e >= s for e, s in zip(extra, strides, strict=True) if e):
         wanted = "×".join(map(str, met.new_shape[2:]))
         raise cannot(node, f"gives {'×'.join(map(str, now[2:]))} cells, the branch it meets has {wanted}")
-    if "output_shape" in given:
-        given["output_shape"].ints[-len(more) :] = met.new_shape[2:]
-    else:
-        from onnx import helper
-
-        pads = list(given["pads"].ints) if "pads" in given else [0] * (2 * len(more))
-        pads[len(more) :] = [p + m for p, m in zip(pads[len(more) :], more, strict=True)]
-        if "pads" in given:
-            given["pads"].ints[:] = pads
-        else:
-            node.attribute.append(helper.make_attribute("pads", pads))
+    set_attribute(node, "pads", [*pads[:rank], *(max(0, end) for end in ends)])
+    if any(extra):
+        set_attribute(node, "output_padding", extra)
     walk.touch(node)
 
 

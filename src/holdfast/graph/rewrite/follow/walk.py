@@ -87,6 +87,8 @@ class Walk:
         from onnx import numpy_helper
 
         name = f"{node.output[0]}/follows/{index}"
+        while name in self.values:  # of a rewrite before this one
+            name += "'"
         self.model.graph.initializer.append(numpy_helper.from_array(array, name))
         known = Known(self.model.graph.initializer[-1].data_type, array.shape, array)
         self.values[name] = Value(known.kind, tuple(axis(n, n) for n in array.shape), array, array)
