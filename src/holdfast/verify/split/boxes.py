@@ -58,10 +58,10 @@ def joined(one: Boxes, other: Boxes) -> Boxes:
 
 
 def clipped(boxes: Boxes, pairs: Tensor, base: Tensor, slopes: Tensor) -> Boxes:
-    """The boxes that have one of these pairs, without parts where a row of each of theirs is exceeded.
+    """The boxes that have one of these pairs, without parts where a plane of each of theirs is positive.
 
-    A case is met only where base + slopes t <= 0 for all its planes (m,), (m, d); with the other inputs
-    wherever they help most, that is a bound for each t.
+    What is asked for lies only where base + slopes t <= 0 for all planes (m,), (m, d) of a pair; with the
+    other inputs wherever they help most, that is a bound for each t.
     """
     box, case = boxes.box[pairs], boxes.case[pairs]
     size = slopes.abs()

@@ -139,7 +139,10 @@ class _Search:
         pairs = going.nonzero().reshape(-1)
         if witness is not None or not len(pairs):
             return witness, batch.part(slice(0))
-        rest = clipped(batch, left[pairs], found.base[pairs], found.slopes[pairs])
+        # What is clipped away exceeds its case by so much; the margin is not more than that.
+        kept_off = sure[left[pairs]]
+        self.margin = min(self.margin, float(kept_off.min()))
+        rest = clipped(batch, left[pairs], found.base[pairs] - kept_off[:, None], found.slopes[pairs])
         score = found.loss.index_add(0, found.box, found.mix.slopes.abs())
         lowest = torch.full((len(batch),), torch.inf, dtype=torch.float64)
         lowest = lowest.scatter_reduce(0, found.box, found.mix.lower, "amin")
