@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,12 @@ def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: 
     except Exception as problem:
         raise cannot_load("OpenCV", model, problem) from problem
 
+    lock = threading.Lock()  # one network, one image at a time
+
     def run(tensor: Tensor) -> dict[str, Tensor]:
         try:
-            values = _forward(cv2, net, tensor, names, threads)
+            with lock:
+                values = _forward(cv2, net, tensor, names, threads)
         except Exception as problem:
             raise ImageError(f"OpenCV cannot run the model on it: {condense(problem, 300)}") from problem
         found = dict(zip(names, values, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,16 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     if missing := [name for name in shapes if name not in places]:
         raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
 
+    lock = threading.Lock()  # one request, one image at a time
+
     def run(tensor: Tensor) -> dict[str, Tensor]:
         try:
-            found = request.infer({0: np.ascontiguousarray(tensor)})
+            with lock:
+                found = request.infer({0: np.ascontiguousarray(tensor)})
+                # Copied: the next image is written into the same memory.
+                values = {name: np.array(found[places[name]]) for name in shapes}
         except Exception as problem:
             raise ImageError(f"OpenVINO cannot run the model on it: {condense(problem, 300)}") from problem
-        # Copied: the next image is written into the same memory.
-        values = {name: np.array(found[places[name]]) for name in shapes}
         return {name: in_shape("OpenVINO", name, value, shapes[name]) for name, value in values.items()}
 
     return run
