@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,9 @@ class Deployed:
 
     def fingerprint(self) -> dict[str, Any]:
         """What cells are named by: not the folder, which changes no number."""
-        chosen = {"made by": self._made_by(), "runtime": self.runtime}
-        return {**chosen, "on": part("runtime", self.runtime).function}
+        on = part("runtime", self.runtime)
+        chosen = {"made by": self._made_by(), "runtime": self.runtime, "on": on.function}
+        return {**chosen, "versions": _versions(on.facts.get("packages", ()))}
 
     def _made_by(self) -> dict[str, Any]:
         """The rewrites with their code and what they are calibrated on."""
@@ -118,6 +120,15 @@ class Deployed:
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
         code = _code_of_rewrites() if self.rewrites else ""
         return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration, "code": code}
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    """Name -> version of the packages a runtime consists of; those not installed are left out."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 @functools.cache

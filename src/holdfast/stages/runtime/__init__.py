@@ -5,5 +5,6 @@ A runtime is one registered function; adding one is one file here:
     @stage("runtime", needs="openvino", extra="runtimes", systems="…")
     def openvino(source: bytes | str, model: Model, threads: int) -> Run: ...
 
+Facts: `packages` are the distributions whose versions can change its numbers, beyond those always noted.
 `source` may differ from the model's own file (a rewrite of it); `model` is for its card and for messages.
 """

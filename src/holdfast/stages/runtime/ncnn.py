@@ -21,7 +21,13 @@ from holdfast.stages.runtime.probe import blank, cannot_load, in_shape, output_s
 SECONDS = 300  # a conversion takes a few
 
 
-@stage("runtime", needs="ncnn", extra="runtimes", systems="ncnn (phones, single-board computers)")
+@stage(
+    "runtime",
+    needs="ncnn",
+    extra="runtimes",
+    packages=("ncnn", "pnnx"),
+    systems="ncnn (phones, single-board computers)",
+)
 def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
     shapes = output_shapes(source, model)

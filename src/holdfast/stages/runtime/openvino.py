@@ -17,7 +17,13 @@ from holdfast.graph.inspect import condense
 from holdfast.stages.runtime.probe import cannot_load, in_shape, output_shapes
 
 
-@stage("runtime", needs="openvino", extra="runtimes", systems="OpenVINO (Intel CPUs)")
+@stage(
+    "runtime",
+    needs="openvino",
+    extra="runtimes",
+    packages=("openvino",),
+    systems="OpenVINO (Intel CPUs)",
+)
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()

@@ -1,0 +1,66 @@
+"""A model as deployed: rewritten once, kept by content, named by all that can change its numbers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import ModelError
+from holdfast.core.pipeline import pipeline_of
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.stages.deployed import Calibration, Deployed, with_rewrite, with_runtime
+from making import classifier, image_folder
+
+X = np.random.default_rng(0).random((1, 3, 16, 16)).astype(np.float32)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return load_model(classifier(tmp_path))
+
+
+@pytest.fixture
+def calibration(tmp_path, model):
+    entries = open_dataset(image_folder(tmp_path / "images", 8)).entries
+    return Calibration(entries[:6], pipeline_of(model.card))
+
+
+def test_a_rewrite_is_made_once_and_kept(tmp_path, model, calibration):
+    deployed = Deployed(("int8",), calibration=calibration, folder=tmp_path / "kept")
+    first = deployed.built(model)
+    assert first.how[0].startswith("6 images, percentile 99.99, per channel")
+    stamp = first.path.stat().st_mtime_ns
+    assert deployed.built(model) == first
+    assert first.path.stat().st_mtime_ns == stamp
+    loose = dataclasses.replace(deployed, folder=None)
+    assert np.array_equal(deployed(model, 1)(X)["y"], loose(model, 1)(X)["y"])
+    assert not np.array_equal(deployed(model, 1)(X)["y"], Deployed()(model, 1)(X)["y"])
+
+
+def test_int8_without_calibration_is_one_line(model):
+    with pytest.raises(ModelError, match="calibration images"):
+        Deployed(("int8",))(model, 1)
+
+
+def test_calibration_counts_only_for_those_that_look_at_it(model, calibration):
+    def key(name, images):
+        return Deployed((name,), calibration=images).key(model)
+
+    fewer = dataclasses.replace(calibration, entries=calibration.entries[:3])
+    assert key("int8", calibration) != key("int8", fewer)
+    assert key("fp16", calibration) == key("fp16", fewer) == key("fp16", None)
+
+
+def test_one_precision_and_it_comes_last():
+    chosen = with_rewrite(with_rewrite(with_rewrite("onnxruntime", "int8"), "ceil"), "fp16")
+    assert chosen.rewrites == ("ceil", "fp16")
+    assert with_runtime(chosen, "opencv-dnn").runtime == "opencv-dnn"
+
+
+def test_the_version_of_a_runtime_is_part_of_its_name(monkeypatch):
+    before = fingerprint.of_function(Deployed(runtime="ncnn"))
+    monkeypatch.setattr("holdfast.stages.deployed.metadata.version", lambda name: f"{name} of tomorrow")
+    assert fingerprint.of_function(Deployed(runtime="ncnn")) != before
+    assert fingerprint.of_function(Deployed()) == fingerprint.of_function(Deployed(folder=None))
