@@ -208,7 +208,8 @@ def write(rows: list[list[str]], summary: dict) -> None:
     where = summary["machine"]
     (RESULTS / "sweep.md").write_text(
         f"# A sweep, as measured\n\n`python benchmarks/sweep.py`: {summary['cells']} cells of "
-        f"{summary['model']} over {summary['images']} images, {summary['jobs']} processes of {summary['threads']} thread(s), on "
+        f"{summary['model']} over {summary['images']} images, "
+        f"{summary['jobs']} processes of {summary['threads']} thread(s), on "
         f"{where['cpu']}, {where['cores']} cores, load {where['load before']} before it began.\n\n"
         f"| part | wall s | CPU s |\n|---|---|---|\n{table}\n\n"
         f"{summary['inferences']} distinct inferences for {summary['cells'] * summary['images']} "
