@@ -42,8 +42,9 @@ def yolox(raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats]
     if shapes is None and not chosen.decoded:
         raise wrong(
             card,
-            f"output {name!r}: {len(rows)} cells are not those of strides {list(chosen.strides)} "
-            f"of a {card.input.size.width}×{card.input.size.height} input, in one way; correct `size` or `strides`",
+            f"output {name!r}: {len(rows)} cells are not those of strides {list(chosen.strides)} of a "
+            f"{card.input.size.width}×{card.input.size.height} input, in one way; "
+            "correct `size` or `strides`",
         )
     least = card.score if chosen.activation == "none" else logit(card.score)
     used = np.flatnonzero(rows[:, 4] >= least)

@@ -99,10 +99,10 @@ def follow_expand(walk: Walk, node: Any) -> None:
 def follow_elementwise(walk: Walk, node: Any) -> None:
     """Continues constants that were cut to the old size; two data branches must meet at one size."""
     values = [walk.value(name) for name in node.input]
-    leading = [v.axes for v in values if v.axes is not None and not v.constant]
+    leading = [v.axes for v in values if v.axes is not None and v.old is None]
     for i, value in enumerate(values):
         for axes in leading:
-            if value.constant and value.old is not None and _short(value, axes):
+            if value.old is not None and _short(value, axes):
                 new = extended(value.old, axes)
                 if new is None:
                     raise cannot(
@@ -116,9 +116,16 @@ def follow_elementwise(walk: Walk, node: Any) -> None:
 
 
 def _short(value: Value, axes: Sequence[Axis]) -> bool:
-    """Whether a constant was as long as an axis that changed."""
-    pairs = zip(reversed(value.old_shape), reversed(axes), strict=False)
-    return any(changed(a) and size == old_size(a) != 1 for size, a in pairs)
+    """Whether a known value was as long as an axis that changed, and is not as long as it is now.
+
+    A value the graph computes from the shapes of its data may be half right: exporters write some of the
+    shapes down.
+    """
+    places = range(-min(len(value.old_shape), len(axes)), 0)
+    return any(
+        value.old_shape[p] == old_size(axes[p]) != 1 and value.new_shape[p] != new_size(axes[p])
+        for p in places
+    )
 
 
 def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None) -> None:
@@ -142,12 +149,12 @@ def follow_concat(walk: Walk, node: Any) -> None:
     if any(v.axes is None for v in values):
         return
     at = next(int(a.i) for a in node.attribute if a.name == "axis") % len(values[0].axes or (0,))
-    leading = [v.axes for v in values if v.axes is not None and not v.constant]
+    leading = [v.axes for v in values if v.axes is not None and v.old is None]
     if not leading:
         return
     for i, value in enumerate(values):
         across = tuple(a if j != at else a[:0] for j, a in enumerate(leading[0]))
-        if value.constant and value.old is not None and _short(value, across):
+        if value.old is not None and _short(value, across):
             new = extended(value.old, across)
             if new is None:
                 raise cannot(node, f"joins {was_now(leading[0])} with a constant that is no regular grid")

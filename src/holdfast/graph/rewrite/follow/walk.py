@@ -29,7 +29,8 @@ class Value:
     @property
     def changed(self) -> bool:
         """Whether it has another shape or value now."""
-        if self.old is not None and self.new is not None and not np.array_equal(self.old, self.new):
+        known = self.old is not None and self.new is not None and self.old is not self.new
+        if known and not np.array_equal(self.old, self.new):  # type: ignore[arg-type]
             return True
         return self.axes is not None and any(changed(a) for a in self.axes)
 
