@@ -274,3 +274,23 @@ def test_grey_cmyk_and_tiny_pictures_go_through_every_noise(holdfast, tiny, tmp_
     (model,) = json.loads((tmp_path / "odd.json").read_text())["models"]
     assert model["images"] == 5
     assert {r["option"]: r["failed"] for r in model["rows"] if r["failed"]} == {}
+
+
+def test_a_fixed_batch_is_filled_and_other_shapes_are_told(holdfast, fails, tiny, tmp_path):
+    import onnx
+
+    model = onnx.load(tiny[0])
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = 4
+    four = tmp_path / "models" / "four.onnx"
+    onnx.save(model, four)
+    four.with_suffix(".toml").write_text((tmp_path / "models" / "tiny.toml").read_text())
+    words = ("--only", "resize=opencv-nearest", "--only", "precision=int8", "--jobs", 1, "--json")
+    done = holdfast("noise", tiny[0], four, tiny[1], *words, "f.json")
+    assert done.code == 0
+    one, other = json.loads((tmp_path / "f.json").read_text())["models"]
+    assert one["clean"] == other["clean"]
+    assert [r["drop"] for r in one["rows"]] == [r["drop"] for r in other["rows"]]
+    model.graph.input.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1]))
+    onnx.save(model, four)
+    assert "expected one image input, got 2 (x, z)" in fails("noise", four, tiny[1], "--only", "resize")

@@ -22,6 +22,7 @@ from holdfast.core.registry import part
 from holdfast.core.types import Tensor
 from holdfast.graph import rewrite
 from holdfast.graph.rewrite.types import Context, Rewritten
+from holdfast.stages.infer import fixed_batch
 
 LAST = "precision"  # rewrites of this family come after all others: they quantise what is there
 
@@ -140,12 +141,19 @@ def _code_of_rewrites() -> str:
     )
 
 
+def _times(tensor: Tensor, batch: int) -> Tensor:
+    return tensor.repeat(batch, axis=0) if batch > 1 else tensor
+
+
 def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> Rewritten:
     """The model after the named rewrites, one after the other, with all that changed; the file stays."""
     import onnx
 
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
-    context = Context(model.card, (lambda: calibration.tensors(model)) if calibration else None)
+    dims = graph.graph.input[0].type.tensor_type.shape.dim if graph.graph.input else ()
+    batch = fixed_batch([d.dim_value for d in dims])
+    tensors = (lambda: (_times(t, batch) for t in calibration.tensors(model))) if calibration else None
+    context = Context(model.card, tensors)
     changed: list[str] = []
     how: list[str] = []
     for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,36 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     _check_shape(model, inputs[0].shape)
     names = [o.name for o in session.get_outputs()]
     only = inputs[0].name
+    batch = fixed_batch(inputs[0].shape)
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
         try:
-            values = session.run(names, {only: tensor})
+            values = session.run(names, {only: np.repeat(tensor, batch, axis=0) if batch > 1 else tensor})
         except Exception as problem:
             raise ImageError(
                 f"ONNX Runtime cannot run the model on it: {condense(problem, 300)}"
             ) from problem
-        return dict(zip(names, (np.asarray(v) for v in values), strict=True))
+        found = dict(zip(names, (np.asarray(v) for v in values), strict=True))
+        return found if batch == 1 else _first(found, batch, model)
 
     return run
+
+
+def fixed_batch(shape: Sequence[Any]) -> int:
+    """How many images a model wants at once: 1 unless its file fixes another number."""
+    first = shape[0] if len(shape) else 1
+    return first if isinstance(first, int) and first > 1 else 1
+
+
+def _first(found: dict[str, Tensor], batch: int, model: Model) -> dict[str, Tensor]:
+    """The outputs of the first of a batch in which every image is the same."""
+    for name, value in found.items():
+        if value.ndim == 0 or value.shape[0] != batch:
+            raise ModelError(
+                f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
+                "does not have one part for each; export it with a batch of 1"
+            )
+    return {name: value[:1] for name, value in found.items()}
 
 
 def _check_shape(model: Model, shape: list[Any]) -> None:
