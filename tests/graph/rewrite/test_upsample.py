@@ -3,6 +3,7 @@
 import numpy as np
 import onnx
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ OPTIONS = {
     "upsample-bilinear-corners": Convention("linear", "align_corners"),
     "upsample-bilinear-asymmetric": Convention("linear", "asymmetric"),
     "upsample-nearest": Convention("nearest", "asymmetric", "floor"),
-    "upsample-nearest-exact": Convention("nearest", "half_pixel", "round_prefer_floor"),
+    "upsample-nearest-exact": Convention("nearest", "half_pixel", "round_prefer_ceil"),
 }
 PLACES = ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"]
 ROUNDINGS = ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
@@ -66,8 +67,26 @@ def test_the_matrices_are_what_the_runtime_does(side, more, mode, place, roundin
     assert np.allclose(found, by_matrix(seen, side + more, how), atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "corners"),
+    [
+        ("upsample-bilinear", "bilinear", False),
+        ("upsample-bilinear-corners", "bilinear", True),
+        ("upsample-nearest", "nearest", None),
+        ("upsample-nearest-exact", "nearest-exact", None),
+    ],
+)
+@pytest.mark.parametrize("wanted", [6, 11, 12, 13, 24])
+def test_the_options_are_those_of_pytorch(name, mode, corners, wanted):
+    seen = image(6)
+    found = torch.nn.functional.interpolate(
+        torch.from_numpy(seen), size=(wanted, wanted), mode=mode, align_corners=corners
+    )
+    assert np.allclose(found.numpy(), by_matrix(seen, wanted, OPTIONS[name]), atol=1e-5)
+
+
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("wanted", [9, 12, 13])
+@pytest.mark.parametrize("wanted", [9, 11, 12, 13])
 @pytest.mark.parametrize("start", ["nearest", "linear"])
 def test_each_option_gives_its_convention(name, wanted, start):
     made = resize(6, wanted, start, coordinate_transformation_mode="half_pixel", cubic_coeff_a=-0.5)

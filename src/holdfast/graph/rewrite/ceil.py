@@ -16,7 +16,12 @@ from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
 
 
-@stage("rewrite", family="ceil", paper=True, systems="Caffe rounds up, most others down unless told")
+@stage(
+    "rewrite",
+    family="ceil",
+    paper=True,
+    systems="Caffe and ncnn's full padding round up, most others down unless told",
+)
 def ceil(model: ModelProto, context: Context) -> Rewritten:
     """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
 

@@ -22,7 +22,7 @@ BILINEAR = Convention("linear", "half_pixel")
 CORNERS = Convention("linear", "align_corners")
 ASYMMETRIC = Convention("linear", "asymmetric")
 NEAREST = Convention("nearest", "asymmetric", "floor")
-EXACT = Convention("nearest", "half_pixel", "round_prefer_floor")
+EXACT = Convention("nearest", "half_pixel", "round_prefer_ceil")
 TASKS = ("detect", "segment", "single")
 SAME = 1e-6  # weights that differ by less are the same
 
@@ -65,10 +65,10 @@ def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
 
 @stage(
     "rewrite", family="upsample", tasks=TASKS, default=False,
-    systems="PyTorch nearest-exact, ONNX Resize's default; differs from nearest only at broken factors",
+    systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
 )  # fmt: skip
 def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
-    """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌈(x′ + ½)/s − 1⌉."""
+    """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌊(x′ + ½)/s⌋."""
     return _all(model, context, EXACT)
 
 
