@@ -70,22 +70,10 @@ def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
 
 @stage(
     "rewrite",
-    "int8-mse",
-    family="precision",
-    calibrated=True,
-    default=False,
-    systems="MQBench, TensorRT toolkits",
-)
-def int8_mse(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel of weights, ranges of the least squared error."""
-    return quantised(model, context, "mse")
-
-
-@stage(
-    "rewrite",
     "int8-per-tensor",
     family="precision",
     calibrated=True,
+    default=False,
     systems="engines with one scale a layer",
 )
 def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:

@@ -3,7 +3,6 @@
 min-max      all that was seen
 percentile   all but the outermost 0.01 % on either side
 entropy      the clipping that loses the least information (Kullback–Leibler divergence), after TensorRT
-mse          the clipping with the least mean squared error of equations (9) and (10)
 """
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.rewrite.quantise import dequantise, grid_over, quantise
-
 BINS = 2048
 PERCENTILE = 99.99
 LEVELS = 128  # integers of one sign: what TensorRT's calibrator merges the bins into
 STEP = 8  # entropy tries every STEP-th clipping
-CLIPPINGS = 100  # mse tries this many
 
 
 @dataclass(frozen=True)
@@ -61,20 +57,6 @@ def percentile(seen: Seen) -> tuple[float, float]:
     first = int(np.searchsorted(share, cut, side="right")) - 1
     last = int(np.searchsorted(share, 1.0 - cut, side="left"))
     return float(edges[first]), float(edges[last])
-
-
-def mse(seen: Seen) -> tuple[float, float]:
-    """The extremes shrunk by the factor that makes the mean squared error of quantisation least."""
-    best, least = (seen.low, seen.high), np.inf
-    x, weights = seen.centres, seen.counts.astype(np.float64)
-    for factor in np.linspace(1.0, 1.0 / CLIPPINGS, CLIPPINGS):
-        grid = grid_over(seen.low * factor, seen.high * factor)
-        error = float(
-            weights @ (x - dequantise(quantise(x, grid.scale, grid.zero), grid.scale, grid.zero)) ** 2
-        )
-        if error < least:
-            best, least = (seen.low * float(factor), seen.high * float(factor)), error
-    return best
 
 
 def entropy(seen: Seen) -> tuple[float, float]:
@@ -118,4 +100,4 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
 
-METHODS: dict[str, Method] = {"min-max": minmax, "percentile": percentile, "entropy": entropy, "mse": mse}
+METHODS: dict[str, Method] = {"min-max": minmax, "percentile": percentile, "entropy": entropy}
