@@ -49,7 +49,7 @@ def group_help(command: str, group: Group, options: Mapping[str, str]) -> str:
 
 
 def _placed(slot: Slot) -> str:
-    name = f"{slot.name}…" if slot.many else slot.name
+    name = f"{slot.name}…" if slot.many and "…" not in slot.name else slot.name
     return name if slot.required else f"[{name}]"
 
 

@@ -42,7 +42,9 @@ WHAT, NOISE, SHOWN, RUN = "What is tested", "Which noise", "How it is shown", "H
 
 ModelsData = Annotated[
     tuple[str, ...],
-    Argument("One model or more (ONNX files or shipped names), then the data set.", values=offers.models),
+    Argument(
+        "One model or more (ONNX files or shipped names), then the data set.", "MODEL… DATA", offers.models
+    ),
 ]
 Card = Annotated[
     tuple[Path, ...], Option("The card of each model, in order, if it does not lie beside it.", group=WHAT)
@@ -73,7 +75,7 @@ DryRun = Annotated[
 
 
 def suite(
-    models_data: ModelsData = (),
+    models_data: ModelsData,
     card: Card = (),
     only: Only = (),
     skip: Skip = (),
