@@ -80,7 +80,7 @@ CELLS: dict[str, tuple[int, tuple[str, ...]]] = {
 }  # fmt: skip
 # Noises come together in the field: two cells of a decoder with a resize.
 TOGETHER = (("decode=ffmpeg", "resize=opencv-bilinear"), ("decode=fast-idct", "resize=opencv-area"))
-CALIBRATION = 32  # images; how well they are chosen does not matter here
+CALIBRATION = 8  # images; how well they are chosen does not matter here
 
 
 @dataclass(frozen=True)
