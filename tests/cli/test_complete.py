@@ -19,11 +19,14 @@ def offered(*words):
 
 def test_commands_and_root_options():
     assert offered("") == list(COMMANDS)
-    assert offered("d") == ["demo", "doctor", "data"]
+    assert offered("d") == ["demo", "doctor", "data", "diagnose"]
     assert offered("model", "") == ["info", "card", "list", "convert"]
     assert "--version" in offered("--")
     assert offered("--show-completion", "") == ["bash", "zsh", "fish"]
     assert offered("nonsense", "") == []
+    assert {"list", "combine", "show", "signs-yolo"} <= set(offered("noise", ""))
+    assert "--only" in offered("noise", "--o")
+    assert "resize=opencv-area" in offered("noise", "signs-class", "--only", "resize=opencv-a")
 
 
 def test_options_but_not_those_that_were_given():

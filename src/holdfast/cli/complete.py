@@ -114,7 +114,9 @@ def offers(words: list[str]) -> Iterator[Offer]:
     if isinstance(node, Group):
         if not rest:
             yield from summaries(node)
-            if last.startswith("-"):
+            if node.itself:
+                yield from _of_command(slots_of(load(node.itself)), rest, last)
+            elif last.startswith("-"):
                 yield from ROOT_OPTIONS.items() if not before else ()
                 yield "--help", ""
         elif len(before) == 1 and rest[0] in ROOT_OPTIONS and rest[0] != "--version":

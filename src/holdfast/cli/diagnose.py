@@ -28,7 +28,9 @@ WHAT, SHOWN = "What is compared", "How it is shown"
 Train = Annotated[
     str, Option("How it was trained, FAMILY=OPTION,… (else as its card says).", shown="CHOICES", group=WHAT)
 ]
-Deploy = Annotated[str, Option("How it is deployed, FAMILY=OPTION,…", shown="CHOICES", group=WHAT)]
+Deploy = Annotated[
+    str, Option("How it is deployed: FAMILY=OPTION,FAMILY=OPTION.", shown="CHOICES", group=WHAT)
+]
 InputDump = Annotated[
     Path | None, Option("A .npy of the tensor the target's model is fed.", "--input", group=WHAT)
 ]
