@@ -1,0 +1,132 @@
+"""The noise suite on real models and on the shipped ones: one table a data set, as in the paper.
+
+    python benchmarks/noise_tables.py [imagenet] [coco128] [signs] [--images N] [--jobs N]
+
+Writes benchmarks/results/noise-NAME.{json,csv,md}: every option with its interval, the paper's row a model, the
+machine and the versions. Real data is looked for in HOLDFAST_DATA or ../shared/data; without it only `signs`.
+A run that was ended goes on (cells are kept in --runs).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shlex
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.cli.progress import progress
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.report.noise_tables import families_table, models_csv, models_table, options_table
+from holdfast.report.tables import to_csv, to_markdown, to_text
+from holdfast.run.evaluate import Plan
+from holdfast.run.noise.result import Suite, as_plain
+from holdfast.run.noise.suite import NoisePlan, measure, prepare
+from holdfast.run.store import to_json
+from holdfast.run.versions import versions
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+CARD = """\
+task = "classify"
+classes = [{classes}]
+
+[input]
+{input}
+policy = "crop"
+short_side = 256
+
+[head]
+name = "classifier"
+"""
+INPUTS = {
+    "efflite0": "size = [224, 224]\nmean = [127, 127, 127]\nstd = [128, 128, 128]",
+    "squeezenet10": 'size = [227, 227]\ncolour = "bgr"\nmean = [104, 117, 123]',
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Models of one data set; `spare` are images to calibrate on, if the data has none to spare."""
+
+    models: tuple[str, ...]
+    data: str
+    spare: str | None = None
+
+
+TASKS = {
+    "imagenet": Task(("efflite0", "squeezenet10"), "imagenet_sample"),
+    "coco128": Task(("yolox_nano", "nanodet_m", "FastestDet"), "coco128"),
+    "signs-detect": Task(("signs-yolo",), "signs:0:300", "signs:1:100"),
+    "signs-class": Task(("signs-class",), "signs:0:500", "signs:1:100"),
+    "signs-single": Task(("signs-single",), "signs:0:500", "signs:1:100"),
+    "signs-seg": Task(("signs-seg",), "signs:0:200", "signs:1:100"),
+}
+
+
+def shared() -> Path:
+    """The folder of real models and images, which need not be there."""
+    return Path(os.environ.get("HOLDFAST_DATA", ROOT.parent / "shared" / "data"))
+
+
+def plan_of(name: str, task: Task, images: int | None, runs: Path, jobs: int) -> NoisePlan:
+    """The suite of one model."""
+    real = not task.data.startswith("signs")
+    card = None
+    if name in INPUTS:
+        card = Path(tempfile.mkdtemp()) / "card.toml"
+        classes = ", ".join(f'"{i}"' for i in range(1000))
+        card.write_text(CARD.format(classes=classes, input=INPUTS[name]))
+    model = load_model(str(shared() / "models" / f"{name}.onnx") if real else name, card)
+    where = str(shared() / task.data) if real else task.data
+    data = open_dataset(where, task=model.card.task, images=images)
+    spare = open_dataset(task.spare, task=model.card.task) if task.spare else None
+    return NoisePlan(Plan(model, data, runs=runs, jobs=jobs), spare=spare)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", help=f"some of {', '.join(TASKS)}; all if none is named")
+    parser.add_argument("--images", type=int, help="only the first N of each data set")
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--runs", type=Path, default=Path("holdfast-runs"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    asked = parser.parse_args()
+    for name in asked.tables or TASKS:
+        task = TASKS[name]
+        if not task.data.startswith("signs") and not (shared() / task.data).is_dir():
+            print(f"{name}: no data at {shared() / task.data}; left out", file=sys.stderr)
+            continue
+        began = time.perf_counter()
+        plans = [plan_of(model, task, asked.images, asked.runs, asked.jobs) for model in task.models]
+        models = tuple(measure(prepare(plan), progress) for plan in plans)
+        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        command = shlex.join(["python", "benchmarks/noise_tables.py", name])
+        seconds = round(time.perf_counter() - began, 1)
+        suite = Suite(task.data, models, command, created, seconds, versions())
+        write(suite, asked.out / f"noise-{name}")
+
+
+def write(suite: Suite, stem: Path) -> None:
+    """Nothing; the table is printed and in three files."""
+    print(to_text(models_table(suite)))
+    stem.with_suffix(".json").write_bytes(to_json(as_plain(suite), indent=True))
+    stem.with_suffix(".csv").write_text(to_csv(models_csv(suite)))
+    tables = [models_table(suite)]
+    for model in suite.models:
+        tables += [families_table(model), options_table(model)]
+    notes = [f"{m.model}: 8 bits calibrated on {m.calibration}" for m in suite.models if m.calibration]
+    head = (
+        f"# System noise on {suite.data}\n\nMade {suite.created} in {suite.seconds:.0f} s: `{suite.command}`."
+    )
+    parts = [head, *(f"{note}." for note in notes), *map(to_markdown, tables)]
+    stem.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
