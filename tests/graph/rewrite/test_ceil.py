@@ -38,7 +38,7 @@ def test_the_equation_by_hand():
     assert pooled(2, Window(5), ceil=True) == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(cells=st.integers(1, 40), window=windows)
 def test_the_size_is_the_number_of_places(cells, window):
     """Counted: floor takes windows that end in the padding, ceil those that begin before its end."""

@@ -58,7 +58,7 @@ def test_a_flattened_map_is_found_again():
     assert news(turned, (1, 26, 52, 85)) == Run(52, 53)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.randoms())
 def test_unchanged_axes_go_into_every_shape(sizes, random):
     total = int(np.prod(sizes))
@@ -108,7 +108,7 @@ def test_what_is_no_grid_is_not_made_up():
     assert np.array_equal(extended(alone, [*fixed(1, 4), GREW]), alone)  # spread over all cells as before
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 700), st.integers(1, 700))
 def test_scales_give_the_size_in_either_precision(cells, wanted):
     found = scale(cells, wanted)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from holdfast.graph.inspect import condense, runtime
-from holdfast.graph.rewrite.follow.walk import Walk
+from holdfast.graph.rewrite.follow.walk import Walk, names_in
 from holdfast.graph.rewrite.types import CannotRewrite
 
 
@@ -22,20 +20,10 @@ def tidy(walk: Walk, before: set[str]) -> None:
         for dim, old, new in zip(dims, value.old_shape, value.new_shape, strict=False):
             if dim.HasField("dim_value") and old != new:
                 dim.dim_value = new
-    unused = before - taken(graph)
+    unused = before - names_in(graph)
     for kept in (graph.initializer, graph.input):
         for item in [v for v in kept if v.name in unused]:
             kept.remove(item)
-
-
-def taken(graph: Any) -> set[str]:
-    """The names that nodes, graphs inside of them, or outputs take."""
-    names = {name for node in graph.node for name in node.input} | {out.name for out in graph.output}
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                names |= taken(inner)
-    return names
 
 
 def proven(walk: Walk) -> None:
