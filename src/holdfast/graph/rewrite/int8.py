@@ -25,8 +25,8 @@ UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
     "rewrite", family="precision", calibrated=True, paper=True, systems="integer engines with mixed precision"
 )
 def int8(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel of weights, percentile ranges, layers of uneven input in float32."""
-    return quantised(model, context, "percentile", keep_uneven=True)
+    """Static 8 bits, one scale a channel, percentile ranges; last layers and uneven inputs in float32."""
+    return quantised(model, context, "percentile", careful=True)
 
 
 @stage(
@@ -82,7 +82,7 @@ def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
 
 
 def quantised(
-    model: ModelProto, context: Context, method: str, per_channel: bool = True, keep_uneven: bool = False
+    model: ModelProto, context: Context, method: str, per_channel: bool = True, careful: bool = False
 ) -> Rewritten:
     """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images."""
     original = type(model)()
@@ -98,13 +98,18 @@ def quantised(
     watched = list(dict.fromkeys([*plan.readers, *entering]))
     observed = observe(model, watched, context.calibration, 0 if method == "min-max" else BINS)
     grids = {name: grid_over(*METHODS[method](observed.seen[name])) for name in plan.readers}
-    uneven = _uneven(plan, grids, observed) if keep_uneven else ()
-    spared = tuple(model.graph.node[layer.place].name for layer in plan.layers if layer.source in uneven)
-    plan = without(plan, uneven)
-    if not plan.layers:
+    uneven = _uneven(plan, grids, observed) if careful else ()
+    last = plan.last if careful else frozenset()
+    chosen = without(plan, uneven, last)
+    if not chosen.layers:  # a network of last layers alone is quantised after all
+        chosen, last = without(plan, uneven), frozenset()
+    if not chosen.layers:
         return Rewritten(original, ())
+    spared = [x.place for x in plan.layers if x.source in uneven and x.place not in last]
+    told = _spared(len(last), [model.graph.node[place].name for place in spared])
+    plan = chosen
     changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    how = _how(plan, named(method, per_channel), observed.images, spared)
+    how = _how(plan, named(method, per_channel), observed.images, told)
     insert(model, plan, {name: grids[name] for name in plan.readers}, observed.means, per_channel)
     return Rewritten(model, changed, how)
 
@@ -127,11 +132,15 @@ def named(method: str, per_channel: bool) -> str:
     return f"{ranges}, per {'channel' if per_channel else 'tensor'}"
 
 
-def _how(plan: Plan, method: str, images: int, spared: tuple[str, ...]) -> str:
+def _spared(last: int, uneven: list[str]) -> str:
+    """Which layers a careful plan leaves in float32."""
+    ends = f", the {last} last layers in float32" if last else ""
+    drowned = f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}" if uneven else ""
+    return ends + drowned
+
+
+def _how(plan: Plan, method: str, images: int, spared: str) -> str:
     kept = Counter(plan.kept)
     told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
-    after = f", {sum(kept.values())} nodes after the last kept in float32: {told}" if kept else ""
-    even = (
-        f", {len(spared)} layers of uneven input kept in float32: {', '.join(spared[:5])}" if spared else ""
-    )
-    return f"{images} images, {method}, QDQ, {len(plan.layers)} layers in 8 bits{even}{after}"
+    after = f", {sum(kept.values())} nodes behind them in float32: {told}" if kept else ""
+    return f"{images} images, {method}, QDQ, {len(plan.layers)} layers in 8 bits{spared}{after}"

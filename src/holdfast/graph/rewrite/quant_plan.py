@@ -9,6 +9,7 @@ values keeps the grid of its input.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Plan:
     layers: tuple[Layer, ...]
     readers: dict[str, tuple[tuple[int, int], ...]]
     kept: tuple[str, ...]  # operators that compute and stay in float32
+    last: frozenset[int]  # places of layers that no other layer follows
+    served: dict[str, frozenset[int]]  # tensor -> the nodes that compute with it in 8 bits
 
 
 @dataclass(frozen=True)
@@ -68,23 +71,33 @@ def plan_of(model: ModelProto) -> Plan:
     weighted = {place for place, node in enumerate(graph.nodes) if _is_weighted(graph, node)}
     before = _before(graph, weighted)
     readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    served: dict[str, set[int]] = defaultdict(set)
     layers: list[Layer] = []
     for place, node in enumerate(graph.nodes):
         for index in _quantised_inputs(graph, node, place in weighted, place in before):
             source, reader = _origin(graph, node.input[index], (place, index))
+            served[source].add(place)
             if reader not in readers[source]:
                 readers[source].append(reader)
             if place in weighted:
                 bias = node.input[2] if len(node.input) == 3 and node.input[2] in graph.constants else None
                 layers.append(Layer(place, source, node.input[1], bias))
     kept = [n.op_type for p, n in enumerate(graph.nodes) if p not in weighted and p not in before]
-    return Plan(tuple(layers), {k: tuple(v) for k, v in readers.items()}, tuple(filter(_computes, kept)))
+    return Plan(
+        tuple(layers),
+        {k: tuple(v) for k, v in readers.items()},
+        tuple(filter(_computes, kept)),
+        frozenset(weighted - before),
+        {k: frozenset(v) for k, v in served.items()},
+    )
 
 
-def without(plan: Plan, tensors: Container[str]) -> Plan:
-    """The plan in which these tensors, and the layers that read them, stay in float32."""
-    layers = tuple(layer for layer in plan.layers if layer.source not in tensors)
-    return Plan(layers, {k: v for k, v in plan.readers.items() if k not in tensors}, plan.kept)
+def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) -> Plan:
+    """The plan in which these tensors, the layers that read them and those at these places are in float32."""
+    layers = tuple(x for x in plan.layers if x.source not in tensors and x.place not in places)
+    idle = {name for name, served in plan.served.items() if all(place in places for place in served)}
+    readers = {k: v for k, v in plan.readers.items() if k not in tensors and k not in idle}
+    return dataclasses.replace(plan, layers=layers, readers=readers)
 
 
 def _computes(operator: str) -> bool:
