@@ -220,8 +220,10 @@ def test_a_last_softmax_is_dropped_only_when_the_caller_says_so() -> None:
     np.testing.assert_array_equal(np.argsort(evaluate(net, points), axis=1), order)
     inside = model([n("Softmax", "x", "a"), n("Relu", "a", "y")], {"x": (1, 3)})
     groups = model([n("Softmax", "x", "y")], {"x": (2, 3)})
-    for other in (inside, groups):  # not the whole output, or not the last layer: computed, not dropped
-        net = agree(other, drop_softmax=True)
+    # Not the last layer: computed. Not one over the whole output: not what the caller thinks of.
+    with pytest.raises(ModelError, match="several groups"):
+        lower_onnx(groups, drop_softmax=True)
+    for net in (agree(inside, drop_softmax=True), agree(groups)):
         assert any(isinstance(s, Activation) and s.curve == "reciprocal" for s in net.steps)
 
 

@@ -22,11 +22,23 @@ def problem_of(question: Property, domain: Domain | None = None, runner: Runner 
     Inputs with one float32 between their bounds are fixed at it. Bounds of rows are widened by two units in
     the last place: the specification's decimals were rounded to the nearest float64.
     """
-    from holdfast.graph.lower import lower_onnx
+    from holdfast.graph.lower.smooth import SeveralSoftmaxes
 
     domain = domain or domain_of(question)
     runner = runner or runner_of(question, domain)
     softmax = last_softmax(load_proto(question.model.path))
+    if not softmax:
+        return _posed(question, domain, runner, "")
+    try:
+        return _posed(question, domain, runner, softmax)
+    except SeveralSoftmaxes:
+        return _posed(question, domain, runner, "")
+
+
+def _posed(question: Property, domain: Domain, runner: Runner, softmax: str) -> Problem:
+    """The problem with the last softmax taken off, if it is named."""
+    from holdfast.graph.lower import lower_onnx
+
     unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
     cases = cases_of(unsafe, domain)
     lower, upper = domain.box.lower.ravel().copy(), domain.box.upper.ravel().copy()

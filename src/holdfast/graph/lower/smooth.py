@@ -8,6 +8,7 @@ from math import pi
 
 import numpy as np
 
+from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Curve
 from holdfast.graph.lower.curves import relu
 from holdfast.graph.lower.linear import product, scaled, total
@@ -15,6 +16,10 @@ from holdfast.graph.lower.matrix import matmul, reshaped
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 WIDEST = 256  # values of one softmax in the middle of a network: it takes their number squared of exps
+
+
+class SeveralSoftmaxes(ModelError):
+    """The last softmax cannot be taken off: it is not one over all outputs."""
 
 
 def _curve(curve: Curve, node: Node, build: Build) -> list[Value]:
@@ -67,11 +72,14 @@ def _softmax(node: Node, build: Build) -> list[Value]:
 
     Elsewhere 1 / sum over j of exp(x_j - x_i): the sum is at least 1, so that dividing by it is safe.
     """
+    shape = node.value().shape
+    axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1)) % len(shape)
+    size = shape[axis] if node.opset >= 13 else int(np.prod(shape[axis:]))
+    if build.drop_softmax and node.last:
+        if size != np.prod(shape):  # what is said of one softmax over all outputs is not true of several
+            raise SeveralSoftmaxes(str(node.fail("it is one for each of several groups of outputs")))
+        return [node.value()]
     view = node.view()
-    axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1)) % len(view.shape)
-    size = view.shape[axis] if node.opset >= 13 else int(np.prod(view.shape[axis:]))
-    if build.drop_softmax and node.last and view.index.size == size:
-        return [view]
     if node.last and view.index.size == size and node.operator == "Softmax":
         raise node.fail("as the last layer it is supported only where outputs are only compared")
     if node.operator != "Softmax" or size > WIDEST:

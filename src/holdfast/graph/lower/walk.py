@@ -56,7 +56,9 @@ def lowered(node: Node, domain: str, build: Build) -> list[Value]:
         return [constant_of(node)]
     lower = OPERATORS.get(node.operator)
     try:
-        if all(not isinstance(v, View) for v in node.inputs) and node.operator not in moves.OPERATORS:
+        dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
+        constant = all(not isinstance(v, View) for v in node.inputs)
+        if constant and not dropped and node.operator not in moves.OPERATORS:
             return list(fold.folded(node))
         if lower is None:
             raise node.fail("it is not linear, piecewise linear or one of the known curves")

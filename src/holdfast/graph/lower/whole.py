@@ -35,7 +35,7 @@ def lower_onnx(
     except ModelError as problem:
         if str(problem).startswith(str(model)):
             raise
-        raise ModelError(f"{model}: {problem}") from problem
+        raise type(problem)(f"{model}: {problem}") from problem
 
 
 def whole_proto(path: Path) -> Any:
