@@ -59,10 +59,16 @@ class _Meeting:
 _Met = dict[Hashable, list[_Meeting]]  # by a glimpse of the pixels
 
 
-def digest_of(tensor: Tensor) -> str:
-    """The first 16 hex digits of the sha256 of a tensor, its shape and its type."""
-    digest = hashlib.sha256(f"{tensor.shape}{tensor.dtype.str}".encode())
-    digest.update(np.ascontiguousarray(tensor).data)
+def digest_of(tensor: Tensor, pixels: Image, target: Input, normalise: str) -> str:
+    """The first 16 hex digits of a sha256 that two inputs of the network share if they are equal.
+
+    The card's normalisation maps different pixels to different tensors, so the pixels stand for the tensor,
+    which is four times as large; of any other the tensor itself is hashed.
+    """
+    content = pixels if normalise == "card" else tensor
+    head = f"{content.shape}{content.dtype.str}{target if normalise == 'card' else ''}"
+    digest = hashlib.sha256(head.encode())
+    digest.update(np.ascontiguousarray(content).data)
     return digest.hexdigest()[:16]
 
 
@@ -73,12 +79,12 @@ def tensors(
     for small in _smalls(routes, wanted, sample.data, errors):
         made: dict[str, Ready] = {}
         ways = grouped(small.users, partial(_way_on, routes, small))
-        for (target, _), users in ways.items():
+        for (target, name), users in ways.items():
             work = partial(_normalised, routes[users[0]].normalise, small.pixels, target)
             tensor = _tried(errors, users, work)
             if tensor is None:
                 continue
-            digest = digest_of(tensor)
+            digest = digest_of(tensor, small.pixels, target, name)
             ready = made.setdefault(digest, Ready(image, sample, tensor, digest, {}))
             ready.frames.update({u: small.users[u][0] for u in users})
         yield from made.values()

@@ -8,6 +8,7 @@ data goes to Pillow alone: it refuses most of it and repairs the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -46,6 +47,7 @@ def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = Fa
     return pixels
 
 
+@lru_cache(maxsize=4)  # several decoders ask of one image in turn
 def is_sound(data: bytes) -> bool:
     """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large.
 
