@@ -2,8 +2,8 @@
 
     python benchmarks/noise_tables.py [imagenet] [coco128] [signs] [--images N] [--jobs N]
 
-Writes benchmarks/results/noise-NAME.{json,csv,md}: every option with its interval, the paper's row a model, the
-machine and the versions. Real data is looked for in HOLDFAST_DATA or ../shared/data; without it only `signs`.
+Writes benchmarks/results/noise-NAME.{json,csv,md}: every option with its interval, the paper's row a model,
+and the versions. Real data is looked for in HOLDFAST_DATA or ../shared/data; without it only `signs`.
 A run that was ended goes on (cells are kept in --runs).
 """
 
@@ -121,9 +121,8 @@ def write(suite: Suite, stem: Path) -> None:
     for model in suite.models:
         tables += [families_table(model), options_table(model)]
     notes = [f"{m.model}: 8 bits calibrated on {m.calibration}" for m in suite.models if m.calibration]
-    head = (
-        f"# System noise on {suite.data}\n\nMade {suite.created} in {suite.seconds:.0f} s: `{suite.command}`."
-    )
+    made = f"`{suite.command}`, made {suite.created} in {suite.seconds:.0f} s."
+    head = f"# System noise on {suite.data}\n\n{made}"
     parts = [head, *(f"{note}." for note in notes), *map(to_markdown, tables)]
     stem.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
 
