@@ -104,5 +104,7 @@ def _drawn(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def _pad(value: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    eps = torch.finfo(lower.dtype).eps
-    return 16 * eps * (value.abs() + slope.abs() * (lower.abs() + upper.abs())) + TINY
+    kind = torch.finfo(lower.dtype)
+    size = lower.abs() + upper.abs()
+    # A slope that is not a normal number any more has an absolute error.
+    return 16 * kind.eps * (value.abs() + slope.abs() * size) + 4 * kind.tiny * size + TINY

@@ -45,7 +45,7 @@ _SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
     "log": lambda z: 1 / z,
     "sqrt": lambda z: 0.5 / torch.sqrt(z),
-    "reciprocal": lambda z: -1 / (z * z),
+    "reciprocal": lambda z: -(1 / z) * (1 / z),  # z * z is infinite long before this is zero
     "softplus": torch.sigmoid,
 }
 _BENDS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -102,6 +102,9 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
         low, high = torch.minimum(low, high), torch.maximum(low, high)
         if step.curve == "square":
             low = torch.where((lower < 0) & (upper > 0), torch.zeros_like(low), low)
+        else:  # about a pole there is no bound
+            pole = (lower <= 0) & (upper >= 0)
+            low, high = low.masked_fill(pole, -torch.inf), high.masked_fill(pole, torch.inf)
     pad = 8 * torch.finfo(lower.dtype).eps
     if step.curve in ("sigmoid", "tanh", "erf"):
         return low - pad, high + pad

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from holdfast.verify.problem import Case
+from holdfast.verify.sweep.chords import UNIT
 
 Tensor = Any
 OUTWARD = 1e-9  # in half widths: far more than a clip can be rounded
+LEAST = 1e-290  # slopes below have lost digits, and clip nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +67,11 @@ def clipped(boxes: Boxes, pairs: Tensor, base: Tensor, slopes: Tensor) -> Boxes:
     """
     box, case = boxes.box[pairs], boxes.case[pairs]
     size = slopes.abs()
-    room = (size.sum(2) - base)[:, :, None] / size.clamp(min=1e-300) - 1.0 + OUTWARD
-    room = torch.where((size > 0) & room.isfinite(), room.clamp(-1.0, 1.0), torch.ones_like(room))
+    reach = size.sum(2)
+    # What the sum was rounded counts before a small slope divides it.
+    spare = reach - base + 8 * (size.shape[2] + 2) * UNIT * (reach + base.abs())
+    room = spare[:, :, None] / size - 1.0 + OUTWARD
+    room = torch.where((size > LEAST) & room.isfinite(), room.clamp(-1.0, 1.0), torch.ones_like(room))
     ones = torch.ones_like(room)
     high = torch.where(slopes > 0, room, ones).amin(1)
     low = -torch.where(slopes < 0, room, ones).amin(1)

@@ -116,7 +116,8 @@ def _arc(step: Activation, lower: Tensor, upper: Tensor) -> Band:
     touch = curve(step, middle) - slope * middle
     ends = torch.stack([curve(step, z) - slope * z for z in (lower, upper)])
     size = torch.stack([curve(step, z).abs() for z in (lower, middle, upper)]).amax(0)
-    pad = 32 * EPS * (size + slope.abs() * (lower.abs() + upper.abs())) + 1e-300
+    width = lower.abs() + upper.abs()
+    pad = 32 * EPS * (size + slope.abs() * width) + 1e-300 * (1 + width)
     concave = torch.full_like(lower, step.curve in CONCAVE, dtype=torch.bool)
     if step.curve == "reciprocal":
         concave = upper < 0
