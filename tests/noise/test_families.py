@@ -66,10 +66,10 @@ def test_every_default_option_names_systems_that_do_it(one):
 
 
 def test_rewrites_add_up_with_the_precision_last_and_one_of_a_family():
-    chosen = options_of("precision=int8, ceil=ceil, precision=fp16")
+    chosen = options_of("precision=int8, upsample=upsample-bilinear, ceil=ceil, precision=fp16")
     infer = applied(Pipeline(), chosen).infer
     assert isinstance(infer, Deployed)
-    assert infer.rewrites == ("ceil", "fp16")
+    assert infer.rewrites == ("ceil", "upsample-bilinear", "fp16")
 
 
 def test_a_runtime_keeps_the_rewrites():

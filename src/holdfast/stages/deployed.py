@@ -24,7 +24,8 @@ from holdfast.graph import rewrite
 from holdfast.graph.rewrite.types import Context, Rewritten
 from holdfast.stages.infer import fixed_batch
 
-LAST = "precision"  # rewrites of this family come after all others: they quantise what is there
+# Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
+ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
 
 
 @dataclass(frozen=True)
@@ -174,11 +175,11 @@ def deployed_of(infer: str | Infer) -> Deployed:
 
 
 def with_rewrite(infer: str | Infer, name: str) -> Deployed:
-    """The stage with one rewrite more, the precision last; one of the same family is replaced."""
+    """The stage with one rewrite more, in the order in which they can follow one another; one of the same family is replaced."""
     deployed = deployed_of(infer)
     family = part("rewrite", name).facts["family"]
     others = [n for n in deployed.rewrites if part("rewrite", n).facts["family"] != family]
-    first = sorted([*others, name], key=lambda n: part("rewrite", n).facts["family"] == LAST)
+    first = sorted([*others, name], key=lambda n: ORDER.get(part("rewrite", n).facts["family"], 5))
     return dataclasses.replace(deployed, rewrites=tuple(first))
 
 
