@@ -175,7 +175,7 @@ def deployed_of(infer: str | Infer) -> Deployed:
 
 
 def with_rewrite(infer: str | Infer, name: str) -> Deployed:
-    """The stage with one rewrite more, in the order in which they can follow one another; one of the same family is replaced."""
+    """The stage with one rewrite more, in the order they can follow one another; of a family the last one."""
     deployed = deployed_of(infer)
     family = part("rewrite", name).facts["family"]
     others = [n for n in deployed.rewrites if part("rewrite", n).facts["family"] != family]
