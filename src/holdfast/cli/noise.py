@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -173,12 +174,15 @@ def listing(
     latex: Latex = False,
 ) -> None:
     """List every noise that is installed: stage, options, tasks, and which real systems do it."""
-    from holdfast.report.noise_tables import list_table
+    from holdfast.report.noise_tables import kinds_table, list_table, list_text
 
     load_own(use)
     shape = Shape(csv, markdown, latex)
     shape.check()
-    shape.table(list_table())
+    if csv or markdown or latex:
+        return shape.table(list_table())
+    shape.table(kinds_table())
+    return say("\n" + list_text(min(shutil.get_terminal_size().columns, 120)))
 
 
 def demo_sections(model: str, data: str, how: Choices) -> list[Section]:
