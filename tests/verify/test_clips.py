@@ -21,7 +21,7 @@ def test_an_input_that_hardly_counts_is_not_clipped_by_rounding():
         base = float(np.abs(slopes).sum()) + 10.0 ** rng.uniform(-17, -9) * rng.normal()
         one = torch.ones(1, 6, dtype=torch.float64)
         boxes = Boxes(-one, one, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-        planes = torch.tensor([[base]]), torch.tensor(slopes)[None, None]
+        planes = torch.tensor([[base]], dtype=torch.float64), torch.tensor(slopes)[None, None]
         kept = clipped(boxes, torch.zeros(1, dtype=torch.int64), *planes)
         corner = -np.sign(slopes)  # where the plane is least, but for the input of the tiny slope
         if kept.upper[0, 0] < 1:
