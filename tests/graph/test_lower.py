@@ -303,3 +303,13 @@ def test_networks_of_the_competition(name: str, shared_data: Path) -> None:
     assert isinstance(net.steps[0], Start)
     points = np.random.default_rng(0).random((3, net.inputs)).astype(np.float32)
     compare(net, points, by_runtime(onnx.load(str(path)), points), tolerance=1e-4)
+
+
+def test_numbers_that_a_file_leaves_out_are_float32_as_well() -> None:
+    (slope,) = [s.slope for s in lower_onnx(one("LeakyRelu", (1, 3))).steps if isinstance(s, Activation)]
+    assert slope == float(np.float32(0.01)) != 0.01
+
+
+def test_a_celu_with_an_alpha_below_zero_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"expected an alpha above 0, got -0\.5"):
+        lower_onnx(one("Celu", (1, 3), alpha=-0.5))

@@ -49,7 +49,7 @@ def _relu(node: Node, build: Build) -> list[Value]:
 
 
 def _leaky(node: Node, build: Build) -> list[Value]:
-    return [leaky(build, node.view(), float(node.attributes.get("alpha", 0.01)))]
+    return [leaky(build, node.view(), node.number("alpha", 0.01))]
 
 
 def leaky(build: Build, view: View, slope: float) -> Value:
@@ -76,7 +76,7 @@ def _prelu(node: Node, build: Build) -> list[Value]:
 
 
 def _hard_sigmoid(node: Node, build: Build) -> list[Value]:
-    alpha, beta = float(node.attributes.get("alpha", 0.2)), float(node.attributes.get("beta", 0.5))
+    alpha, beta = node.number("alpha", 0.2), node.number("beta", 0.5)
     return [clipped(build, as_view(scaled(build, node.view(), alpha, beta)), 0.0, 1.0)]
 
 

@@ -170,7 +170,7 @@ def _normalised(node: Node, build: Build) -> list[Value]:
     scale, shift, mean, variance = (
         np.asarray(node.constant(i, "parameters"), np.float64) for i in (1, 2, 3, 4)
     )
-    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    factor = scale / np.sqrt(variance + node.number("epsilon", 1e-5))
     shape = (-1,) + (1,) * (len(x.shape) - 2)
     return [scaled(build, x, factor.reshape(shape), (shift - mean * factor).reshape(shape))]
 

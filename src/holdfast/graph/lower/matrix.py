@@ -123,7 +123,7 @@ def _gemm(node: Node, build: Build) -> list[Value]:
         left = swapped(left)
     if node.attributes.get("transB"):
         right = swapped(right)
-    alpha, beta = float(node.attributes.get("alpha", 1.0)), float(node.attributes.get("beta", 1.0))
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     result = (
         matmul(build, node, left, right)
         if isinstance(left, View) or isinstance(right, View)

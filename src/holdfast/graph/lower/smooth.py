@@ -40,17 +40,19 @@ def elu(build: Build, view: View, factor: float) -> Value:
 
 
 def _elu(node: Node, build: Build) -> list[Value]:
-    return [elu(build, node.view(), float(node.attributes.get("alpha", 1.0)))]
+    return [elu(build, node.view(), node.number("alpha", 1.0))]
 
 
 def _selu(node: Node, build: Build) -> list[Value]:
-    alpha = float(node.attributes.get("alpha", 1.6732632423543772))
-    gamma = float(node.attributes.get("gamma", 1.0507009873554805))
+    alpha = node.number("alpha", 1.6732632423543772)
+    gamma = node.number("gamma", 1.0507009873554805)
     return [scaled(build, as_view(elu(build, node.view(), alpha)), gamma, 0.0)]
 
 
 def _celu(node: Node, build: Build) -> list[Value]:
-    alpha = float(node.attributes.get("alpha", 1.0))
+    alpha = node.number("alpha", 1.0)
+    if alpha <= 0:
+        raise node.fail(f"expected an alpha above 0, got {alpha}")
     inner = as_view(scaled(build, node.view(), 1.0 / alpha, 0.0))
     return [scaled(build, as_view(elu(build, inner, 1.0)), alpha, 0.0)]
 
@@ -128,7 +130,7 @@ def _layer_norm(node: Node, build: Build) -> list[Value]:
     mean = as_view(
         matmul(build, node, as_view(product(build, centred, centred)), np.full((size, 1), 1.0 / size))
     )
-    safe = as_view(scaled(build, mean, 1.0, float(node.attributes.get("epsilon", 1e-5))))
+    safe = as_view(scaled(build, mean, 1.0, node.number("epsilon", 1e-5)))
     share = build.curve(as_view(build.curve(safe, "sqrt")), "reciprocal")
     normal = as_view(reshaped(product(build, centred, share), view.shape))
     shift = node.constant(2, "bias")

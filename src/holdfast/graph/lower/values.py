@@ -89,6 +89,10 @@ class Node:
             raise self.fail(f"expected {what}, got none")
         return found
 
+    def number(self, name: str, default: float) -> float:
+        """A number given as an attribute: of float32, the standard's default no less than one in the file."""
+        return float(np.float32(self.attributes.get(name, default)))
+
     def ints(self, name: str, at: int | None = None) -> tuple[int, ...] | None:
         """Integers given as an attribute or, in newer opsets, as input `at`; None if in neither."""
         if name in self.attributes:
