@@ -160,6 +160,9 @@ def _tightest(
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
     found = []
     for part in index.split(share):
+        if effort.abort():
+            found.append(torch.full((len(part),), -torch.inf, dtype=torch.float64))
+            continue
         rows = torch.zeros(len(part), pieces.sizes[source], dtype=pieces.dtype)
         rows[torch.arange(len(part)), part] = sign
         theta = {at: region.bends[at].start(len(part)) for at in below}
