@@ -10,19 +10,8 @@ import pytest
 from PIL import Image
 
 import making
-from holdfast.core import registry
 
 QUICK = ("--only", "decode=fast-idct", "--only", "resize=opencv-nearest", "--only", "resize=pillow-box")
-
-
-@pytest.fixture(autouse=True)
-def own_parts_are_forgotten(monkeypatch):
-    """What a test loads with --use is not known to the next."""
-    monkeypatch.setattr(registry, "_FILES", {})
-    yield
-    for key, part in list(registry._PARTS.items()):
-        if part.function.__module__.startswith("holdfast_use_"):
-            del registry._PARTS[key]
 
 
 @pytest.fixture
