@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.run.noise.result import ModelNoise, Suite
     from holdfast.run.noise.suite import NoisePlan, Prepared
 
+SHOWN_IN_DEMO = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
 WHAT, NOISE, SHOWN, RUN = "What is tested", "Which noise", "How it is shown", "How it is run"
 
 ModelsData = Annotated[
@@ -201,13 +202,11 @@ def demo_sections(model: str, data: str, how: Choices) -> list[Section]:
     stairs = build_up(prepared, made, watch)
     entry = plan.plan.dataset.entries[0]
     picture, loaded = entry.load().data, plan.plan.model
-    few = Wanted(
-        only=("decode", "resize=opencv-nearest", "resize=opencv-bilinear", "resize=pillow-box", "colour")
-    )
+    few = Wanted(only=tuple(SHOWN_IN_DEMO.split()))
     maps = features(loaded, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
     seen = [one for one in maps if isinstance(one, Feature)]
     return [
-        *sections_of(suite, (stairs,)),
+        *sections_of(suite, (stairs,), told=False),
         picture_section(list(shown(picture, loaded, few)), seen, entry.name),
     ]
 

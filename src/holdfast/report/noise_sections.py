@@ -20,11 +20,12 @@ _READING = (
 )
 
 
-def noise_sections(suite: Suite) -> list[Section]:
-    """The table of all models, then every model's options."""
+def noise_sections(suite: Suite, told: bool = True) -> list[Section]:
+    """The table of all models, then every model's options; what matters most is said unless `told` already."""
     table = models_table(suite)
     body = scroll(to_html(Table(table.columns, table.rows)), "System noise")
-    sections = [Section("noise", "System noise", (Figure("", body, wide=True),), f"{table.caption}.")]
+    said = f"{table.caption}." if told else f"{lead(suite.models[0])} {table.caption}."
+    sections = [Section("noise", "System noise", (Figure("", body, wide=True),), said)]
     several = len(suite.models) > 1
     for place, model in enumerate(suite.models):
         identifier = f"options-{place + 1}" if several else "options"
@@ -117,6 +118,6 @@ def staircase_table(made: combine.Staircase) -> Table:
     return Table(columns, rows)
 
 
-def sections_of(suite: Suite, stairs: Sequence[combine.Staircase] = ()) -> list[Section]:
+def sections_of(suite: Suite, stairs: Sequence[combine.Staircase] = (), told: bool = True) -> list[Section]:
     """All sections about noise."""
-    return [*noise_sections(suite), *(staircase_section(s) for s in stairs)]
+    return [*noise_sections(suite, told), *(staircase_section(s) for s in stairs)]
