@@ -21,7 +21,7 @@ _READING = (
 
 
 def noise_sections(suite: Suite, told: bool = True) -> list[Section]:
-    """The table of all models, then every model's options; what matters most is said unless `told` already."""
+    """The table of all models, then each one's options; what matters most is said unless `told` already."""
     table = models_table(suite)
     body = scroll(to_html(Table(table.columns, table.rows)), "System noise")
     said = f"{table.caption}." if told else f"{lead(suite.models[0])} {table.caption}."
