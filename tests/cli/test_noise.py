@@ -11,7 +11,7 @@ from PIL import Image
 
 import making
 
-QUICK = ("--only", "decode=fast-idct", "--only", "resize=opencv-nearest", "--only", "resize=pillow-box")
+QUICK = ("--only", "decode=fast-idct,resize=opencv-nearest", "--only", "resize=pillow-box")
 
 
 @pytest.fixture

@@ -53,11 +53,15 @@ Card = Annotated[
 ]
 Only = Annotated[
     tuple[str, ...],
-    Option("Only this family, or FAMILY=OPTION. May be repeated.", group=NOISE, values=offers.noises),
+    Option(
+        "Only these: families, or FAMILY=OPTION, with commas or repeated.", group=NOISE, values=offers.noises
+    ),
 ]
 Skip = Annotated[
     tuple[str, ...],
-    Option("Not this family, or FAMILY=OPTION. May be repeated.", group=NOISE, values=offers.noises),
+    Option(
+        "Not these: families, or FAMILY=OPTION, with commas or repeated.", group=NOISE, values=offers.noises
+    ),
 ]
 Every = Annotated[bool, Option("Also the options that are run on demand only.", "--all", group=NOISE)]
 Use = Annotated[tuple[Path, ...], Option("A Python file with noises of your own.", group=NOISE)]
@@ -278,7 +282,7 @@ def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: A
     if cards and len(cards) != len(words) - 1:
         raise InputError(f"--card: expected one for each of {len(words) - 1} models, got {len(cards)}")
     load_own(asked.use)
-    wanted = Wanted(asked.only, asked.skip, asked.every)
+    wanted = Wanted(words_of(asked.only), words_of(asked.skip), asked.every)
     wanted.check()
     settings = Settings(rule_named(asked.rule or "coco"))
     data = words[-1]
@@ -287,6 +291,11 @@ def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: A
         plan = plan_of(model, data, settings, chosen)
         spare = _spare(data, asked, chosen, plan)
         yield NoisePlan(plan, wanted, spare, asked.images)
+
+
+def words_of(given: Sequence[str]) -> tuple[str, ...]:
+    """The words of an option that may be repeated, or hold several with commas between them."""
+    return tuple(word.strip() for text in given for word in text.split(",") if word.strip())
 
 
 def load_own(files: Sequence[Path]) -> None:

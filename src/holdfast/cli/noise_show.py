@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
-from holdfast.cli.noise import Only, Skip, Use, load_own
+from holdfast.cli.noise import Only, Skip, Use, load_own, words_of
 from holdfast.cli.output import say
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(
     from holdfast.run.noise.show import features, shown
 
     load_own(use)
-    wanted = Wanted(only, skip)
+    wanted = Wanted(words_of(only), words_of(skip))
     wanted.check()
     data = _read(image)
     loaded = load_model(model, card) if model else None
