@@ -34,7 +34,7 @@ def test_an_unknown_name_gets_the_nearest():
 
 
 def test_nothing_near_lists_what_there_is():
-    with pytest.raises(UnknownName, match="Known: .*opencv, pillow"):
+    with pytest.raises(UnknownName, match=r"Known: .*opencv, pillow"):
         registry.lookup("decode", "zzzzzz")
 
 
