@@ -1,6 +1,7 @@
-"""Memory of `holdfast evaluate` as images grow: 500 against 5,000, whole process tree, peak.
+"""Memory of `holdfast evaluate` (or `noise`) as images grow: 500 against 5,000, whole process tree, peak.
 
     python benchmarks/memory.py [--model signs-yolo] [--jobs 2] [--few 500] [--many 5000]
+    python benchmarks/memory.py --noise decode,colour --few 100 --many 1000
 
 The data set is the embedded scenes, written once and linked under many names, so that files differ in name
 only and nothing is cached between them (every name is evaluated by itself).
@@ -64,20 +65,11 @@ def resident(pid: int) -> int:
     return total
 
 
-def measure(model: str, data: Path, jobs: int, runs: Path) -> tuple[float, float]:
+def measure(model: str, data: Path, jobs: int, runs: Path, noise: str) -> tuple[float, float]:
     """Peak megabytes of the tree and seconds."""
-    command = [
-        sys.executable,
-        "-m",
-        "holdfast",
-        "evaluate",
-        model,
-        str(data),
-        "--jobs",
-        str(jobs),
-        "--runs",
-        str(runs),
-    ]
+    what = ["noise", "--only", noise] if noise else ["evaluate"]
+    where = [model, str(data), "--jobs", str(jobs), "--runs", str(runs)]
+    command = [sys.executable, "-m", "holdfast", *what, *where]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0
@@ -95,6 +87,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--few", type=int, default=500)
     parser.add_argument("--many", type=int, default=5000)
+    parser.add_argument("--noise", default="", help="the noise suite with these families instead")
     options = parser.parse_args()
     from holdfast.data.signs import make as make_signs
 
@@ -104,7 +97,8 @@ def main() -> None:
         peaks = []
         for images in (options.few, options.many):
             data = make(folder / f"data{images}", images, folder / "scenes")
-            peak, seconds = measure(options.model, data, options.jobs, folder / f"runs{images}")
+            runs = folder / f"runs{images}"
+            peak, seconds = measure(options.model, data, options.jobs, runs, options.noise)
             peaks.append(peak)
             print(
                 f"{images:6} images  {peak:7.0f} MB peak  {seconds:7.1f} s  {images / seconds:6.1f} images/s"
