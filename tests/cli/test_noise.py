@@ -160,6 +160,13 @@ def test_pictures_are_shown_and_kept(holdfast, tmp_path):
     assert (tmp_path / "p.html").read_text().count("data:image/") >= 6
 
 
+def test_what_cannot_be_shown_is_told_with_the_file(fails, tmp_path):
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "p.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "p.jpg").read_bytes()[:-60])
+    assert "cut.jpg: cannot be decoded" in fails("noise", "show", "cut.jpg")
+    assert "needs --model" in fails("noise", "show", "p.jpg", "--only", "ceil")
+
+
 def test_feature_maps_of_a_model_are_shown(holdfast, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (90, 120, 3)).astype(np.uint8)
     (tmp_path / "p.jpg").write_bytes(making.jpeg(pixels))
@@ -223,10 +230,17 @@ def test_a_dump_is_recognised(holdfast, tiny, tmp_path):
         (("noise", "signs-class", "signs:0:2", "--only", "decode=dali"), "not installed"),
         (("noise", "signs-class", "signs:0:2", "--csv", "--latex"), "expected one of --csv"),
         (("noise", "signs-class", "signs:0:2", "--use", "none.py"), "none.py"),
+        (("noise", "signs-class", "signs:0:2", "--only", "boxes"), "boxes: not for a model to classify"),
+        (("noise", "signs-class", "signs:0:2", "--only", "decode=pillow"), "is fed and run anyway"),
+        (("noise", "signs-class", "signs:0:2", "-o", "."), ".: is a folder"),
+        (("noise", "combine", "signs-class", "signs:0:2", "--json", "."), ".: is a folder"),
         (("noise", "show", "none.jpg"), "none.jpg: cannot be read"),
+        (("noise", "show", "none.jpg", "-o", "."), ".: is a folder"),
         (("diagnose", "signs-class", "signs:0:2"), "expected --deploy"),
         (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode"), "expected FAMILY=OPTION"),
         (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode=fast"), "Did you mean 'fast-idct'?"),
+        (("diagnose", "signs-class", "signs:0:2", "--deploy", "boxes=offset"), "is for models to detect"),
+        (("diagnose", "signs-class", "signs:0:2", "--deploy", "decode=zune,decode=ijg"), "undoes the first"),
         (("diagnose", "signs-class", "signs:0:2", "--input", "x.npy"), "give the picture it is of"),
     ],
 )

@@ -86,6 +86,7 @@ def test_latex_escapes_and_has_as_many_cells_as_columns():
     assert r"\textbackslash{} \_a\_ 50\% \#1 \{y\} \textasciitilde{} \textasciicircum{}" in text
     assert r"\begin{tabular}{lr}" in text
     assert text.splitlines()[0] == r"\begin{table}"
+    assert to_latex(Table(["Δ AP", "x − y"], [(1, 2)], "A → B")).isascii()  # pdflatex knows no Δ
     assert to_latex(Table(["a"], [(1,)])).startswith(r"\begin{tabular}{r}")
 
 

@@ -17,6 +17,7 @@ from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Entry
+    from holdfast.core.model import Model
     from holdfast.core.pipeline import Pipeline
     from holdfast.report.tables import Table
     from holdfast.run.diagnose.blame import Blame
@@ -126,7 +127,6 @@ def is_picture(where: str) -> bool:
 def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.graph.load import load_model
-    from holdfast.noise.families import applied, options_of
     from holdfast.report.diagnose import like_table
     from holdfast.run.diagnose.dump import like_input, like_output, read_dump
     from holdfast.run.diagnose.lockstep import lockstep
@@ -137,7 +137,7 @@ def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
     from holdfast.stages.deployed import Calibration
 
     loaded, data = load_model(model, how.card), picture.read_bytes()
-    train = applied(pipeline_of(loaded.card), options_of(given.train))
+    train = _system(pipeline_of(loaded.card), given.train, loaded)
     entries = _entries(given) or (OnePicture(picture.name, data),)
 
     def ready(pipeline: Pipeline) -> Pipeline:
@@ -145,7 +145,7 @@ def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
 
     stages: tuple[StageApart, ...] = ()
     if given.deploy:
-        deploy = applied(train, options_of(given.deploy))
+        deploy = _system(train, given.deploy, loaded)
         stages = lockstep(loaded, ready(train), ready(deploy), [(picture.name, data)])
     dumps = []
     if given.input_dump:
@@ -154,6 +154,25 @@ def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
         near = like_output(loaded, train, data, read_dump(given.output_dump), ready)
         dumps.append(like_table(near, "output"))
     return Found(stages, None, tuple(dumps))
+
+
+def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
+    """The pipeline with the options of a text; InputError if one is not for the task or undoes another."""
+    from holdfast.core.errors import InputError
+    from holdfast.noise.families import applied, options_of
+
+    chosen = options_of(text)
+    for place, one in enumerate(chosen):
+        if model.card.task not in one.tasks:
+            fitting = ", ".join(one.tasks)
+            raise InputError(
+                f"{one.label}: is for models to {fitting}; {model.name} is one to {model.card.task}"
+            )
+        for later in chosen[place + 1 :]:
+            both = applied(pipeline, (one, later))
+            if one.family == later.family and both == applied(pipeline, (later,)):
+                raise InputError(f"{one.label} and {later.label}: the second undoes the first; give one")
+    return applied(pipeline, chosen)
 
 
 def _entries(given: Given) -> tuple[Entry, ...]:
@@ -166,7 +185,7 @@ def _entries(given: Given) -> tuple[Entry, ...]:
 
 def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
     from holdfast.core.pipeline import pipeline_of
-    from holdfast.noise.families import applied, options_of
+    from holdfast.noise.families import options_of
     from holdfast.run.diagnose.blame import blame
     from holdfast.run.diagnose.lockstep import lockstep
     from holdfast.run.noise.calibration import spread
@@ -176,12 +195,13 @@ def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
     asked = Asked((), (), False, (), given.calibration, given.calibration_images, given.rule)
     (plan,) = plans_of((model, where), (), how, asked)
     base = plan.plan
-    train = applied(pipeline_of(base.model.card), options_of(given.train))
+    train = _system(pipeline_of(base.model.card), given.train, base.model)
     chosen = options_of(given.deploy)
+    as_deployed = _system(train, given.deploy, base.model)
     plan = replace(plan, plan=replace(base, pipeline=train))
     prepared = ground_of(plan)
     reserved = prepared.ground.reserved.calibration
-    deploy = calibrated(applied(train, chosen), reserved, prepared.ground.folder)
+    deploy = calibrated(as_deployed, reserved, prepared.ground.folder)
     few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)

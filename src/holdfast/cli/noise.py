@@ -111,7 +111,7 @@ def suite(
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json)
+    shape = Shape(csv, markdown, latex, json, out)
     shape.check()
     asked = Asked(only, skip, every, use, calibration, calibration_images, rule)
     plans = list(plans_of(models_data, card, how, asked))
@@ -156,7 +156,7 @@ def combine(
     from holdfast.run.noise.combine import combine as build_up
 
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex)
+    shape = Shape(csv, markdown, latex, json, out)
     shape.check()
     asked = Asked(only, skip, False, use, calibration, calibration_images, rule)
     began = time.perf_counter()
@@ -234,15 +234,20 @@ class Shape(NamedTuple):
     markdown: bool = False
     latex: bool = False
     json: Path | None = None
+    out: Path | None = None
 
     def check(self) -> None:
-        """Nothing, or InputError if two ways are asked for at once."""
+        """Nothing, or InputError if two ways are asked for at once or a file cannot be one."""
         from holdfast.core.errors import InputError
 
         if sum((self.csv, self.markdown, self.latex)) > 1:
             raise InputError("expected one of --csv, --markdown and --latex, not several")
         if self.json and self.json.is_dir():
             raise InputError(f"--json {self.json}: is a folder; give the name of a file")
+        if self.out and self.out.is_dir():
+            raise InputError(
+                f"{self.out}: is a folder; give the name of the page, such as {self.out / 'noise.html'}"
+            )
 
     def table(self, table: Table) -> None:
         """Nothing; the table is printed."""

@@ -35,6 +35,7 @@ def show(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("noise.html"),
 ) -> int:
     """See what each noise does to a picture: before, after, and the difference stretched to 0 … 255."""
+    from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.report.noise_pictures import shown_table, write
@@ -45,11 +46,21 @@ def show(
     load_own(use)
     wanted = Wanted(words_of(only), words_of(skip))
     wanted.check()
+    if out.is_dir():
+        raise InputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
+    if folder and folder.exists() and not folder.is_dir():
+        raise InputError(f"--folder {folder}: is a file; give the name of a folder")
     data = _read(image)
     loaded = load_model(model, card) if model else None
-    made = list(shown(data, loaded, wanted))
+    try:
+        made = list(shown(data, loaded, wanted))
+    except ImageError as problem:
+        raise InputError(f"{image}: {problem}") from problem
     images = open_dataset(calibration, images=100).entries if calibration else ()
     maps = list(features(loaded, data, wanted, images)) if loaded else []
+    if not made and not maps:
+        hint = "" if loaded else "; what changes the graph needs --model"
+        raise InputError(f"nothing to show: no noise asked for changes a picture or a feature map{hint}")
     say(to_text(shown_table(made, maps)))
     if folder:
         _save(made, folder)

@@ -224,6 +224,9 @@ def _markdown(text: str) -> str:
 def _latex(text: str) -> str:
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-        ">": r"\textgreater{}", "|": r"\textbar{}",
+        ">": r"\textgreater{}", "|": r"\textbar{}", "Δ": r"$\Delta$", "−": "$-$", "≥": r"$\ge$",
+        "≤": r"$\le$", "×": r"$\times$", "→": r"$\to$", "…": r"\dots{}", "′": r"$'$", "½": r"$\frac12$",
+        "·": r"$\cdot$", "⌊": r"$\lfloor$", "⌋": r"$\rfloor$", "⌈": r"$\lceil$", "⌉": r"$\rceil$",
+        "π": r"$\pi$", "–": "--",
     }  # fmt: skip
     return "".join(special.get(c) or (f"\\{c}" if c in "&%$#_{}" else c) for c in text)

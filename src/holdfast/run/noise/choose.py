@@ -71,8 +71,22 @@ def asked(ground: Ground, wanted: Wanted) -> list[Asked]:
     wanted.check()
     found = [made for of in families() for made in _of_family(of, ground, wanted)]
     if not found:
-        raise InputError("no noise is left to run; see `holdfast noise list`, --only and --skip")
+        raise InputError(_nothing(ground.model, wanted))
     return found
+
+
+def _nothing(model: Model, wanted: Wanted) -> str:
+    """Why no option is left: skipped, not for the task, or what the model has anyway."""
+    task = model.card.task
+    taken = [found for of in families() for found in options(of) if wanted.takes(found)]
+    if not taken:
+        why = "--only and --skip leave none"
+    elif any(task in found.tasks for found in taken):
+        why = f"what is asked for is how {model.name} is fed and run anyway"
+    else:
+        names = ", ".join(sorted({found.family for found in taken}))
+        why = f"{names}: not for a model to {task}, which {model.name} is"
+    return f"no noise is left to run: {why}; see `holdfast noise list`"
 
 
 def _of_family(of: Family, ground: Ground, wanted: Wanted) -> Iterator[Asked]:

@@ -103,14 +103,18 @@ class Feature:
 
 
 def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | None:
-    """The deepest feature map that both graphs have under one name; None if there is none."""
+    """The deepest feature map of both graphs that differs, or else the deepest; None if they share none."""
     maps = [_maps(graph) for graph in (before, after)]
     common = [name for name in maps[0] if name in maps[1]]
+    same = None
     for name in reversed(common):
         first, second = _run(before, name, tensor), _run(after, name, tensor)
         if first.ndim == second.ndim == 4 and min(first.shape[2:]) >= 6 and min(second.shape[2:]) >= 6:
-            return _feature(label, name, first[0], second[0])
-    return None
+            found = _feature(label, name, first[0], second[0])
+            if found.relative or first.shape != second.shape:
+                return found
+            same = same or found  # an output of a branch that the rewrite does not reach
+    return same
 
 
 def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
