@@ -66,6 +66,12 @@ def test_two_runs_and_two_processes_give_the_same_bytes(holdfast, tiny, tmp_path
     assert numbers("a") == numbers("b") == numbers("c")
 
 
+def test_other_options_are_kept_in_another_folder(holdfast, tiny, tmp_path):
+    for only in ("decode", "colour", "decode"):
+        assert holdfast("noise", *tiny, "--only", only, "--jobs", 1).code == 0
+    assert len(list((tmp_path / "holdfast-runs").glob("noise-*"))) == 2
+
+
 def test_several_models_make_a_row_each(holdfast, tiny, tmp_path):
     other = making.classifier(tmp_path / "models", name="other", scale=3.0)
     done = holdfast("noise", tiny[0], other, tiny[1], *QUICK, "--csv", "--jobs", 1)

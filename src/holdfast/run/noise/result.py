@@ -162,11 +162,11 @@ def _model(plain: dict[str, Any]) -> ModelNoise:
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:
-    """Where a suite is kept: by the names of its models and its data."""
+    """Where a suite is kept: by its models, its data and the options that were asked for."""
     from holdfast.core import fingerprint
 
     models = "-".join(m.model for m in suite.models)
     name = f"noise-{models}-on-{suite.data}"
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    same = [[m.sha256, m.images, m.rule] for m in suite.models]
+    same = [[m.sha256, m.images, m.rule, [r.label for r in m.rows]] for m in suite.models]
     return runs / f"{plain[:120]}-{fingerprint.of([name, same])[:6]}"
