@@ -15,7 +15,7 @@ from holdfast.noise.families import Option
 from holdfast.run.difference import difference
 from holdfast.run.evaluate import Plan, evaluate
 from holdfast.run.noise.calibration import reserve
-from holdfast.run.noise.choose import Wanted, asked
+from holdfast.run.noise.choose import Wanted, asked, reason_of
 from holdfast.run.noise.combine import combine, words
 from holdfast.run.noise.estimate import estimate
 from holdfast.run.noise.result import Row, Suite, as_plain, line, open_suite, save
@@ -239,3 +239,8 @@ def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     assert found.seconds > 0
     assert found.bytes > 0
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
+
+
+def test_a_reason_does_not_repeat_where_the_model_lies(plan):
+    assert reason_of(f"{plan.model.path}: no\nsuch layer", plan.model) == "no such layer"
+    assert reason_of("other: no", plan.model) == "other: no"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, Pipeline, open_machine
+from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.types import Detections, LabelMap, Scores
 
 STAGES = ("decode", "colour", "resize", "normalise", "infer", "post")
@@ -45,21 +45,24 @@ class StageApart:
 def lockstep(
     model: Model, train: Pipeline, deploy: Pipeline, images: Iterable[tuple[str, bytes]]
 ) -> tuple[StageApart, ...]:
-    """What every stage of the two hands on, compared image by image; images that fail are left out."""
+    """What every stage of the two hands on, compared image by image; images that fail are left out.
+
+    If all of them fail, the first failure is an InputError: nothing was compared, so nothing agrees.
+    """
     first, second = open_machine(train, model), open_machine(deploy, model)
     seen: dict[str, list[Apart]] = {stage: [] for stage in STAGES}
-    for _, data in images:
-        found = _traces(first, second, data)
-        for stage in STAGES if found else ():
+    failed = ""
+    for name, data in images:
+        try:
+            found = first.trace(data), second.trace(data)
+        except ImageError as problem:
+            failed = failed or f"{name}: {problem}"
+            continue
+        for stage in STAGES:
             seen[stage].append(apart(found[0][stage], found[1][stage]))
+    if failed and not seen[STAGES[0]]:
+        raise InputError(f"no image could be run in both systems; first {failed}")
     return tuple(_summed(stage, every) for stage, every in seen.items())
-
-
-def _traces(first: Machine, second: Machine, data: bytes) -> list[dict[str, Any]]:
-    try:
-        return [first.trace(data), second.trace(data)]
-    except ImageError:
-        return []
 
 
 def first_apart(stages: Iterable[StageApart]) -> StageApart | None:

@@ -113,6 +113,11 @@ def _of_family(of: Family, ground: Ground, wanted: Wanted) -> Iterator[Asked]:
             yield made
 
 
+def reason_of(text: str, model: Model) -> str:
+    """A reason in one line without the model's path: the row says which model it is."""
+    return " ".join(text.split()).removeprefix(f"{model.path}: ")
+
+
 def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
     """The pipeline with what a rewritten graph needs: images to calibrate on, and a folder to be kept in."""
     if not isinstance(pipeline.infer, Deployed):
@@ -141,7 +146,7 @@ def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
     try:
         built = infer.built(ground.model)
     except ModelError as reason:
-        return Asked(last, "impossible", " ".join(str(reason).split()))
+        return Asked(last, "impossible", reason_of(str(reason), ground.model))
     if infer.rewrites and not built.changed and len(chosen) == 1:
         return Asked(last, "no effect", "; ".join(built.how) or "nothing in the graph it could change")
     without = ground.reserved.without if infer.calibrated else frozenset()

@@ -20,7 +20,7 @@ from holdfast.run.evaluate import Plan, alignment_of
 from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import Progress
 from holdfast.run.noise.calibration import IMAGES, Reserved, reserve
-from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, tried
+from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, reason_of, tried
 from holdfast.run.noise.result import ModelNoise, Row
 from holdfast.run.noise.sweep import SweepPlan, steps, sweep
 from holdfast.run.noise.variants import CLEAN, Swept, Variant, same_inputs
@@ -141,7 +141,7 @@ class _Judge:
             return Row(family, name, outcome, one.note)
         found = made[one.variant.name]
         if found.problem:
-            return Row(family, name, "impossible", found.problem)
+            return Row(family, name, "impossible", reason_of(found.problem, self.prepared.ground.model))
         cells = found.read()
         same, common = same_inputs(self.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
