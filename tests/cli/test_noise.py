@@ -170,6 +170,8 @@ def test_what_cannot_be_shown_is_told_with_the_file(fails, tmp_path):
     Image.new("RGB", (40, 30), "red").save(tmp_path / "p.jpg")
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "p.jpg").read_bytes()[:-60])
     assert "cut.jpg: cannot be decoded" in fails("noise", "show", "cut.jpg")
+    told = fails("diagnose", "signs-class", "cut.jpg", "--deploy", "decode=zune")
+    assert "cut.jpg: cannot be decoded" in told  # nothing was compared: that is not to agree
     assert "needs --model" in fails("noise", "show", "p.jpg", "--only", "ceil")
 
 

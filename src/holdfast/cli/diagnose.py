@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.evaluate import Choices, Classes, Format, Images, Jobs, Renames, RuleName, Runs, Split
-from holdfast.cli.noise import Asked, CalibrationData, CalibrationImages, Use, load_own, plans_of, watch
+from holdfast.cli.noise import (
+    Asked,
+    CalibrationData,
+    CalibrationImages,
+    Shape,
+    Use,
+    load_own,
+    plans_of,
+    watch,
+)
 from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
@@ -69,6 +78,7 @@ def diagnose(
     The first stage that differs; with a data set also what each difference costs alone, what comes back if
     it alone is mended, and the images it broke. A dump of the target is matched with what is known.
     """
+    Shape(json=json, out=out).check()
     load_own(use)
     given = Given(train, deploy, input_dump, output_dump, calibration, calibration_images, rule)
     how = Choices(card, data_format, split, images, (), rename, False, classes == "common", None, runs, jobs)
