@@ -59,7 +59,8 @@ def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
         for place, one in enumerate(found[:most], 1)
     ]
     columns = ["", "choices", "reproduced", "largest difference", "mean difference"]
-    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {len(found)} tried")
+    end = "" if found[0].exact else "; none of them reproduces it"
+    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {len(found)} tried{end}")
 
 
 def words(stages: Sequence[StageApart], found: Blame | None) -> str:
@@ -78,9 +79,10 @@ def words(stages: Sequence[StageApart], found: Blame | None) -> str:
         return said
     metric = METRICS.get(found.metric, found.metric)
     sure = "" if found.low > 0 or found.high < 0 else ", which may be the choice of images"
+    change = f"{abs(found.drop):.2f} points {'gained' if found.drop < 0 else 'lost'}"
     said += (
-        f" {metric} goes from {100 * found.train:.2f} to {100 * found.deploy:.2f}: {found.drop:.2f} points "
-        f"lost [{found.low:.2f}, {found.high:.2f}]{sure}; {found.changed} of {found.images} predictions "
+        f" {metric} goes from {100 * found.train:.2f} to {100 * found.deploy:.2f}: {change} (interval of the "
+        f"loss [{found.low:.2f}, {found.high:.2f}]){sure}; {found.changed} of {found.images} predictions "
         "change."
     )
     worst = max(found.shares, key=lambda s: s.mended, default=None)

@@ -125,15 +125,15 @@ def _option(row: Row, combined: bool) -> list[Cell]:
     name = f"{row.option.count('=')} worst together" if combined else row.option
     if row.drop is None or row.low is None or row.high is None:
         return [row.family, name, None, "", "", f"{row.outcome}: {row.note}" if row.note else row.outcome]
-    between = "" if row.outcome == "identical" else f"[{row.low:.2f}, {row.high:.2f}]"
+    between = "" if row.outcome != "measured" else f"[{row.low:.2f}, {row.high:.2f}]"
     return [row.family, name, row.drop, between, f"{row.changed} of {row.images}", words(row, combined)]
 
 
 def words(row: Row, combined: bool = False) -> str:
     """What is to be said of a row beside its numbers."""
     said = [row.option] if combined else []
-    if row.outcome == "identical":
-        said.append(f"identical: {row.note}")
+    if row.outcome in ("identical", "no effect"):
+        said.append(f"{row.outcome}: {row.note}")
     elif row.note:
         said.append(row.note)
     if row.alike:

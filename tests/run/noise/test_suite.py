@@ -241,6 +241,16 @@ def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
 
 
+def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
+    wanted = Wanted(only=("boxes=offset", "boxes=nms-inclusive"))
+    made = measure(prepare(NoisePlan(boxes, wanted, replicates=100)), Watched())
+    found = {r.option: r for r in made.rows}
+    assert found["nms-inclusive"].outcome == "no effect"
+    assert found["nms-inclusive"].note == "every prediction is exactly the clean one"
+    assert found["offset"].outcome == "measured"
+    assert line(made.rows, "boxes").distinct == 1
+
+
 def test_a_reason_does_not_repeat_where_the_model_lies(plan):
     assert reason_of(f"{plan.model.path}: no\nsuch layer", plan.model) == "no such layer"
     assert reason_of("other: no", plan.model) == "other: no"

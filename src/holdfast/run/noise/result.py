@@ -168,5 +168,8 @@ def suite_folder(suite: Suite, runs: Path) -> Path:
     models = "-".join(m.model for m in suite.models)
     name = f"noise-{models}-on-{suite.data}"
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    same = [[m.sha256, m.images, m.rule, [r.label for r in m.rows]] for m in suite.models]
+    same = [
+        [m.sha256, m.images, m.rule, m.pipeline, m.calibration, [r.label for r in m.rows]]
+        for m in suite.models
+    ]
     return runs / f"{plain[:120]}-{fingerprint.of([name, same])[:6]}"

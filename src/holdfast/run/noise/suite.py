@@ -21,14 +21,16 @@ from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import Progress
 from holdfast.run.noise.calibration import IMAGES, Reserved, reserve
 from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, reason_of, tried
-from holdfast.run.noise.result import ModelNoise, Row
+from holdfast.run.noise.result import ModelNoise, Outcome, Row
 from holdfast.run.noise.sweep import SweepPlan, steps, sweep
 from holdfast.run.noise.variants import CLEAN, Swept, Variant, same_inputs
-from holdfast.run.records import Failed, Record
+from holdfast.run.records import Failed, Record, to_plain
+from holdfast.run.store import to_json
 from holdfast.stages.deployed import Deployed
 
 REWRITTEN = "rewritten"  # the folder of rewritten models, beside the cells
 OWN = "own"  # the family of noises passed as functions
+EXACTLY = "every prediction is exactly the clean one"
 APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
 Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # what, how many cells × images
 
@@ -131,14 +133,14 @@ class _Judge:
     failed: tuple[Failed, ...]
     notes: tuple[str, ...]
     jpeg: float
+    answers: str
     seen: dict[str, str] = field(default_factory=dict)
 
     def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
-            outcome = "impossible" if one.status == "run" else one.status
-            return Row(family, name, outcome, one.note)
+            return Row(family, name, "impossible" if one.status == "run" else one.status, one.note)
         found = made[one.variant.name]
         if found.problem:
             return Row(family, name, "impossible", reason_of(found.problem, self.prepared.ground.model))
@@ -155,11 +157,13 @@ class _Judge:
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
         alike = self.seen.setdefault(kind, name)
+        still = not identical and _answers(after) == self.answers
+        outcome: Outcome = "identical" if identical else "no effect" if still else "measured"
         return Row(
             family,
             name,
-            "identical" if identical else "measured",
-            self._words(one, identical),
+            outcome,
+            EXACTLY if still else self._words(one, identical),
             difference.after,
             points(-interval.estimate),
             points(-interval.high),
@@ -214,7 +218,13 @@ def _judge(prepared: Prepared, clean: Swept) -> _Judge:
     if len(failed) == len(cells.records):
         raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
     side = side_of(plan, prepared.alignment, cells.records)
-    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg_share(plan.dataset.entries))
+    jpeg = jpeg_share(plan.dataset.entries)
+    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg, _answers(side))
+
+
+def _answers(side: Side) -> str:
+    """A hash of every prediction of a run, to the last digit."""
+    return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
 
 
 def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
