@@ -81,18 +81,26 @@ def _shown(record: Found, settings: Settings) -> Detections:
 
 def unpartnered(first: Detections, second: Detections) -> tuple[int, int]:
     """How many detections of either side have no partner on the other."""
+    pairs = partners(first, second)
+    return len(first) - len(pairs), len(second) - len(pairs)
+
+
+def partners(first: Detections, second: Detections) -> list[tuple[int, int]]:
+    """Pairs of places, one of each side: same class, the largest IoU of at least one half first."""
     if np.array_equal(first.boxes, second.boxes) and np.array_equal(first.classes, second.classes):
-        return 0, 0
+        return [(i, i) for i in range(len(first))]
     overlap = iou(first.boxes, second.boxes)
     overlap[first.classes[:, None] != second.classes[None, :]] = 0.0
     a, b = np.nonzero(overlap >= SAME_BOX)
     # Pairs of one IoU and one sum of places share no box: the order does not depend on which side is which.
     order = np.lexsort((a + b, -overlap[a, b]))
     free_a, free_b = np.ones(len(first), bool), np.ones(len(second), bool)
+    pairs = []
     for i, j in zip(a[order].tolist(), b[order].tolist(), strict=True):
         if free_a[i] and free_b[j]:
             free_a[i] = free_b[j] = False
-    return int(free_a.sum()), int(free_b.sum())
+            pairs.append((i, j))
+    return pairs
 
 
 def _label_maps(pairs: Sequence[tuple[Counted, Counted]]) -> Changes:

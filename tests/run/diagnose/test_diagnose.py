@@ -76,6 +76,12 @@ def test_values_are_apart_by_what_differs_in_them():
     box = Detections(np.array([[0.0, 0, 4, 4]]), np.ones(1), np.zeros(1, np.int64))
     assert apart(none, none).same
     assert not apart(none, box).same
+    assert apart(none, box).share == 1.0
+    both = Detections(
+        np.array([[50.0, 50, 60, 60], [0, 0, 4, 4]]), np.array([0.9, 1.0]), np.zeros(2, np.int64)
+    )
+    moved = apart(both, box)  # the second box is its partner: only the first is alone
+    assert (moved.largest, moved.share) == (0.0, 0.5)
 
 
 def test_each_difference_costs_what_evaluations_say(plan):

@@ -12,6 +12,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.types import Detections, LabelMap, Scores
+from holdfast.run.changes import partners
 
 STAGES = ("decode", "colour", "resize", "normalise", "infer", "post")
 
@@ -71,7 +72,12 @@ def first_apart(stages: Iterable[StageApart]) -> StageApart | None:
 
 
 def apart(one: Any, other: Any) -> Apart:
-    """How two values of a stage differ; values of different shapes differ in all."""
+    """How two values of a stage differ; values of different shapes differ in all.
+
+    Of detections each is compared with its partner; one without counts as different in all its values.
+    """
+    if isinstance(one, Detections) and isinstance(other, Detections):
+        return _of_detections(one, other)
     pairs = [_numbers(one, other)] if not isinstance(one, Mapping) else _outputs(one, other)
     parts = [_of_arrays(a, b) for a, b in pairs]
     sizes = np.array([max(np.size(a), 1) for a, _ in pairs], np.float64)
@@ -89,13 +95,20 @@ def _outputs(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[Any
 
 def _numbers(one: Any, other: Any) -> tuple[Any, Any]:
     """The arrays two predictions or two pictures are compared by."""
-    if isinstance(one, Detections) and isinstance(other, Detections):
-        return _boxes(one), _boxes(other)
     if isinstance(one, Scores) and isinstance(other, Scores):
         return one.values, other.values
     if isinstance(one, LabelMap) and isinstance(other, LabelMap):
         return one.classes, other.classes
     return one, other
+
+
+def _of_detections(one: Detections, other: Detections) -> Apart:
+    pairs = partners(one, other)
+    alone = len(one) + len(other) - 2 * len(pairs)
+    first, second = (_boxes(found)[[p[side] for p in pairs]] for side, found in enumerate((one, other)))
+    met = _of_arrays(first, second)
+    values = len(pairs) + alone
+    return Apart(met.largest, met.mean, (met.share * len(pairs) + alone) / values if values else 0.0)
 
 
 def _boxes(found: Detections) -> Any:
