@@ -139,8 +139,10 @@ def test_torchs_are_torchs_but_for_halves(name, height, width, tall, wide):
     )
     found = lookup("resize", name)(image, Size(wide, tall)).astype(int)
     apart = found != np.rint(exact).clip(0, 255)
-    assert np.abs(exact - np.floor(exact) - 0.5)[apart].max(initial=0) < 2e-4
-    assert np.abs(found - exact.clip(0, 255)).max() < 0.5002
+    # Sums of 16 products in float32, of weights up to 1.75² in size: 16 · 255 · 3.1 · 2⁻²³.
+    rounding = 1.5e-3
+    assert np.abs(exact - np.floor(exact) - 0.5)[apart].max(initial=0) < rounding
+    assert np.abs(found - exact.clip(0, 255)).max() < 0.5 + rounding
 
 
 def test_a_photo_made_smaller_is_torchs_too():
