@@ -67,7 +67,7 @@ CARDS = {
 # is left out, and other resizes fill up.
 CELLS: dict[str, tuple[int, tuple[str, ...]]] = {
     "decode": (5, ("opencv", "fast-idct", "ffmpeg", "no-fancy-upsampling", "zune")),
-    "colour": (4, ("nv12", "nv12-nearest", "nv12-bilinear", "nv12-opencv", "nv12-swscale", "yuv444")),
+    "colour": (4, ("nv12", "nv12-bilinear", "nv12-opencv", "nv12-swscale", "yuv444")),
     "precision": (6, ("fp16", "bf16", "int8", "int8-per-tensor", "int8-minmax", "int8-percentile")),
     "resize": (
         12,

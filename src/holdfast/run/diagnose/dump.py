@@ -47,7 +47,7 @@ def read_dump(path: Path) -> Tensor:
 def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
     """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
     fed = model.card.input
-    shape = open_machine_shape(model)
+    shape = input_shape(model)
     wanted = _shaped(dump, shape)
     normalise = lookup("normalise", train.normalise)
     found = []
@@ -69,7 +69,7 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
     return sorted(found, key=lambda one: (one.apart.mean, one.apart.largest))
 
 
-def open_machine_shape(model: Model) -> tuple[int, ...]:
+def input_shape(model: Model) -> tuple[int, ...]:
     """The shape of the model's input tensor."""
     w, h = model.card.input.size
     return (1, 3, h, w) if model.card.input.layout == "nchw" else (1, h, w, 3)
