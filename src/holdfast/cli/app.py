@@ -26,7 +26,8 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
     "demo": "report:demo",
     "doctor": "report:doctor",
     "data": Group(
-        "Look at a data set, or make the embedded one.", {"info": "data:info", "make": "data:make"}
+        "Look at a data set, make the embedded one, cut pictures of single targets.",
+        {"info": "data:info", "make": "data:make", "crop": "data_crop:crop"},
     ),
     "model": Group(
         "Look at a model, write its card, convert darknet files.",
@@ -38,7 +39,25 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         itself="noise:suite",
     ),
     "diagnose": "diagnose:diagnose",
+    "attack": "attack:attack",
+    "patch": Group("A patch as data: lay it over images.", {"apply": "patch:apply"}),
+    "contest": Group(
+        "Run a patch contest, or take part in one: images, rules, zips, scores, board.",
+        {
+            "init": "contest:init",
+            "validate": "contest_entry:validate",
+            "pack": "contest_entry:pack",
+            "score": "contest:score",
+            "board": "contest:board",
+            "rescore": "contest:rescore",
+            "show": "contest_show:show",
+        },
+    ),
     "verify": "verify:verify",
+    "patchbench": Group(
+        "Make, check and decide the benchmark of a patch at any position (after CCTSDB-YOLO).",
+        {"make": "patchbench:make", "check": "patchbench:check", "evaluate": "patchbench_evaluate:evaluate"},
+    ),
     "vnncomp": Group(
         "Run and score benchmarks of the neural-network verification competition.",
         {

@@ -53,6 +53,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "boxes": ("holdfast.stages.boxes",),
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
+    "mask": ("holdfast.attack.masks",),
+    "candidates": ("holdfast.attack.candidates",),
+    "transform": ("holdfast.attack.transforms",),
+    "features": ("holdfast.stages.features",),
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()

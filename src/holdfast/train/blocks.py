@@ -1,15 +1,22 @@
-"""Building blocks of the four shipped networks: plain convolution, residual and ShuffleNetV2 units."""
+"""Building blocks of the shipped networks: plain convolution, residual, dilated and ShuffleNetV2 units."""
 
 import torch
 from torch import Tensor, nn
 
 
 def conv(
-    inputs: int, outputs: int, kernel: int = 3, stride: int = 1, groups: int = 1, act: bool = True
+    inputs: int,
+    outputs: int,
+    kernel: int = 3,
+    stride: int = 1,
+    groups: int = 1,
+    act: bool = True,
+    dilation: int = 1,
 ) -> nn.Module:
     """A convolution of same padding with batch normalisation and, unless `act` is false, a ReLU."""
+    pad = dilation * (kernel // 2)
     layers = [
-        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.Conv2d(inputs, outputs, kernel, stride, pad, dilation=dilation, groups=groups, bias=False),
         nn.BatchNorm2d(outputs),
     ]
     return nn.Sequential(*layers, nn.ReLU(inplace=True)) if act else nn.Sequential(*layers)
@@ -40,6 +47,22 @@ class Basic(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """ReLU of body plus shortcut."""
         return self.act(self.body(x) + self.shortcut(x))
+
+
+class Dilated(nn.Module):
+    """The ResNet bottleneck whose 3x3 convolution is dilated: a wider view at the same resolution."""
+
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        half = channels // 2
+        self.body = nn.Sequential(
+            conv(channels, half, 1), conv(half, half, 3, dilation=dilation), conv(half, channels, 1, act=False)
+        )
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU of the input plus the body, of the same shape."""
+        return self.act(x + self.body(x))
 
 
 class ShuffleDown(nn.Module):

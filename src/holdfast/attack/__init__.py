@@ -1,0 +1,1 @@
+"""Attacks with few pixels: patches searched by gradient or from predictions alone."""

@@ -1,0 +1,73 @@
+"""What the parts of an attack hand to one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from holdfast.core.errors import InputError
+from holdfast.core.types import Boxes, Detections, Image
+
+Goal: TypeAlias = Literal["vanish", "mislabel", "fabricate"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an attack may change in one image and spend on it."""
+
+    pixels: int = 3000  # pixels of which any uint8 channel differs
+    amplitude: int = 255  # largest change of a channel
+    regions: int = 0  # connected regions (8 neighbours) of changed pixels; 0: any number
+    steps: int = 100  # gradient steps of one restart, or queries of a black-box search
+    restarts: int = 1
+    seconds: float = 0.0  # an image's time; 0: no limit
+
+    def __post_init__(self) -> None:
+        for name, least in (("pixels", 1), ("amplitude", 1), ("regions", 0), ("steps", 1), ("restarts", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name}: expected {least} or more, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a target counts as detected: a detection of its class, score and overlap at least these."""
+
+    score: float = 0.25
+    iou: float = 0.5
+    nms_iou: float = 0.45
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What is attacked in one image (decoded pixels): the true boxes that the model finds, unless none."""
+
+    image: Image
+    boxes: Boxes
+    before: Detections  # what the model says of the clean image, by its pipeline, at the rule's thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an attack made of one image. `image` is uint8 and was judged through the model's own pipeline."""
+
+    image: Image
+    after: Detections
+    success: bool  # vanish: no target is detected any more
+    steps: int  # gradient steps or queries spent
+    seconds: float
+    trail: tuple[tuple[int, bool], ...] = ()  # (changed pixels, success) of every image judged on the way
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to search. Names are registered parts; `surrogates` and `deployments` are given elsewhere."""
+
+    mask: str = "top-gradient"
+    inside: bool = True  # only pixels inside the boxes of the targets
+    goal: Goal = "vanish"
+    black_box: bool = False
+    shrink: bool = True  # fewest pixels and least amplitude at which the attack still succeeds
+    transforms: tuple[str, ...] = ()  # expectation over these, by name
+    diversity: bool = False  # random resize and shift of the input at every step, for transfer
+    rule: Rule = field(default_factory=Rule)

@@ -1,0 +1,115 @@
+"""A patch as data: pixels, a mask and where they lie. Laying it over an image is one pure function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import InputError
+from holdfast.core.types import Bools, Floats, Image
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a patch lies in every image: its top left pixel at column x and row y."""
+
+    x: int = 0
+    y: int = 0
+
+
+@dataclass(frozen=True)
+class OnBoxes:
+    """Where a patch lies on every box: its centre at these parts, its longer side a part of the shorter.
+
+    Pixels and mask are enlarged or reduced to that side, nearest neighbour.
+    """
+
+    x: float = 0.5
+    y: float = 0.5
+    side: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Patch:
+    """Pixels (h, w, 3) uint8 that replace an image's where the mask (h, w) says so."""
+
+    pixels: Image
+    mask: Bools
+    where: Spot | OnBoxes = field(default_factory=Spot)
+
+    def __post_init__(self) -> None:
+        pixels, mask = np.array(self.pixels), np.array(self.mask, bool)
+        if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
+            raise InputError(
+                f"Patch.pixels: expected (h, w, 3) uint8, got {pixels.shape} {pixels.dtype.name}"
+            )
+        if mask.shape != pixels.shape[:2]:
+            raise InputError(f"Patch.mask: expected {pixels.shape[:2]}, got {mask.shape}")
+        pixels.flags.writeable = mask.flags.writeable = False
+        object.__setattr__(self, "pixels", pixels)
+        object.__setattr__(self, "mask", mask)
+
+
+def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
+    """A copy of the image (h, w, 3) with the patch on it; what lies outside the image is cut off.
+
+    A patch that lies on boxes needs them, (n, 4) xyxy in pixels of this image.
+    """
+    out = np.array(image)
+    for pixels, mask, x, y in _laid(patch, boxes):
+        top, left = max(y, 0), max(x, 0)
+        bottom, right = min(y + len(mask), len(out)), min(x + mask.shape[1], out.shape[1])
+        if top >= bottom or left >= right:
+            continue
+        part = np.s_[top - y : bottom - y, left - x : right - x]
+        out[top:bottom, left:right][mask[part]] = pixels[part][mask[part]]
+    return out
+
+
+def _laid(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
+    """Pixels, mask, column and row of the patch, once for every place where it lies."""
+    where = patch.where
+    if isinstance(where, Spot):
+        return [(patch.pixels, patch.mask, where.x, where.y)]
+    if boxes is None:
+        raise InputError("this patch lies on boxes: expected the boxes of the image (n, 4) xyxy, got none")
+    made = []
+    for x1, y1, x2, y2 in np.asarray(boxes, np.float64).reshape(-1, 4):
+        ratio = where.side * min(x2 - x1, y2 - y1) / max(patch.mask.shape)
+        height, width = (max(1, round(side * ratio)) for side in patch.mask.shape)
+        rows, columns = nearest(len(patch.mask), height), nearest(patch.mask.shape[1], width)
+        x = round(x1 + where.x * (x2 - x1) - width / 2)
+        y = round(y1 + where.y * (y2 - y1) - height / 2)
+        made.append((patch.pixels[rows[:, None], columns], patch.mask[rows[:, None], columns], x, y))
+    return made
+
+
+def nearest(old: int, new: int) -> NDArray[np.int64]:
+    """The row (or column) of `old` ones at the centre of each of `new` ones."""
+    return np.minimum(((np.arange(new) + 0.5) * old / new).astype(np.int64), old - 1)
+
+
+def difference(before: Image, after: Image) -> Patch:
+    """The patch that turns one image into the other: exactly the pixels of which any channel differs."""
+    return Patch(after, changed(before, after))
+
+
+def changed(before: Image, after: Image) -> Bools:
+    """Where (h, w) any of the three uint8 channels differs."""
+    if before.shape != after.shape:
+        raise InputError(f"expected two images of one size, got {before.shape} and {after.shape}")
+    mask: NDArray[Any] = (before != after).any(axis=2)
+    return mask
+
+
+def changed_pixels(before: Image, after: Image) -> int:
+    """How many pixels differ in any channel: what the contest's limit counts."""
+    return int(np.count_nonzero(changed(before, after)))
+
+
+def amplitude(before: Image, after: Image) -> int:
+    """The largest difference of a channel, 0 to 255."""
+    return int(np.abs(before.astype(np.int16) - after.astype(np.int16)).max(initial=0))
