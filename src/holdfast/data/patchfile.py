@@ -1,0 +1,104 @@
+"""A patch on disk: a PNG whose alpha is the mask, and a TOML file beside it that says where it lies."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import DataError
+from holdfast.core.patch import OnBoxes, Patch, Spot
+from holdfast.core.types import Image
+from holdfast.data.images import sniff
+
+
+def png_of(image: Image) -> bytes:
+    """The image (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
+    from PIL import Image as Pillow
+
+    out = io.BytesIO()
+    Pillow.fromarray(np.ascontiguousarray(image)).save(out, "PNG", compress_level=6)
+    return out.getvalue()
+
+
+def files_of(patch: Patch, about: Mapping[str, str | int | float] | None = None) -> tuple[bytes, bytes]:
+    """The PNG and the TOML of a patch; `about` are facts to keep beside it, such as model and seed."""
+    alpha = np.where(patch.mask, 255, 0).astype(np.uint8)[:, :, np.newaxis]
+    # What the mask hides is black: the same patch is then always the same file.
+    pixels = np.where(patch.mask[:, :, np.newaxis], patch.pixels, 0).astype(np.uint8)
+    where = patch.where
+    lines = ["# A patch of holdfast: the pixels and, as its alpha, the mask are in the PNG of the same name."]
+    lines += ["[where]"]
+    if isinstance(where, Spot):
+        lines += [
+            f"x = {where.x}  # column of its left side, in pixels of the image",
+            f"y = {where.y}  # row",
+        ]
+    else:
+        lines += [
+            'on = "boxes"',
+            f"x = {where.x!r}  # its centre, as a part of the box's width",
+            f"y = {where.y!r}  # and height",
+            f"side = {where.side!r}  # its longer side, as a part of the box's shorter one",
+        ]
+    if about:
+        lines += ["", "[about]", *(f"{json.dumps(str(k))} = {json.dumps(v)}" for k, v in about.items())]
+    return png_of(np.concatenate([pixels, alpha], axis=2)), ("\n".join(lines) + "\n").encode()
+
+
+def patch_of(png: bytes, toml: bytes, name: str = "patch") -> Patch:
+    """The patch of a PNG and its TOML; DataError says what is wrong with either."""
+    pixels, mask = _pixels(png, name)
+    try:
+        found = tomllib.loads(toml.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DataError(f"{name}.toml: expected TOML, got: {problem}") from problem
+    return Patch(pixels, mask, _where(found.get("where", {}), name))
+
+
+def read_patch(path: Path) -> Patch:
+    """The patch whose PNG (or TOML) lies there; without a TOML it lies at the top left corner."""
+    png, toml = path.with_suffix(".png"), path.with_suffix(".toml")
+    try:
+        data = png.read_bytes()
+    except OSError as problem:
+        raise DataError(f"{png}: expected the PNG of a patch, got: {problem.strerror}") from None
+    return patch_of(data, toml.read_bytes() if toml.is_file() else b"", str(path.with_suffix("")))
+
+
+def _pixels(png: bytes, name: str) -> tuple[Image, Any]:
+    from PIL import Image as Pillow
+
+    if sniff(png, f"{name}.png").format != "PNG":  # size and bombs are looked at there, before decoding
+        raise DataError(f"{name}.png: expected a PNG, got {sniff(png).format}")
+    try:
+        found = np.array(Pillow.open(io.BytesIO(png)).convert("RGBA"))
+    except (OSError, SyntaxError, ValueError) as problem:
+        raise DataError(f"{name}.png: expected a readable PNG, got: {problem}") from problem
+    alpha = found[:, :, 3]
+    if not np.isin(alpha, (0, 255)).all():
+        raise DataError(
+            f"{name}.png: expected an alpha of 0 or 255 (the mask), got {int(alpha[(alpha > 0) & (alpha < 255)][0])}"
+        )
+    return found[:, :, :3], alpha == 255
+
+
+def _where(found: Any, name: str) -> Spot | OnBoxes:
+    known = {"x", "y", "side", "on"}
+    if not isinstance(found, dict) or not set(found) <= known:
+        raise DataError(f"{name}.toml: [where]: expected x, y and, on boxes, on and side, got {found!r}")
+    kind: type[Spot] | type[OnBoxes] = OnBoxes if found.get("on") == "boxes" else Spot
+    if found.get("on", "boxes") != "boxes" or (kind is Spot and "side" in found):
+        raise DataError(f'{name}.toml: [where]: expected on = "boxes" (with side) or only x and y')
+    numbers = {k: v for k, v in found.items() if k != "on"}
+    wanted: tuple[type, ...] = (int,) if kind is Spot else (int, float)
+    for key, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, wanted) or not abs(value) < 1e6:
+            expected = "a whole number" if kind is Spot else "a number"
+            raise DataError(f"{name}.toml: [where] {key}: expected {expected}, got {value!r}")
+    return kind(**numbers)
