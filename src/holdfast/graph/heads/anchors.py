@@ -43,8 +43,8 @@ def anchors(
     raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp
 ) -> Detections:
     """Candidates from scores (1, n, k) and deltas (1, n, 4), or maps (1, A·k, h, w) and (1, A·4, h, w)."""
-    chosen = _checked(read_options(Options, card), card)
-    scores, deltas, boxes = _table(raw, chosen, card)
+    chosen = checked(read_options(Options, card), card)
+    scores, deltas, boxes = table(raw, chosen, card)
     k = len(card.classes)
     first = 1 if chosen.background == "first" else 0
     if chosen.activation == "sigmoid":
@@ -66,7 +66,8 @@ def anchors(
     )
 
 
-def _checked(chosen: Options, card: Card) -> Options:
+def checked(chosen: Options, card: Card) -> Options:
+    """The same options, or CardError if their lengths do not fit together."""
     for name in ("means", "stds"):
         if len(getattr(chosen, name)) != 4:
             raise wrong(card, f"{name}: expected 4 numbers for x y w h, got {list(getattr(chosen, name))}")
@@ -77,7 +78,7 @@ def _checked(chosen: Options, card: Card) -> Options:
     return chosen
 
 
-def _table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tensor, Tensor, Floats]:
+def table(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Tensor, Tensor, Floats]:
     """Scores (n, k), deltas (n, 4 or 4·k) and the boxes (n, 4) they refer to."""
     boxes: Floats | None = None
     if chosen.proposals:

@@ -28,14 +28,14 @@ class Options:
 def landmark(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Exactly one detection from a box (1, 4) xyxy and class scores (1, k)."""
     chosen = options_of(Options, card)
-    box, scores = _pick(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
+    box, scores = picked(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
     probabilities = softmax(scores) if chosen.activation == "softmax" else scores
     best = int(np.argmax(probabilities))
     unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
     return Detections((box * unit)[None], probabilities[best : best + 1], np.array([best]))
 
 
-def _pick(raw: Mapping[str, Tensor], card: Card, in_order: bool) -> tuple[Tensor, Tensor]:
+def picked(raw: Mapping[str, Tensor], card: Card, in_order: bool) -> tuple[Tensor, Tensor]:
     """The box (4,) and the scores (k,): by the card's order, by name, or by length."""
     flat = {name: np.asarray(value, np.float64).reshape(-1) for name, value in raw.items()}
     k = len(card.classes)

@@ -31,7 +31,7 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from (1, n, k) and (1, n, 4·bins) at each stride, or from one (1, n, k + 4·bins)."""
     chosen = options_of(Options, card)
     parts = [
-        _decode(*level, chosen, card) for level in _levels(named(raw, chosen.outputs, card), chosen, card)
+        _decode(*level, chosen, card) for level in paired(named(raw, chosen.outputs, card), chosen, card)
     ]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
@@ -63,7 +63,7 @@ def _decode(
     return boxes[rows], found, classes
 
 
-def _levels(
+def paired(
     outputs: Mapping[str, Tensor], chosen: Options, card: Card
 ) -> list[tuple[Tensor, Tensor, tuple[int, ...]]]:
     """Class scores (n, k), bins (n, 4·bins) and strides of each pair of outputs."""

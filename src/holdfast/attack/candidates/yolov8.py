@@ -1,0 +1,29 @@
+"""YOLOv8's candidates with a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from holdfast.attack import energy
+from holdfast.attack.outputs import constant, from_centres, only
+from holdfast.attack.tensors import Candidates
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.graph.heads.yolov8 import Options
+from holdfast.graph.outputs import options_of, wrong
+
+
+@stage("candidates")
+def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All boxes of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
+    chosen = options_of(Options, card)
+    name, value = only(raw, chosen.outputs, card)
+    width = 4 + len(card.classes)
+    if value.ndim != 3 or width not in value.shape[1:]:
+        raise wrong(card, f"output {name!r} {tuple(value.shape)}: expected {width} columns or rows")
+    rows = value.transpose(1, 2) if value.shape[1] == width else value
+    unit = constant(card.input.size if chosen.normalised else (1.0, 1.0), rows)
+    boxes = from_centres(rows[..., :2] * unit, rows[..., 2:4] * unit)
+    return Candidates(boxes, rows[..., 4:], energy.of_probabilities(rows[..., 4:]))
