@@ -81,10 +81,9 @@ def _pixels(png: bytes, name: str) -> tuple[Image, Any]:
     except (OSError, SyntaxError, ValueError) as problem:
         raise DataError(f"{name}.png: expected a readable PNG, got: {problem}") from problem
     alpha = found[:, :, 3]
-    if not np.isin(alpha, (0, 255)).all():
-        raise DataError(
-            f"{name}.png: expected an alpha of 0 or 255 (the mask), got {int(alpha[(alpha > 0) & (alpha < 255)][0])}"
-        )
+    half = alpha[(alpha > 0) & (alpha < 255)]
+    if half.size:
+        raise DataError(f"{name}.png: expected an alpha of 0 or 255 (the mask), got {int(half[0])}")
     return found[:, :, :3], alpha == 255
 
 
@@ -96,9 +95,9 @@ def _where(found: Any, name: str) -> Spot | OnBoxes:
     if found.get("on", "boxes") != "boxes" or (kind is Spot and "side" in found):
         raise DataError(f'{name}.toml: [where]: expected on = "boxes" (with side) or only x and y')
     numbers = {k: v for k, v in found.items() if k != "on"}
-    wanted: tuple[type, ...] = (int,) if kind is Spot else (int, float)
     for key, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, wanted) or not abs(value) < 1e6:
+        good = isinstance(value, int if kind is Spot else int | float) and not isinstance(value, bool)
+        if not good or not abs(value) < 1e6:
             expected = "a whole number" if kind is Spot else "a number"
             raise DataError(f"{name}.toml: [where] {key}: expected {expected}, got {value!r}")
     return kind(**numbers)

@@ -29,11 +29,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def execute(task: Work[A], entries: Sequence[Entry], jobs: int, progress: Progress) -> tuple[A, ...]:
+def execute(
+    task: Work[A], entries: Sequence[Entry], jobs: int, progress: Progress, size: int = SHARD
+) -> tuple[A, ...]:
     """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core)."""
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
-    rows = shards(entries)
+    rows = shards(entries, size)
     processes = min(jobs or cores(), len(rows))
     why_not = _not_sendable(task) if processes > 1 else ""
     if why_not and jobs:

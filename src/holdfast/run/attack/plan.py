@@ -1,0 +1,137 @@
+"""What is attacked, with what, and what one process needs of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from holdfast.attack.types import Limits, Method
+from holdfast.core import fingerprint
+from holdfast.core.errors import InputError, MissingExtra
+from holdfast.core.model import Model
+from holdfast.core.patch import Patch
+from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.core.types import Ints
+from holdfast.noise.families import applied, is_installed, options_of
+from holdfast.run.classes import Alignment
+from holdfast.run.evaluate import Plan, job_for
+from holdfast.run.store import Store
+
+CELLS = "cells"
+CONTENT = 1  # what a cell holds; a higher number for another content
+Universal: TypeAlias = Literal["none", "spot", "boxes"]
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """A model on a data set, and how it is attacked; adversarial images and results go to `out`."""
+
+    plan: Plan
+    out: Path
+    method: Method = field(default_factory=Method)
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    surrogates: tuple[Model, ...] = ()  # attacked together with the model
+    deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
+    unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
+    features: str = "signs"  # the network of the Fréchet distance; empty: none
+    universal: Universal = "none"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process needs to attack any image. `task_of` makes it."""
+
+    model: Model
+    pipeline: Pipeline
+    to_model: Ints  # per class of the data its number in the model, or -1
+    method: Method
+    limits: Limits
+    seed: int
+    surrogates: tuple[Model, ...]
+    deployments: tuple[Pipeline, ...]
+    unseen: tuple[Model, ...]
+    features: str
+    patch: Patch | None  # the universal one
+    store: Store
+    setup: str  # the hash of all that can change a result, but for the image
+    out: Path
+    modules: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    threads: int = 1
+
+    def key(self, name: str, content: str) -> str:
+        """The name of an image's cell."""
+        return fingerprint.of([self.setup, name, content])
+
+
+def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
+    """The task, its set-up hashed: models, cards, pipelines, method, limits, seed, versions and code."""
+    plan = attack.plan
+    check_attack(attack)
+    clean = plan.pipeline or pipeline_of(plan.model.card)
+    deployed = tuple(applied(clean, options_of(text)) for text in attack.deployments)
+    store = Store(attack.out / CELLS)
+    jobs = [job_for(plan, pipeline, store) for pipeline in (clean, *deployed)]
+    others = [(m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
+    laid = None if patch is None else (patch.pixels.tobytes().hex(), patch.mask.tobytes().hex(), patch.where)
+    setup = fingerprint.of(
+        {
+            "content": CONTENT,
+            "jobs": [job.setup for job in jobs],
+            "others": [len(attack.surrogates), others],
+            "method": attack.method,
+            "limits": attack.limits,
+            "seed": attack.seed,
+            "features": attack.features,
+            "patch": laid,
+            "code": code_hash(),
+        }
+    )
+    return Task(
+        plan.model, clean, to_model(alignment), attack.method, attack.limits, attack.seed, attack.surrogates,
+        deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
+        modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
+    )  # fmt: skip
+
+
+def check_attack(attack: AttackPlan) -> None:
+    """Nothing, or one line on what cannot be done."""
+    plan = attack.plan
+    if plan.model.card.task not in ("detect", "single"):
+        raise InputError(f"{plan.model.name}: expected a detector, got a model to {plan.model.card.task}")
+    if plan.pipeline:
+        check_names(plan.pipeline)
+    for other in attack.surrogates:
+        if other.card.classes != plan.model.card.classes:
+            raise InputError(
+                f"--surrogate {other.name}: expected the {len(plan.model.card.classes)} classes of "
+                f"{plan.model.name} in the same order, got {len(other.card.classes)}; correct its card"
+            )
+    if not attack.method.black_box and not is_installed("torch"):
+        raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
+    if attack.method.black_box and (attack.surrogates or attack.universal != "none"):
+        what = "--surrogate" if attack.surrogates else "--universal"
+        raise InputError(f"{what}: needs gradients; leave out --black-box")
+
+
+def to_model(alignment: Alignment) -> Ints:
+    """Per class of the data its number in the model, -1 where the model has none."""
+    number = {int(place): at for at, place in enumerate(alignment.of_model) if place >= 0}
+    return np.array([number.get(int(place), -1) for place in alignment.of_data], np.int64)
+
+
+@cache
+def code_hash() -> str:
+    """A hash of the source of the attacks: another code is another result."""
+    import holdfast.attack
+
+    digest = hashlib.sha256()
+    for path in sorted(Path(holdfast.attack.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
