@@ -1,0 +1,1 @@
+"""A patch contest: made, scored, ranked."""
