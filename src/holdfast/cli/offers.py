@@ -47,3 +47,17 @@ def stages() -> Iterable[str]:
     from holdfast.core.registry import names
 
     return [f"{kind.name}={name}" for kind in fields(Pipeline) for name in names(kind.name)]
+
+
+def masks() -> Iterable[str]:
+    """The shapes of masks an attack may use."""
+    from holdfast.core.registry import names
+
+    return names("mask")
+
+
+def transforms() -> Iterable[str]:
+    """The transforms an attack may be made to survive."""
+    from holdfast.core.registry import names
+
+    return names("transform")

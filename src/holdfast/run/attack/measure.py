@@ -8,6 +8,7 @@ import hashlib
 import io
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,7 +23,8 @@ from holdfast.core.errors import DataError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
-from holdfast.core.types import Boxes
+from holdfast.core.registry import lookup
+from holdfast.core.types import Boxes, Image
 from holdfast.run.attack.attempt import Attempt, attempt_from_plain, row_of
 from holdfast.run.attack.plan import AttackPlan, Task, task_of
 from holdfast.run.attack.result import Effect, Outcome, effect_of, points_of
@@ -63,7 +65,7 @@ def attack(
     points = points_of(attempts, alignment, settings, plan.limits.pixels)
     about = _about(plan, alignment, before, time.perf_counter() - began)
     name = "" if attempts[0].features is None else _distance_name(plan)
-    found = Outcome(attempts, failed, _effects(plan, attempts, alignment), points, name, about)
+    found = Outcome(attempts, failed, _effects(plan, attempts, alignment), points, name, alignment, about)
     _save(plan, found)
     return found
 
@@ -196,6 +198,21 @@ def as_plain(found: Outcome) -> dict[str, Any]:
         "images": [row_of(a) for a in found.attempts],
         "failed": [str(f) for f in found.failed],
     }
+
+
+def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
+    """A function that gives an image's decoded pixels by its name; None if it cannot be read any more."""
+    entries = {e.name: e for e in plan.plan.dataset.entries}
+    decode = lookup("decode", (plan.plan.pipeline or pipeline_of(plan.plan.model.card)).decode)
+
+    def picture(name: str) -> Image | None:
+        try:
+            image: Image = decode(entries[name].load().data)
+        except (KeyError, DataError):
+            return None
+        return image
+
+    return picture
 
 
 def make_universal(plan: AttackPlan, progress: Progress = lambda done, reused: None) -> Patch:

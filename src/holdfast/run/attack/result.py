@@ -51,6 +51,7 @@ class Outcome:
     effects: tuple[Effect, ...]  # the attacked model first, then those that were never attacked
     points: tuple[Point, ...]
     distance: str  # what the Fréchet distance is called; empty: none was asked for
+    alignment: Alignment
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
