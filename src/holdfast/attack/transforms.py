@@ -1,0 +1,138 @@
+"""What may happen to a picture between the patch and the network, at random and with a gradient.
+
+Every transform takes pixels (b, h, w, 3) in 0..255 and gives pixels of that shape, with the 2×3 affine map of
+coordinates, old to new: (x, y) goes to m[:, :2] @ (x, y) + m[:, 2]. Coordinates are those of boxes: pixel i
+covers i to i + 1. A batch is moved as one. How far each may go is in the constants below.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from holdfast.core.registry import stage
+from holdfast.core.types import Floats
+
+SHIFT = 0.05  # part of the image's side, either way, in whole pixels
+SCALE = 1.25  # times or divided by, about the centre, uniform in the logarithm
+DEGREES = 10.0  # either way, about the centre
+GAMMA = CONTRAST = 1.25  # power, or factor about mid-grey: times or divided by, uniform in the logarithm
+BRIGHTNESS = 20.0  # of 255, either way
+QUALITY = (50, 95)  # libjpeg's scale, colours at half resolution
+SMALLEST = 0.75  # part of the side to which `diverse` may reduce a picture
+GREY = 114.0  # what surrounds a reduced picture
+
+
+@stage("transform")
+def shift(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture moved by whole pixels, up to 5 % of its sides; its border is continued."""
+    height, width = pixels.shape[1:3]
+    reach = int(SHIFT * width), int(SHIFT * height)
+    x, y = (int(rng.integers(-r, r, endpoint=True)) for r in reach)
+    rows = torch.arange(height).sub(y).clamp(0, height - 1)
+    columns = torch.arange(width).sub(x).clamp(0, width - 1)
+    return pixels[:, rows][:, :, columns], np.array([[1.0, 0.0, x], [0.0, 1.0, y]])
+
+
+@stage("transform")
+def scale(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture enlarged or reduced by up to 1.25 about its centre."""
+    factor = _factor(rng, SCALE)
+    return _about_centre(pixels, np.array([[factor, 0.0], [0.0, factor]]))
+
+
+@stage("transform")
+def rotation(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture turned by up to 10 degrees about its centre."""
+    angle = math.radians(rng.uniform(-DEGREES, DEGREES))
+    c, s = math.cos(angle), math.sin(angle)
+    return _about_centre(pixels, np.array([[c, -s], [s, c]]))
+
+
+@stage("transform")
+def light(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture in other light: gamma and contrast by up to 1.25, brightness by up to 20 of 255."""
+    gamma, contrast = _factor(rng, GAMMA), _factor(rng, CONTRAST)
+    # A power below 1 is infinitely steep at 0.
+    lit = 255.0 * (pixels.clamp(1.0, 255.0) / 255.0) ** gamma
+    lit = (lit - 127.5) * contrast + 127.5 + rng.uniform(-BRIGHTNESS, BRIGHTNESS)
+    return lit.clamp(0.0, 255.0), _identity()
+
+
+@stage("transform")
+def jpeg(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture as libjpeg returns it, quality 50 to 95; the gradient passes as if nothing had happened."""
+    quality = int(rng.integers(*QUALITY, endpoint=True))
+    whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
+    back = np.stack([_round_trip(image, quality) for image in whole])
+    seen = torch.from_numpy(back).to(pixels)
+    return pixels + (seen - pixels).detach(), _identity()
+
+
+@stage("transform")
+def diverse(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
+    """The picture reduced to 75 to 100 % of its sides, at a random place on grey: for transfer."""
+    height, width = pixels.shape[1:3]
+    part = rng.uniform(SMALLEST, 1.0)
+    h, w = max(1, round(part * height)), max(1, round(part * width))
+    y, x = int(rng.integers(0, height - h, endpoint=True)), int(rng.integers(0, width - w, endpoint=True))
+    small = functional.interpolate(
+        pixels.permute(0, 3, 1, 2), size=(h, w), mode="bilinear", align_corners=False, antialias=True
+    )
+    padded = functional.pad(small, (x, width - w - x, y, height - h - y), value=GREY)
+    return padded.permute(0, 2, 3, 1), np.array([[w / width, 0.0, x], [0.0, h / height, y]])
+
+
+def moved(boxes: Floats, matrix: Floats) -> Floats:
+    """Boxes (n, 4) xyxy of what lies in the given ones, after the map: around the ellipse in each."""
+    middles, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
+    # The box of a turned box would grow at its corners, where an object seldom is.
+    reach = np.sqrt(half**2 @ matrix[:, :2].T ** 2)
+    middles = middles @ matrix[:, :2].T + matrix[:, 2]
+    return np.concatenate([middles - reach, middles + reach], axis=1)
+
+
+def joined(first: Floats, second: Floats) -> Floats:
+    """The 2×3 map that does the first, then the second."""
+    return np.concatenate(
+        [second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2:] + second[:, 2:]], axis=1
+    )
+
+
+def _identity() -> Floats:
+    return np.eye(2, 3)
+
+
+def _factor(rng: np.random.Generator, most: float) -> float:
+    return float(np.exp(rng.uniform(-np.log(most), np.log(most))))
+
+
+def _about_centre(pixels: Tensor, linear: Floats) -> tuple[Tensor, Floats]:
+    """The pixels under a linear map (2, 2) about the centre, bilinear, the border continued."""
+    height, width = pixels.shape[1:3]
+    centre = np.array([width, height]) / 2
+    matrix = np.concatenate([linear, (centre - linear @ centre)[:, None]], axis=1)
+    # grid_sample asks where each new pixel comes from, in -1..1 from edge to edge of the picture.
+    back = np.linalg.inv(linear) * (centre[None, :] / centre[:, None])
+    theta = torch.tensor(np.concatenate([back, np.zeros((2, 1))], axis=1), dtype=pixels.dtype)
+    grid = functional.affine_grid(
+        theta.expand(len(pixels), 2, 3), [len(pixels), 3, height, width], align_corners=False
+    )
+    seen = functional.grid_sample(
+        pixels.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="border", align_corners=False
+    )
+    return seen.permute(0, 2, 3, 1), matrix
+
+
+def _round_trip(image: np.ndarray, quality: int) -> np.ndarray:
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "JPEG", quality=quality, subsampling=2)
+    with Image.open(stream) as opened:
+        return np.asarray(opened.convert("RGB"))
