@@ -27,7 +27,8 @@ def small_recipes(monkeypatch):
     monkeypatch.setattr(pool, "open_pool", few)
     for name in ("SINGLE", "CLASS"):
         monkeypatch.setattr(recipes, f"{name}_STAGES", (Stage("crops", 4, 4, 64, 1e-3, 1e-4),))
-    monkeypatch.setattr(recipes, "YOLO_STAGES", (Stage("windows", 2, 2, 64, 1e-3, 1e-4),))
+    for name in ("YOLO", "FREE", "PLAIN"):
+        monkeypatch.setattr(recipes, f"{name}_STAGES", (Stage("windows", 2, 2, 64, 1e-3, 1e-4),))
     monkeypatch.setattr(recipes, "SEG_STAGES", (Stage("scenes", 2, 2, 256, 1e-3, 1e-4),))
 
 

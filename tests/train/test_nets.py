@@ -9,11 +9,15 @@ import onnxruntime  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from holdfast.train.export import export, folded  # noqa: E402
+from holdfast.train.free_net import FreeNet  # noqa: E402
 from holdfast.train.nets import ClassNet, SegNet, SingleNet, YoloNet  # noqa: E402
+from holdfast.train.plain_net import PlainNet  # noqa: E402
 from holdfast.train.recipes import iou, soft_iou_loss  # noqa: E402
 
 CASES = {
     "yolo": (lambda: YoloNet(20), (96, 64), [(2, 50, 12, 8), (2, 50, 6, 4), (2, 50, 3, 2)]),
+    "free": (lambda: FreeNet(20, 16), (96, 64), [(2, 12 * 8 + 6 * 4 + 3 * 2, 25)]),
+    "plain": (lambda: PlainNet(20, 16), (96, 64), [(2, 25, 12, 8)]),
     "single": (lambda: SingleNet(3), (64, 64), [(2, 4), (2, 3)]),
     "class": (lambda: ClassNet(20, 8), (64, 64), [(2, 20)]),
     "seg": (lambda: SegNet(6), (48, 64), [(2, 6, 48, 64)]),
@@ -39,6 +43,7 @@ def test_exported_network_equals_torch(name, tmp_path):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     found = session.run(list(names), {"image": x.numpy()})
     assert [f.shape for f in found] == shapes
+    assert [tuple(o.shape) for o in session.get_outputs()] == [("n", *shape[1:]) for shape in shapes]
     with torch.no_grad():
         for mine, theirs in zip(outputs(net, x), found, strict=True):
             np.testing.assert_allclose(theirs, mine.numpy(), atol=1e-4)

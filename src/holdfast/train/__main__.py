@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, MissingExtra, UnknownName
 
-NAMES = ("signs-yolo", "signs-single", "signs-class", "signs-seg")
+NAMES = ("signs-yolo", "signs-free", "signs-plain", "signs-single", "signs-class", "signs-seg")
 
 
 def main(arguments: list[str] | None = None) -> int:

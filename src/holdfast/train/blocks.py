@@ -56,7 +56,9 @@ class Dilated(nn.Module):
         super().__init__()
         half = channels // 2
         self.body = nn.Sequential(
-            conv(channels, half, 1), conv(half, half, 3, dilation=dilation), conv(half, channels, 1, act=False)
+            conv(channels, half, 1),
+            conv(half, half, 3, dilation=dilation),
+            conv(half, channels, 1, act=False),
         )
         self.act = nn.ReLU(inplace=True)
 

@@ -30,6 +30,8 @@ def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path
     with warnings.catch_warnings():
         # The tracing exporter is announced as old; the new one needs a package this one does not.
         warnings.simplefilter("ignore", DeprecationWarning)
+        # A size that becomes a constant is what is wanted: only the batch may differ.
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
         torch.onnx.export(
             folded(net),
             (torch.zeros(1, 3, *size),),
@@ -43,6 +45,10 @@ def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path
     model = onnx.load(str(part))
     for node in model.graph.node:
         node.doc_string = ""
+    # The exporter names sizes it did not work out; those that follow from the graph are written in.
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+    for output, known in zip(model.graph.output, inferred, strict=True):
+        output.CopyFrom(known)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, str(part))
     part.replace(path)

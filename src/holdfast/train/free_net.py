@@ -10,22 +10,22 @@ from holdfast.train.blocks import ShuffleDown, ShuffleUnit, conv
 
 
 class FreeNet(nn.Module):
-    """A YOLOX-type detector: (n, 3, h, w) float32 RGB divided by 255 to one row a cell of strides 8, 16, 32."""
+    """A YOLOX-type detector of (n, 3, h, w) float32 RGB divided by 255: a row a cell of strides 8, 16, 32."""
 
     strides = (8, 16, 32)
 
     def __init__(self, classes: int, width: int = 64) -> None:
         super().__init__()
-        self.stem = nn.Sequential(conv(3, 24, 3, 2), nn.MaxPool2d(3, 2, 1), conv(24, 40))
-        self.stage8 = nn.Sequential(ShuffleDown(40), ShuffleUnit(80), ShuffleUnit(80), ShuffleUnit(80))
-        self.stage16 = nn.Sequential(ShuffleDown(80), ShuffleUnit(160), ShuffleUnit(160), ShuffleUnit(160))
-        self.stage32 = nn.Sequential(ShuffleDown(160), ShuffleUnit(320))
-        self.laterals = nn.ModuleList([conv(c, width, 1, act=False) for c in (80, 160, 320)])
+        self.stem = nn.Sequential(conv(3, 16, 3, 2), nn.MaxPool2d(3, 2, 1), conv(16, 32))
+        self.stage8 = nn.Sequential(ShuffleDown(32), ShuffleUnit(64), ShuffleUnit(64), ShuffleUnit(64))
+        self.stage16 = nn.Sequential(ShuffleDown(64), *(ShuffleUnit(128) for _ in range(4)))
+        self.stage32 = nn.Sequential(ShuffleDown(128), ShuffleUnit(256), ShuffleUnit(256))
+        self.laterals = nn.ModuleList([conv(c, width, 1, act=False) for c in (64, 128, 256)])
         self.smooth = nn.ModuleList([_separable(width) for _ in self.strides])
         self.heads = nn.ModuleList([Decoupled(width, classes) for _ in self.strides])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rows (n, cells, 5+k) stride by stride: x y in cells from the cell, log w h in cells, object, classes.
+        """Rows (n, cells, 5+k) stride by stride: x y from the cell and log w h, in cells; object; classes.
 
         While training, objectness and classes are logits; otherwise probabilities.
         """
@@ -38,7 +38,11 @@ class FreeNet(nn.Module):
         maps = [
             head(smooth(p)) for p, smooth, head in zip((p8, p16, p32), self.smooth, self.heads, strict=True)
         ]
-        rows = torch.cat([found.flatten(2) for found in maps], 2).permute(0, 2, 1)
+        # int() makes the number of cells a constant of the exported graph, which then needs no Shape nodes.
+        flat = [
+            found.reshape(-1, int(found.shape[1]), int(found.shape[2] * found.shape[3])) for found in maps
+        ]
+        rows = torch.cat(flat, 2).permute(0, 2, 1)
         if self.training:
             return rows
         return torch.cat((rows[..., :4], rows[..., 4:].sigmoid()), 2)
@@ -50,7 +54,7 @@ class Decoupled(nn.Module):
     def __init__(self, width: int, classes: int) -> None:
         super().__init__()
         self.class_tower = conv(width, width)
-        self.box_tower = nn.Sequential(_separable(width), _separable(width))
+        self.box_tower = _separable(width)
         self.box = nn.Conv2d(width, 5, 1)
         self.scores = nn.Conv2d(width, classes, 1)
         for layer in (self.box, self.scores):
@@ -69,5 +73,5 @@ class Decoupled(nn.Module):
 
 
 def _separable(width: int) -> nn.Module:
-    """A 5x5 depthwise convolution and a 1x1."""
-    return nn.Sequential(conv(width, width, 5, groups=width, act=False), conv(width, width, 1))
+    """A 3x3 depthwise convolution and a 1x1."""
+    return nn.Sequential(conv(width, width, 3, groups=width, act=False), conv(width, width, 1))

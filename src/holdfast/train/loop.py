@@ -1,4 +1,4 @@
-"""One training loop for all four networks: stages, warm-up and cosine, weight averaging, checkpoints."""
+"""One training loop for all networks: stages, warm-up and cosine, weight averaging, checkpoints."""
 
 import copy
 import hashlib

@@ -16,6 +16,8 @@ from holdfast.train.score import held_out
 
 TASKS: dict[str, Task] = {
     "signs-yolo": "detect",
+    "signs-free": "detect",
+    "signs-plain": "detect",
     "signs-single": "single",
     "signs-class": "classify",
     "signs-seg": "segment",

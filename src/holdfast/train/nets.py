@@ -1,4 +1,7 @@
-"""The four shipped networks. Each takes (n, 3, h, w) float32 RGB divided by 255."""
+"""Four of the shipped networks; free_net and plain_net hold two more.
+
+Each takes (n, 3, h, w) float32 RGB divided by 255.
+"""
 
 import math
 

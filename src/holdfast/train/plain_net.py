@@ -5,22 +5,24 @@ import math
 import torch
 from torch import Tensor, nn
 
-from holdfast.train.blocks import Basic, Dilated, conv
+from holdfast.train.blocks import Dilated, conv
 
 
 class PlainNet(nn.Module):
-    """A FastestDet-type detector: (n, 3, h, w) float32 RGB divided by 255 to one map of an eighth of the size."""
+    """A FastestDet-type detector of (n, 3, h, w) float32 RGB divided by 255: one map an eighth of the size."""
 
     stride = 8
 
-    def __init__(self, classes: int, width: int = 96, dilations: tuple[int, ...] = (1, 2, 4, 8, 1)) -> None:
+    def __init__(
+        self, classes: int, width: int = 96, dilations: tuple[int, ...] = (1, 2, 4, 8, 2, 1)
+    ) -> None:
         super().__init__()
-        self.stem = nn.Sequential(conv(3, 24, 3, 2), nn.MaxPool2d(3, 2, 1), conv(24, 32))
-        self.enter = Basic(32, width, 2)
+        self.stem = nn.Sequential(conv(3, 16, 3, 2), nn.MaxPool2d(3, 2, 1), conv(16, 32))
+        self.enter = conv(32, width, 3, 2)
         self.trunk = nn.Sequential(*(Dilated(width, dilation) for dilation in dilations))
-        self.box_tower = conv(width, 48, 1)
+        self.box_tower = conv(width, 32, 1)
         self.class_tower = conv(width, width, 1)
-        self.box = nn.Conv2d(48, 5, 3, padding=1)
+        self.box = nn.Conv2d(32, 5, 3, padding=1)
         self.scores = nn.Conv2d(width, classes, 1)
         for layer in (self.box, self.scores):
             nn.init.normal_(layer.weight, std=0.01)

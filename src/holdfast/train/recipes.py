@@ -14,7 +14,12 @@ from holdfast.core.model import Head
 from holdfast.data import signs
 from holdfast.train import batches, nets, pool
 from holdfast.train.anchors import find_anchors
+from holdfast.train.free_loss import cells_of, free_loss
+from holdfast.train.free_net import FreeNet
+from holdfast.train.inputs import INPUTS
 from holdfast.train.loop import Batch, Job, Stage
+from holdfast.train.plain_loss import plain_loss
+from holdfast.train.plain_net import PlainNet
 from holdfast.train.yolo_loss import SCALE_XY, Grid, yolo_loss
 
 POOL_SEED: Final = 1  # scenes of seed 0 are held out
@@ -56,6 +61,38 @@ def signs_yolo(folder: Path, seed: int) -> Recipe:
         "multi_label": False,
     }
     return Recipe(job, outputs, Head("yolov3", options), signs.CLASSES)
+
+
+def signs_free(folder: Path, seed: int) -> Recipe:
+    """The anchor-free detector: windows of the scenes, then whole ones, its cells chosen by what they say."""
+    scenes = pool.open_pool(folder, pool.scene_row, POOL_SEED, SCENES)
+    torch.manual_seed(seed)
+    net = FreeNet(len(signs.CLASSES))
+
+    def loss(module: nn.Module, batch: Batch) -> Tensor:
+        height, width = batch[0].shape[2:]
+        return free_loss(module(batch[0]), cells_of((height, width), net.strides), batch[1])
+
+    job = Job("signs-free", net, _of(scenes, batches.draw_scenes), loss, FREE_STAGES, seed, data=scenes.name)
+    head = Head("yolox", {"outputs": ("cells",), "strides": net.strides})
+    return Recipe(job, ("cells",), head, signs.CLASSES)
+
+
+def signs_plain(folder: Path, seed: int) -> Recipe:
+    """The detector without a pyramid: windows of the scenes, then whole ones, four cells a sign."""
+    scenes = pool.open_pool(folder, pool.scene_row, POOL_SEED, SCENES)
+    torch.manual_seed(seed)
+    net = PlainNet(len(signs.CLASSES))
+    whole = INPUTS["signs-plain"].size
+
+    def loss(module: nn.Module, batch: Batch) -> Tensor:
+        return plain_loss(module(batch[0]), net.stride, whole, batch[1])
+
+    job = Job(
+        "signs-plain", net, _of(scenes, batches.draw_scenes), loss, PLAIN_STAGES, seed, data=scenes.name
+    )
+    head = Head("fastestdet", {"outputs": ("map",), "stride": net.stride})
+    return Recipe(job, ("map",), head, signs.CLASSES)
 
 
 def signs_single(folder: Path, seed: int) -> Recipe:
@@ -110,12 +147,22 @@ YOLO_STAGES: Final = (
     Stage("windows", 2800, 32, 224, 2e-3, 2e-4, warmup=200),
     Stage("whole", 600, 8, 416, 2.5e-4, 1e-5),
 )
+FREE_STAGES: Final = (
+    Stage("windows", 1800, 32, 224, 3e-3, 3e-4, warmup=150),
+    Stage("whole", 300, 8, 416, 3e-4, 1e-5),
+)
+PLAIN_STAGES: Final = (
+    Stage("windows", 1500, 32, 224, 3e-3, 3e-4, warmup=150),
+    Stage("whole", 300, 8, 416, 3e-4, 1e-5),
+)
 SINGLE_STAGES: Final = (Stage("crops", 2500, 128, 64, 3e-3, 1e-5, warmup=150),)
 CLASS_STAGES: Final = (Stage("crops", 1200, 128, 64, 2e-3, 1e-5, warmup=150),)
 SEG_STAGES: Final = (Stage("scenes", 700, 12, 256, 3e-3, 1e-5, warmup=100),)
 
 RECIPES: Final[dict[str, Callable[[Path, int], Recipe]]] = {
     "signs-yolo": signs_yolo,
+    "signs-free": signs_free,
+    "signs-plain": signs_plain,
     "signs-single": signs_single,
     "signs-class": signs_class,
     "signs-seg": signs_seg,
