@@ -1,0 +1,115 @@
+"""Everything that is wrong with an entry, in one run: zip, names, pictures, changed pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from holdfast.core.errors import DataError
+from holdfast.core.patch import changed_pixels
+from holdfast.core.types import Image, Size
+from holdfast.data.contest.archive import EntryError, image_problems
+from holdfast.data.contest.directory import Packed, read_directory, unpack
+from holdfast.data.contest.messages import Lang, Problem, bad_line, good_line
+from holdfast.data.contest.names import sort_out, team_of
+from holdfast.data.contest.png import decode
+from holdfast.data.contest.rules import Rules
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What an examination of an entry found: its problems, and the changed pixels of each image by number."""
+
+    archive: str
+    team: str | None
+    problems: tuple[Problem, ...]
+    changed: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def largest(self) -> int:
+        """The most changed pixels of an image."""
+        return max(self.changed.values(), default=0)
+
+    @property
+    def mean(self) -> float:
+        """The changed pixels of an image on average."""
+        return sum(self.changed.values()) / max(len(self.changed), 1)
+
+    def lines(self, lang: Lang = "en") -> tuple[str, ...]:
+        """One line for each problem and one about the entry."""
+        if self.problems:
+            return (*map(str, self.problems), bad_line(self.archive, len(self.problems), lang))
+        return (good_line(self.archive, len(self.changed), self.largest, self.mean, lang),)
+
+
+def validate(path: Path, contest: Path, rules: Rules, lang: Lang = "en") -> tuple[Problem, ...]:
+    """All problems of an entry, none if it is good."""
+    return examine(path, contest, rules, lang).problems
+
+
+def examine(
+    path: Path,
+    contest: Path,
+    rules: Rules,
+    lang: Lang = "en",
+    jobs: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Examined:
+    """All problems of an entry and the changed pixels of its images; a hostile zip is not looked into.
+
+    `progress` is told each time an image is done. Jobs are threads: unpacking lets go of Python's lock.
+    """
+    team = team_of(path.name)
+    problems = [] if team else [Problem("zip-name", path.name)]
+    changed: dict[int, int] = {}
+    try:
+        listing = sort_out(read_directory(path, rules.images, rules.archive), rules.images)
+    except EntryError as refused:
+        problems.append(refused.problem)
+    else:
+        problems += listing.problems
+        look = partial(_look, path, contest, rules)
+        with ThreadPoolExecutor(max(jobs, 1)) as pool:
+            for number, found in zip(
+                listing.numbered, pool.map(look, *_columns(listing.numbered)), strict=True
+            ):
+                if isinstance(found, int):
+                    changed[number] = found
+                    if found > rules.pixels:
+                        facts = {"got": found, "limit": rules.pixels}
+                        problems.append(Problem("pixels", listing.numbered[number].name, facts))
+                else:
+                    problems += found
+                progress(1)
+    return Examined(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
+
+
+def _columns(numbered: dict[int, Packed]) -> tuple[list[int], list[Packed]]:
+    return list(numbered), list(numbered.values())
+
+
+def _look(path: Path, contest: Path, rules: Rules, number: int, member: Packed) -> int | tuple[Problem, ...]:
+    """The changed pixels of one image, or what is wrong with it."""
+    size = Size(rules.width, rules.height)
+    try:
+        found = image_problems(path, member, size)
+        if found:
+            return found
+        image = decode(unpack(path, member), size, member.name)
+        return changed_pixels(original(contest, number, size), image)
+    except EntryError as refused:
+        return (refused.problem,)
+
+
+def original(contest: Path, number: int, size: Size) -> Image:
+    """The contest's own image `number`; DataError if it is not there or not of the contest's kind."""
+    path = contest / "images" / f"{number}.png"
+    try:
+        return decode(path.read_bytes(), size, str(path))
+    except OSError as problem:
+        raise DataError(f"{path}: expected an image of the contest, got: {problem.strerror}") from None
+    except EntryError as problem:
+        raise DataError(f"the contest's own image is not as its rules say: {problem}") from None
