@@ -1,0 +1,126 @@
+"""The network behind the patch: from the picture as a tensor to what it says, for many pictures at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.types import Bools, Ints, Tensor
+from holdfast.graph.inspect import condense
+from holdfast.graph.wire import WireGraph, write_part
+from holdfast.verify.positions.batch import NotBatched, batched
+from holdfast.verify.replay import session_of
+
+BATCH = 32  # pictures at once: more do not fit the cache, and are slower
+SAME = 1e-4  # outputs farther apart than this are not the same network's
+
+
+@dataclass(frozen=True, eq=False)
+class Trunk:
+    """A part of a graph from the picture (1, c, h, w) or (1, h, w, c) to its outputs.
+
+    `alone` runs it as it is, `many` (None if there is none, and `why`) takes any number of pictures at once.
+    Both also take the values of `told`, the same for all pictures.
+    """
+
+    graph: WireGraph
+    source: str
+    shape: tuple[int, ...]
+    outputs: tuple[str, ...]
+    told: tuple[str, ...]
+    last: bool  # the channels are the last axis
+    alone: Any
+    many: Any = None
+    why: str = ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the picture."""
+        return (self.shape[1], self.shape[2]) if self.last else (self.shape[2], self.shape[3])
+
+    def run(self, pictures: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
+        """The outputs of pictures (b, …), each with the batch in front."""
+        if self.many is not None:
+            return feed(self.many, self.source, pictures, told)
+        rows = [feed(self.alone, self.source, picture[None], told) for picture in pictures]
+        return [np.concatenate(values) for values in zip(*rows, strict=True)]
+
+
+def open_trunk(
+    graph: WireGraph, source: str, example: Tensor, outputs: Sequence[str],
+    told: Mapping[str, Tensor] | None = None, last: bool = False,
+) -> Trunk:  # fmt: skip
+    """The part of the graph from `source` (an example of it, a batch of one) on, rewritten for many.
+
+    If that cannot be done, or gives other answers than the part as it is, pictures are run one by one.
+    """
+    told = told or {}
+    part = write_part(graph, {source: example, **told}, outputs, {})
+    alone = session_of(part)
+    names = tuple(value.name for value in alone.get_inputs() if value.name != source)
+    made = Trunk(graph, source, example.shape, tuple(outputs), names, last, alone)
+    try:
+        many = session_of(batched(part))
+        dark = (example * example.dtype.type(0.5)).astype(example.dtype)
+        pair = np.concatenate([example, dark])
+        if not alike(made.run(pair, told), feed(many, source, pair, {n: told[n] for n in names})):
+            raise NotBatched("two pictures at once give other answers than each alone")  # noqa: TRY301
+    except NotBatched as problem:
+        return Trunk(*_fields(made), None, str(problem))
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        return Trunk(*_fields(made), None, f"onnxruntime: {condense(problem, 200)}")
+    return Trunk(*_fields(made), many)
+
+
+def _fields(trunk: Trunk) -> tuple[Any, ...]:
+    given = trunk.graph, trunk.source, trunk.shape, trunk.outputs, trunk.told, trunk.last, trunk.alone
+    return given
+
+
+def feed(session: Any, name: str, pictures: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
+    """The outputs of a session for these pictures and what it is told besides, as far as it reads that."""
+    wanted = {value.name for value in session.get_inputs()}
+    given = {name: pictures, **{n: v for n, v in told.items() if n in wanted}}
+    return [np.atleast_1d(value) for value in session.run(None, given)]
+
+
+def alike(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    """Whether two rows of outputs are those of one network."""
+    return all(
+        a.shape == b.shape and np.allclose(a, b, rtol=SAME, atol=SAME, equal_nan=True)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def square_of(content: Tensor, last: bool) -> tuple[int, int]:
+    """Rows and columns of a patch (c, k, k), or (k, k, c) if the channels are last."""
+    return (content.shape[0], content.shape[1]) if last else (content.shape[1], content.shape[2])
+
+
+def pasted(trunk: Trunk, clean: Tensor, content: Tensor, spots: Ints) -> Tensor:
+    """The picture (1, …) once for each position (n, 2) of the patch's top left corner, with the patch on it."""
+    made = np.repeat(clean, len(spots), axis=0)
+    height, width = square_of(content, trunk.last)
+    for picture, (row, column) in zip(made, spots.tolist(), strict=True):
+        square = slice(row, row + height), slice(column, column + width)
+        picture[(*square, slice(None)) if trunk.last else (slice(None), *square)] = content
+    return made
+
+
+def changing(trunk: Trunk, clean: Tensor, content: Tensor) -> Bools:
+    """For every position (rows, columns) of the patch whether it changes the picture at all."""
+    axes = (1, 2) if trunk.last else (2, 3)
+    size = square_of(content, trunk.last)
+    views = np.lib.stride_tricks.sliding_window_view(clean, size, axes)[0]
+    if trunk.last:  # (rows, columns, c, k, k)
+        return np.asarray((views != np.moveaxis(content, 2, 0)).any(axis=(2, 3, 4)))
+    return np.asarray((views != content[:, None, None]).any(axis=(0, 3, 4)))
+
+
+def shares(spots: Ints, size: int = BATCH) -> Iterator[Ints]:
+    """The positions in shares of one batch."""
+    for begin in range(0, len(spots), size):
+        yield spots[begin : begin + size]
