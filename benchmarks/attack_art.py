@@ -127,8 +127,8 @@ def attacked_by_art(
         stand_in()
         whole = AdversarialPatchPyTorch(
             estimator, rotation_max=0.0, scale_min=side / max(height, width), scale_max=1.0,
-            learning_rate=5.0, max_iter=steps, batch_size=1, patch_shape=(3, side, side), patch_location=(left, top),
-            patch_type="square", targeted=False, verbose=False,
+            learning_rate=5.0, max_iter=steps, batch_size=1, patch_shape=(3, side, side),
+            patch_location=(left, top), patch_type="square", targeted=False, verbose=False,
         )  # fmt: skip
         whole.generate(x, y=y)
         laid = whole.apply_patch(x, scale=side / max(height, width))

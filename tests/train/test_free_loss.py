@@ -1,4 +1,4 @@
-"""The anchor-free loss decodes by the YOLOX rule, lets fitting cells answer, and falls when they are right."""
+"""The anchor-free loss decodes by the YOLOX rule, lets the fit answer, and falls when they are right."""
 
 import math
 

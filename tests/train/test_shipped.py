@@ -9,11 +9,14 @@ import pytest
 from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.data import signs
 from holdfast.graph.load import load_model, shipped
+from holdfast.graph.lower import lower_onnx
 from holdfast.train import score
 from holdfast.train.inputs import INPUTS
 
 OUTPUTS = {
     "signs-yolo": {"stride8": (50, 52, 52), "stride16": (50, 26, 26), "stride32": (50, 13, 13)},
+    "signs-free": {"cells": (3549, 25)},
+    "signs-plain": {"map": (25, 52, 52)},
     "signs-single": {"box": (4,), "scores": (3,)},
     "signs-class": {"logits": (20,)},
     "signs-seg": {"logits": (6, 192, 256)},
@@ -21,6 +24,8 @@ OUTPUTS = {
 # Far below the figures in docs/train.md, far above chance: few pictures, but a broken export shows.
 FLOORS = {
     "signs-yolo": (24, 0.6),
+    "signs-free": (24, 0.6),
+    "signs-plain": (24, 0.6),
     "signs-single": (60, 0.7),
     "signs-class": (60, 0.85),
     "signs-seg": (6, 0.55),
@@ -35,7 +40,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, object]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-def test_the_four_models_are_shipped_and_small():
+def test_the_six_models_are_shipped_and_small():
     assert set(OUTPUTS) <= set(shipped())
     sizes = {name: load_model(name).path.stat().st_size for name in OUTPUTS}
     assert max(sizes.values()) < 8_000_000
@@ -70,19 +75,38 @@ def test_outputs_have_the_promised_shapes_for_any_batch(name):
         assert [f.shape for f in found] == [(batch, *shape) for shape in OUTPUTS[name].values()]
 
 
-@pytest.mark.parametrize("name", ["signs-yolo", "signs-single", "signs-class", "signs-seg"])
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_there_is_a_max_pool_on_which_ceil_mode_acts(name):
     pools = [attributes(n) for n in nodes(name) if n.op_type == "MaxPool"]
     assert any(p["kernel_shape"] == [3, 3] and p["strides"] == [2, 2] and p["pads"] == [1] * 4 for p in pools)
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("signs-yolo", b"nearest"), ("signs-single", b"nearest"), ("signs-seg", b"linear")]
+    ("name", "mode"),
+    [
+        ("signs-yolo", b"nearest"),
+        ("signs-free", b"nearest"),
+        ("signs-single", b"nearest"),
+        ("signs-seg", b"linear"),
+    ],
 )
 def test_there_is_a_resize_on_which_upsampling_acts(name, mode):
     resizes = [attributes(n) for n in nodes(name) if n.op_type == "Resize"]
     assert resizes
     assert {r["mode"] for r in resizes} == {mode}
+
+
+def test_the_detector_without_a_pyramid_never_enlarges_a_map():
+    kinds = {n.op_type for n in nodes("signs-plain")}
+    assert not kinds & {"Resize", "Upsample", "ConvTranspose"}
+    assert max(attributes(n)["dilations"][0] for n in nodes("signs-plain") if n.op_type == "Conv") == 8
+
+
+@pytest.mark.parametrize("name", ["signs-yolo", "signs-free", "signs-plain"])
+def test_detectors_are_lowered_to_steps_of_the_whole_input(name):
+    net = lower_onnx(load_model(name).path)
+    assert net.inputs == 3 * 416 * 416
+    assert net.outputs == sum(int(np.prod(shape)) for shape in OUTPUTS[name].values())
 
 
 @pytest.mark.parametrize("name", FLOORS)
@@ -92,8 +116,9 @@ def test_model_works_on_held_out_pictures(name):
     assert value > floor
 
 
-def test_detector_finds_the_signs_of_a_scene_where_they_are():
-    model = load_model("signs-yolo")
+@pytest.mark.parametrize("name", ["signs-yolo", "signs-free", "signs-plain"])
+def test_detector_finds_the_signs_of_a_scene_where_they_are(name):
+    model = load_model(name)
     machine = open_machine(pipeline_of(model.card), model)
     hit = total = 0
     for index in range(10):

@@ -204,7 +204,8 @@ def _about(found: Outcome) -> Section:
     ]
     how = scroll(to_html(Table(["", "what"], facts), sortable=False), "Method")
     columns: list[Column | str] = [
-        "image", "targets", "left", "pixels", "amplitude", Column("PSNR", 1), "SSIM", Column("seconds", 1), "note",
+        "image", "targets", "left", "pixels", "amplitude", Column("PSNR", 1), "SSIM", Column("seconds", 1),
+        "note",
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [a.name, a.targets, a.left, a.pixels, a.amplitude, a.psnr, a.ssim, a.seconds, a.note]

@@ -9,7 +9,7 @@ from holdfast.train.blocks import Dilated, conv
 
 
 class PlainNet(nn.Module):
-    """A FastestDet-type detector of (n, 3, h, w) float32 RGB divided by 255: one map an eighth of the size."""
+    """A FastestDet-type detector of (n, 3, h, w) float32 RGB divided by 255: one map at stride 8."""
 
     stride = 8
 

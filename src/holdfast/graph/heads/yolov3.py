@@ -26,7 +26,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class _Map:
+class Scale:
     """One scale: the output as (A, 5+k, h, w), its anchors (A, 2), stride and scale_x_y."""
 
     view: Tensor
@@ -41,13 +41,13 @@ def yolov3(
 ) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
     chosen = options_of(Options, card)
-    parts = [_decode(scale, card, chosen.multi_label, exp) for scale in _maps(raw, chosen, card)]
+    parts = [_decode(scale, card, chosen.multi_label, exp) for scale in scales(raw, chosen, card)]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 
 
 def _decode(
-    scale: _Map, card: Card, multi_label: bool, exp: Callable[[Tensor], Floats]
+    scale: Scale, card: Card, multi_label: bool, exp: Callable[[Tensor], Floats]
 ) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
     a, y, x = np.nonzero(scale.view[:, 4] >= logit(card.score))
@@ -61,7 +61,7 @@ def _decode(
     return boxes[rows], best, classes
 
 
-def _maps(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[_Map]:
+def scales(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[Scale]:
     """The scales in the order in which the card lists anchors."""
     outputs = named(raw, chosen.outputs, card)
     counts = [len(group) for group in chosen.anchors]
@@ -85,7 +85,7 @@ def _maps(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> list[_Map]:
         view = _view(name, outputs[name], counts[i], card)
         stride = _stride(name, view, chosen.strides[i] if chosen.strides else None, card)
         scale_xy = chosen.scale_xy[i] if chosen.scale_xy else 1.0
-        maps.append(_Map(view, np.array(chosen.anchors[i], np.float64), stride, scale_xy))
+        maps.append(Scale(view, np.array(chosen.anchors[i], np.float64), stride, scale_xy))
     return maps
 
 

@@ -11,7 +11,7 @@ from holdfast.verify.finite.trace import Trace
 # Where real work begins: a head ends before these.
 _PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
 _FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
-_HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
+HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ def split(graph: WireGraph, trace: Trace) -> Split:
     """How the graph after the cuts is parted into head and tail."""
     tail: set[str] = set()
     for node in trace.nodes:
-        if node.operator in _HEAVY or tail.intersection(node.inputs):
+        if node.operator in HEAVY or tail.intersection(node.inputs):
             tail.update(node.outputs)
     early = [name for name in trace.needs if name not in tail]
     outputs = [output.name for output in graph.outputs]

@@ -128,7 +128,9 @@ def _reshape(walk: Follow, node: Any, place: Place) -> Place:
     if axis is None and ahead != 1:
         raise _refuse(node, "it tears the batch apart")
     fixed = node.op_type == "Flatten" or node.input[1] in walk.constants
-    if axis is None or (place.extra and after[axis] != 1):
+    # A batch of one flattened away with all the rest: the file goes on without it, so it becomes a new axis.
+    lost = len(after) == 1 < len(before) and before[place.axis] == 1 and not place.axis
+    if axis is None or ((place.extra or lost) and after[axis] != 1):
         target, axis, extra = [-1, *after], 0, True
     else:
         target, extra = [*after[:axis], -1, *after[axis + 1 :]], False

@@ -23,7 +23,8 @@ from holdfast.verify.positions.local import Crops, open_crops
 from holdfast.verify.positions.settle import settle, ties
 from holdfast.verify.positions.sweep import Swept, sweep
 from holdfast.verify.positions.trunk import Trunk, open_trunk, pasted
-from holdfast.verify.positions.types import Bar, PositionMap, Target
+from holdfast.verify.patchbench.layout import Target
+from holdfast.verify.positions.types import Bar, PositionMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +133,7 @@ def _check(image: Image, patch: Image, size: tuple[int, int]) -> None:
 
 
 def _value(said: Target, target: Target) -> float:
-    return float(single_values([said.box], [said.index], [target.box], [target.index])[0])
+    return float(single_values([said.box], [said.label], [target.box], [target.label])[0])
 
 
 def read(detector: Detector, swept: Swept, target: Target) -> tuple[Floats, np.ndarray]:
@@ -143,7 +144,7 @@ def read(detector: Detector, swept: Swept, target: Target) -> tuple[Floats, np.n
     boxes, classes, doubtful = _landmarks(detector, swept) or _one_by_one(detector, swept)
     good = np.isfinite(boxes).all(axis=1)
     boxes = np.where(good[:, None], boxes, 0.0)
-    outputs = single_values(boxes, classes, np.repeat([target.box], count, 0), np.repeat(target.index, count))
+    outputs = single_values(boxes, classes, np.repeat([target.box], count, 0), np.repeat(target.label, count))
     return outputs, doubtful | ~good
 
 

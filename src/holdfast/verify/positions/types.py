@@ -9,16 +9,6 @@ import numpy as np
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats
 
-EXACT = "ONNX Runtime, one by one, the user's file"
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the detector is held to: a class, and a box xyxy in parts (0 … 1) of the picture."""
-
-    index: int
-    box: tuple[float, float, float, float]
-
 
 @dataclass(frozen=True)
 class Bar:
