@@ -1,0 +1,1 @@
+"""The benchmark of a patch at any position: made, checked, evaluated."""
