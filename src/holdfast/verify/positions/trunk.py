@@ -45,8 +45,12 @@ class Trunk:
         """The outputs of pictures (b, …), each with the batch in front."""
         if self.many is not None:
             return feed(self.many, self.source, pictures, told)
-        rows = [feed(self.alone, self.source, picture[None], told) for picture in pictures]
+        rows = [self.alone_run(picture[None], told) for picture in pictures]
         return [np.concatenate(values) for values in zip(*rows, strict=True)]
+
+    def alone_run(self, picture: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
+        """The outputs of one picture (1, …) by the part as it is in the file."""
+        return feed(self.alone, self.source, picture, told)
 
 
 def open_trunk(

@@ -1,0 +1,191 @@
+"""Maps of a benchmark's instance: what its file does, and what its description says."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.core.types import Bools, Floats, Tensor
+from holdfast.verify.positions.files import (
+    Effect, Head, Instance, Network, axis_values, digest, kinds, open_network, pictures, told,
+)  # fmt: skip
+from holdfast.verify.positions.local import open_crops
+from holdfast.verify.positions.settle import settle, ties
+from holdfast.verify.positions.sweep import sweep
+from holdfast.verify.positions.trunk import BATCH, Trunk, pasted
+from holdfast.verify.positions.types import Bar, PositionMap
+
+
+@dataclass(frozen=True, eq=False)
+class FileMap:
+    """The map over both position inputs as the file reads them, (first input, second input).
+
+    `square` says whether the picture at every position is the clean one with the patch where the position
+    says; then the map is over rows and columns of the picture. `distinct` pictures were made.
+    """
+
+    map: PositionMap
+    square: bool
+    distinct: int
+
+
+def file_map(instance: Instance, network: Network, done: Effect, jobs: int = 1) -> FileMap:
+    """The exact map of what the file does at every cell of its position inputs."""
+    began = time.perf_counter()
+    trunk, given = open_network(instance, network), told(instance)
+    seen, places, square = dict[bytes, int](), list[tuple[int, int]](), done.order is not None
+    same = set[int]()
+    which = np.zeros([len(cells) for cells in instance.cells], np.int64)
+
+    def fresh() -> Iterator[Tensor]:
+        nonlocal square
+        for i, j, picture in pictures(instance):
+            square = square and _as_said(instance, done, (i, j), picture)
+            which[i, j] = seen.setdefault(digest([picture]), len(seen))
+            if done.clean is not None and np.array_equal(picture, done.clean):
+                same.add(int(which[i, j]))
+            if which[i, j] == len(places):
+                places.append((i, j))
+                yield picture
+
+    rows = _mapped(lambda batch: trunk.run(batch, given), fresh(), jobs)
+    outputs, doubtful = _read(rows, trunk)
+    middles = [cells.middle for cells in instance.cells]
+
+    def replay(n: int) -> float:
+        i, j = places[n]
+        return instance.exact(np.array([middles[0][i], middles[1][j]], np.float32))
+
+    settled = settle(outputs, doubtful, instance.bar, replay)
+    which = which[kinds(instance, 0)][:, kinds(instance, 1)]
+    whole, axes = settled.outputs[which], [axis_values(cells) for cells in instance.cells]
+    if square and done.order == "column, row":
+        whole, which, axes = whole.T, which.T, axes[::-1]
+    clean = float(instance_clean(instance, trunk, done))
+    how = "batches" if trunk.many is not None else "one by one"
+    made = PositionMap(
+        whole, axes[0], axes[1], instance.bar, clean, int(np.isin(which, list(same)).sum()), settled.replayed,
+        settled.difference, how if settled.believed else "one by one", time.perf_counter() - began,
+    )  # fmt: skip
+    return FileMap(made, square, len(places))
+
+
+def described_map(
+    instance: Instance, network: Network, done: Effect, content: Tensor, jobs: int = 1, bar: Bar | None = None
+) -> PositionMap:
+    """The map of a real square patch (c, k, k) at every place of the clean picture, in the file's network.
+
+    Replays are run on the original file: with the picture that has the patch, at a position where the file
+    itself changes nothing, if there is one; else in the part of it behind the patch.
+    """
+    began, bar = time.perf_counter(), bar or instance.bar
+    trunk, given = open_network(instance, network), told(instance)
+    if done.clean is None:
+        raise ValueError("the file shows no picture without a patch")
+    clean = done.clean
+    size = content.shape[1], content.shape[2]
+    if size not in network.crops:
+        network.crops[size] = open_crops(trunk, size, given)
+    swept = sweep(trunk, network.crops[size], clean, content, given, jobs)
+    before = instance_clean(instance, trunk, done)
+    whole = np.full(swept.changed.shape, before)
+    outputs, doubtful = _read([swept.values] if swept.values else [], trunk)
+    neutral = _neutral(instance, clean)
+
+    def replay(n: int) -> float:
+        return on_file(instance, trunk, pasted(trunk, clean, content, swept.spots[n : n + 1]), neutral)
+
+    replayed, difference, how = 0, 0.0, swept.how
+    if len(outputs):
+        settled = settle(outputs, doubtful, bar, replay)
+        whole[swept.changed] = settled.outputs
+        replayed, difference = settled.replayed, settled.difference
+        how = how if settled.believed else "one by one"
+    rows, columns = (np.arange(n, dtype=np.float64) for n in whole.shape)
+    same, seconds = int((~swept.changed).sum()), time.perf_counter() - began
+    return PositionMap(whole, rows, columns, bar, before, same, replayed, difference, how, seconds)
+
+
+def on_file(instance: Instance, trunk: Trunk, picture: Tensor, neutral: tuple[int, int] | None) -> float:
+    """The output for a picture (1, …) as it is, by the original file if it has a position that changes none."""
+    if neutral is None:
+        return float(trunk.alone_run(picture, told(instance))[0].ravel()[0])
+    whole = instance.domain.template.copy()
+    whole[: picture.size] = picture.ravel()
+    middles = [cells.middle[i] for cells, i in zip(instance.cells, neutral, strict=True)]
+    return instance.exact(np.array(middles, np.float32), whole)
+
+
+def instance_clean(instance: Instance, trunk: Trunk, done: Effect) -> float:
+    """The output for the picture without a patch; NaN if the file never shows it."""
+    if done.clean is None:
+        return float("nan")
+    return on_file(instance, trunk, done.clean, _neutral(instance, done.clean))
+
+
+def _neutral(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
+    """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
+    count = int(instance.domain.free.min())
+    if clean.size != count or not np.array_equal(clean.ravel(), instance.domain.template[:count]):
+        return None  # the network reads another form of the picture
+    grey = instance.domain.template.copy()
+    grey[:count] = np.linspace(0.2, 0.8, count, dtype=np.float32)
+    head = Head(instance, grey)
+    for place in itertools.product(*({0, len(cells) // 2, len(cells) - 1} for cells in instance.cells)):
+        point = np.array([cells.middle[i] for cells, i in zip(instance.cells, place, strict=True)], np.float32)
+        if np.array_equal(head.at(point).ravel(), grey[:count]):
+            return place[0], place[1]
+    return None
+
+
+def _as_said(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
+    """Whether a picture is the clean one with the patch where the position says."""
+    if done.clean is None or done.content is None:
+        return False
+    point = [int(cells.middle[i]) for cells, i in zip(instance.cells, place, strict=True)]
+    row, column = point[::-1] if done.order == "column, row" else point
+    wanted = done.clean.copy()
+    height, width = done.content.shape[1:]
+    wanted[0, :, row : row + height, column : column + width] = done.content
+    return np.array_equal(wanted, picture)
+
+
+def _read(rows: list[list[Tensor]], trunk: Trunk) -> tuple[Floats, Bools]:
+    """The file's output of every picture (n,), and where the class is nearly a tie.
+
+    Without an ArgMax to look at, nothing is known of ties, and all are in doubt.
+    """
+    if not rows:
+        return np.zeros(0), np.zeros(0, np.bool_)
+    values = [np.concatenate([np.asarray(v, np.float64).reshape(len(v), -1) for v in part]) for part in zip(*rows, strict=True)]
+    outputs = values[0][:, 0]
+    if len(values) == 1:
+        return outputs, np.ones(len(outputs), np.bool_)
+    return outputs, np.any([ties(scores) for scores in values[1:]], axis=0)
+
+
+def _mapped(
+    run: Callable[[Tensor], list[Tensor]], singles: Iterator[Tensor], jobs: int
+) -> list[list[Tensor]]:
+    """The outputs of single pictures, run in batches; few of them are held at a time."""
+    found: list[list[Tensor]] = []
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
+        while batches := list(_batches(itertools.islice(singles, 4 * BATCH * max(jobs, 1)))):
+            found += pool.map(run, batches)
+    return found
+
+
+def _batches(singles: Iterator[Tensor]) -> Iterator[Tensor]:
+    while batch := list(itertools.islice(singles, BATCH)):
+        yield np.concatenate(batch)
+
+
+def black(patch: tuple[int, int], clean: Tensor) -> Tensor:
+    """A black patch (c, k, k) for a picture whose values are 0 … 1."""
+    return np.zeros((clean.shape[1], *patch), clean.dtype)
+
