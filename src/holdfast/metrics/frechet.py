@@ -28,7 +28,8 @@ def frechet(first: Tensor, second: Tensor) -> float:
             "take both from the same network"
         )
     means = one.mean(axis=0) - two.mean(axis=0)
-    total = float(means @ means + _apart(_root(one), _root(two)))
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below
+        total = float(means @ means + _apart(_root(one), _root(two)))
     if not np.isfinite(total):
         raise InputError("Fréchet distance: expected features below 1e150, got larger ones: they overflow")
     return total
@@ -63,8 +64,7 @@ def _root(rows: Floats) -> Floats:
 
 def _apart(a: Floats, b: Floats) -> float:
     """The least |A − QB|² (Frobenius), Q orthogonal; the shorter matrix counts as filled up with zeros."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = a @ b.T
+    product = a @ b.T
     if not np.isfinite(product).all():
         return float("inf")
     left, _, right = np.linalg.svd(product, full_matrices=False)
