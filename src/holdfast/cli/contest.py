@@ -1,0 +1,223 @@
+"""`holdfast contest`: a contest made, entries scored, the leaderboard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
+
+if TYPE_CHECKING:
+    from holdfast.run.contest.ledger import Record
+    from holdfast.run.contest.score import Score
+    from holdfast.run.executor import Progress
+
+FROM, RULES, RUN = "What it is made of", "Rules (all stand in rules.toml)", "How it is run"
+Folder = Annotated[Path, Option("The folder of the contest.", "--contest", shown="DIR")]
+Jobs = Annotated[int, Option("Processes; 0: one a core.", group=RUN, least=0)]
+
+
+def init(
+    folder: Annotated[Path, Argument("A new or empty folder.", shown="DIR")],
+    data: Annotated[
+        str, Option("Images with true boxes.", shown="DATA", group=FROM, values=offers.data_sets)
+    ] = "signs",
+    model: Annotated[
+        str, Option("The single model, known to all.", group=FROM, values=offers.models)
+    ] = "signs-yolo",
+    members: Annotated[
+        str | None,
+        Option("The mimic model's other members, hidden; commas between.", shown="A,B", group=FROM),
+    ] = None,
+    images: Annotated[int, Option("How many images.", group=FROM, least=2, most=1_000_000)] = 1000,
+    seed: Annotated[int, Option("Another seed, another order.", group=FROM, least=0)] = 0,
+    data_format: Annotated[
+        str | None, Option("The data's format.", "--format", shown="NAME", group=FROM, values=offers.formats)
+    ] = None,
+    split: Annotated[str | None, Option("The data's split.", shown="NAME", group=FROM)] = None,
+    name: Annotated[str, Option("What the contest is called.", group=FROM)] = "",
+    baselines: Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")] = False,
+    pixels: Annotated[int, Option("Changed pixels an image, at most.", group=RULES, least=1)] = 3000,
+    rule: Annotated[
+        str, Option("How AP is computed.", shown="NAME", group=RULES, values=offers.rules)
+    ] = "voc",
+    score: Annotated[float, Option("Least score of a detection.", group=RULES, least=0, most=1)] = 0.25,
+    nms_iou: Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)] = 0.45,
+    vote: Annotated[
+        int | None, Option("Members that must agree; default: more than half.", group=RULES, least=1)
+    ] = None,
+    vote_iou: Annotated[float, Option("… on a box, from this IoU.", group=RULES, least=0, most=1)] = 0.5,
+    features: Annotated[
+        str, Option("Network of the distance: signs, inception:FILE.", shown="NET", group=RULES)
+    ] = "signs",
+    distance_min: Annotated[float, Option("Distance at which S_s is 1.", group=RULES, least=0)] = 0.0,
+    distance_max: Annotated[
+        float | None, Option("… at which it is 0; default: that of random noise.", group=RULES, least=0)
+    ] = None,
+    jobs: Jobs = 0,
+) -> int:
+    """Make a contest: numbered images the model recognises, truth, models, rules.toml, images.zip.
+
+    With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
+    """
+    from holdfast.cli.progress import progress
+    from holdfast.run.contest.make import finish, make
+    from holdfast.run.contest.setup import HIDDEN, Setup, ready
+
+    others = tuple(m.strip() for m in (members or "").split(",") if m.strip())
+    if members is None and model == "signs-yolo":
+        others = HIDDEN
+    if not others:
+        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
+    made = ready(
+        Setup(
+            folder, data, model, others, images, seed, name, features=features, distance_min=distance_min,
+            distance_max=distance_max, pixels=pixels, ap=rule, score=score, nms_iou=nms_iou, least=vote,
+            vote_iou=vote_iou, data_format=data_format, split=split,
+        )
+    )  # fmt: skip
+    contest = make(made, progress, jobs)
+    if baselines:
+        from holdfast.run.contest.baselines import enter_baselines
+
+        say(_records_text(enter_baselines(contest, progress, jobs)))
+    finish(folder)
+    kept = ", ".join(m.name for m in made.models[1:]) or "none"
+    rules = contest.rules
+    say(
+        f"{rules.images} images of {len(contest.classes)} classes in {folder}\n"
+        f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, {rules.single.name})\n"
+        f"keep     all else; hidden members of the mimic model: {kept}\n"
+        f"rules    {folder / 'rules.toml'} (every open point; {rules.distance} "
+        f"{rules.distance_min:g} to {rules.distance_max:.6g})"
+    )
+    return 0
+
+
+def score(
+    archive: Annotated[Path, Argument("advimages_TEAM.zip", shown="ZIP")],
+    contest: Folder,
+    json: Annotated[Path | None, Option("Write all numbers and the table of images to this file.")] = None,
+    csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None,
+    keep: Annotated[bool, Option("Copy the zip into the contest's folder, to score it again later.")] = True,
+    dry: Annotated[bool, Option("Do not enter the score into the contest.", "--dry-run")] = False,
+    lang: Annotated[str, Option("en or zh: the language of problems.")] = "en",
+    jobs: Jobs = 0,
+) -> int:
+    """Score an entry: S_e, S_s and score of each scenario, and the final score.
+
+    An entry that is not valid is not scored: all problems are printed, the exit code is 2.
+    """
+    from holdfast.cli.output import write_json
+    from holdfast.cli.progress import progress
+    from holdfast.core.errors import InputError
+    from holdfast.data.contest.validate import examine
+    from holdfast.run.contest.contest import open_contest
+    from holdfast.run.contest.ledger import enter, images_csv
+    from holdfast.run.contest.score import score as score_archive
+    from holdfast.run.executor import cores
+    from holdfast.run.store import write_atomic
+
+    if lang not in ("en", "zh"):
+        raise InputError(f"--lang: expected en or zh, got {lang!r}")
+    opened = open_contest(contest)
+    seen = examine(archive, contest, opened.rules, "zh" if lang == "zh" else "en", jobs or cores())
+    if seen.problems:
+        sys.stderr.write("".join(f"{line}\n" for line in seen.lines("zh" if lang == "zh" else "en")))
+        return 2
+    with progress("score", len(opened.shots)) as step:
+        made = score_archive(opened, archive, step, jobs)
+    if json:
+        write_json(json, made.to_plain())
+    if csv:
+        write_atomic(csv, images_csv(made.rows).encode(), durable=False)
+    say(_score_text(made))
+    if not dry:
+        record = enter(contest, archive, made, keep=keep)
+        sys.stderr.write(f"entered  {record.path} (holdfast contest board --contest {contest})\n")
+    return 0
+
+
+def board(
+    contest: Folder,
+    csv: Annotated[bool, Option("Print the board as CSV.")] = False,
+    json: Annotated[Path | None, Option("Write the board and the history to this file.")] = None,
+    html: Annotated[Path | None, Option("Write the board as a page.")] = None,
+    history: Annotated[bool, Option("Also every submission, in the order they came.")] = False,
+) -> int:
+    """Print the leaderboard: best and last entry of each team; ties share a rank."""
+    from holdfast.cli.contest_board import board_table, history_table, stale_lines
+    from holdfast.cli.output import write_json
+    from holdfast.report.tables import to_csv, to_text
+    from holdfast.run.contest.board import board as board_of
+
+    found = board_of(contest)
+    if json:
+        write_json(json, found.to_plain())
+    if html:
+        from holdfast.report.contest import board_page
+        from holdfast.run.store import write_atomic
+
+        write_atomic(html, board_page(found).encode(), durable=False)
+        sys.stderr.write(f"page     {html.resolve()}\n")
+    shown = [history_table(found)] if history else []
+    if csv:
+        say("\n".join(to_csv(table) for table in (board_table(found), *shown)), end="")
+    else:
+        say("\n\n".join(to_text(table) for table in (board_table(found), *shown)))
+    for line in stale_lines(found, contest):
+        sys.stderr.write(f"stale    {line}\n")
+    return 0
+
+
+def rescore(contest: Folder, jobs: Jobs = 0) -> int:
+    """Score again what was scored under other rules, models or code; older scores stay in the history.
+
+    Exit code 4 means: done, but some submissions could not be scored again.
+    """
+    from holdfast.run.contest.rescore import rescore as again
+
+    outcomes = again(contest, _told, jobs)
+    if not outcomes:
+        say("nothing to score again: every submission has a score under the contest as it is")
+        return 0
+    done = [o.after for o in outcomes if o.after is not None]
+    if done:
+        say(_records_text(tuple(done)))
+    for outcome in outcomes:
+        if outcome.problem:
+            sys.stderr.write(f"problem  {outcome.problem}\n")
+    return 4 if len(done) < len(outcomes) else 0
+
+
+def _told(team: str) -> Progress:
+    sys.stderr.write(f"rescore  {team}\n")
+    return lambda done, found: None
+
+
+def _score_text(made: Score) -> str:
+    from holdfast.report.tables import Column, Table, to_text
+
+    columns = ["scenario", "mAP before", "mAP after", "S_e", "S_s", "score", "S_e raw", "S_s raw"]
+    rows = [
+        [name, s.map_before, s.map_after, s.effect, s.stealth, s.score, s.effect_raw, s.stealth_raw]
+        for name, s in made.scenarios.items()
+    ]
+    table = to_text(Table([Column(c, 4) for c in columns], rows, f"{made.team} in {made.contest}"))
+    changed = [row.changed_pixels for row in made.rows]
+    pixels = f"{sum(changed) / len(changed):.1f} changed pixels on average, {max(changed)} at most"
+    return (
+        f"{table}\n\nfinal {made.final:.4f}\n"
+        f"{made.distance_name} {made.distance:.6g}, {pixels}\n"
+        f"hash {made.hashes.whole[:16]} (rules, models, data, feature net, code)"
+    )
+
+
+def _records_text(records: tuple[Record, ...]) -> str:
+    from holdfast.cli.contest_board import records_table
+    from holdfast.report.tables import to_text
+
+    return to_text(records_table(records))

@@ -1,0 +1,72 @@
+"""Hashes of all a score depends on: rules, models, data, feature net, code."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import InputError
+from holdfast.data.contest.rules import Rules
+
+# Where the code lies that a score goes through, and the libraries that do the arithmetic.
+_CODE = (
+    "core", "data/contest", "graph", "metrics", "stages", "run/contest", "run/answer.py", "run/work.py",
+    "run/share.py", "run/classes.py", "run/recording.py",
+)  # fmt: skip
+_LIBRARIES = ("numpy", "onnxruntime", "pillow")
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """The sha256 of each thing a score depends on; only scores that agree in all are ranked together."""
+
+    rules: str
+    models: str
+    data: str
+    features: str
+    code: str
+
+    @property
+    def whole(self) -> str:
+        """One hash of all of them."""
+        return fingerprint.of(asdict(self))
+
+    def differing(self, other: Hashes) -> tuple[str, ...]:
+        """Which of the things differ."""
+        mine, theirs = asdict(self), asdict(other)
+        return tuple(name for name in mine if mine[name] != theirs[name])
+
+
+def hashes_of(folder: Path, rules: Rules) -> Hashes:
+    """The hashes of the contest in a folder as it is now; the models are taken by the hashes in the rules."""
+    cards = [_content(folder / m.file, ".toml") for m in rules.mimic.members]
+    models = [[m.name, m.sha256, card] for m, card in zip(rules.mimic.members, cards, strict=True)]
+    return Hashes(
+        rules=fingerprint.of(rules),
+        models=fingerprint.of([rules.single.name, models]),
+        data=fingerprint.of([_content(folder / "manifest.json"), _content(folder / "truth.json")]),
+        features=fingerprint.of([rules.distance, rules.features_sha256]),
+        code=code(),
+    )
+
+
+def _content(path: Path, suffix: str = "") -> str:
+    try:
+        return fingerprint.of_file(path.with_suffix(suffix) if suffix else path)
+    except FileNotFoundError:
+        return "missing"
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+@functools.cache
+def code() -> str:
+    """The hash of the source of everything a score goes through, and of the libraries' versions."""
+    home = Path(__file__).parents[2]
+    roots = [home / name for name in _CODE]
+    files = sorted(f for r in roots for f in (r.rglob("*.py") if r.is_dir() else (r,)))
+    sources = {f.relative_to(home).as_posix(): fingerprint.of_file(f) for f in files}
+    return fingerprint.of([sources, {name: metadata.version(name) for name in _LIBRARIES}])
