@@ -1,0 +1,178 @@
+"""Masks: which pixels an attack may change, never more than its budget.
+
+A mask sees the clean image's gradient as one number (h, w) per pixel, negative where pixels may not be
+touched; without one it lies inside the boxes of the targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from holdfast.attack.regions import dilated
+from holdfast.attack.types import Target
+from holdfast.core.registry import stage
+from holdfast.core.types import Bools, Floats, Ints
+
+Mask: TypeAlias = Callable[[Target, int, Floats | None, np.random.Generator], Bools]
+LINE = 3  # pixels across a line of a cross
+
+
+def inside(target: Target) -> Bools:
+    """(h, w): the pixels that any box of the targets covers at least in part."""
+    found = np.zeros(target.image.shape[:2], bool)
+    for x1, y1, x2, y2 in _corners(target):
+        found[y1:y2, x1:x2] = True
+    return found
+
+
+@stage("mask")
+def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+    """One square per target, together as large as the budget: where the gradient is largest, or centred."""
+    gains = _gains(target, gradient)
+    found = np.zeros(gains.shape, bool)
+    for box, share in zip(_corners(target), _shares(target, budget), strict=True):
+        place = _box_or_all(box, gradient, gains)
+        side = min(int(np.sqrt(share)), place[2] - place[0], place[3] - place[1])
+        if side < 1:
+            continue
+        x, y = _best_square(gains, place, side, centred=gradient is None)
+        found[y : y + side, x : x + side] = True
+    return _at_most(found & (gains >= 0), budget, gains)
+
+
+@stage("mask")
+def cross(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+    """A horizontal and a vertical line, 3 pixels wide, through the middle of each target; ends cut to fit."""
+    gains = _gains(target, gradient)
+    found = np.zeros(gains.shape, bool)
+    for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
+        x, y = (x1 + x2) // 2, (y1 + y2) // 2
+        lines = np.zeros(gains.shape, bool)
+        lines[max(y - 1, y1) : min(y + 2, y2), x1:x2] = True
+        lines[y1:y2, max(x - 1, x1) : min(x + 2, x2)] = True
+        far = np.maximum(*np.abs(np.indices(gains.shape) - np.array([y, x])[:, None, None]))
+        found |= _at_most(lines, share, -far.astype(np.float64))
+    return _at_most(found & (gains >= 0), budget, gains)
+
+
+@stage("mask")
+def grid(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+    """Single pixels in even rows and columns over each target, as close as the budget allows."""
+    gains = _gains(target, gradient)
+    found = np.zeros(gains.shape, bool)
+    for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
+        width, height = x2 - x1, y2 - y1
+        step = max(1, int(np.sqrt(width * height / max(1, share))))
+        while -(-width // step) * -(-height // step) > share and step < max(width, height):
+            step += 1
+        part = np.zeros(gains.shape, bool)
+        part[y1 + (height - 1) % step // 2 : y2 : step, x1 + (width - 1) % step // 2 : x2 : step] = True
+        found |= _at_most(part, share, gains)
+    return _at_most(found & (gains >= 0), budget, gains)
+
+
+@stage("mask")
+def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+    """Clusters around the pixels of largest gradient: each with the better half of its eight neighbours."""
+    gains = _gains(target, gradient)
+    found = np.zeros(gains.shape, bool)
+    for y, x in _falling(gains, rng):
+        room = budget - int(found.sum())
+        if room <= 0 or gains[y, x] < 0:
+            break
+        if found[y, x]:
+            continue
+        rows, columns = np.s_[max(y - 1, 0) : y + 2], np.s_[max(x - 1, 0) : x + 2]
+        around = np.argwhere((gains[rows, columns] >= 0) & ~found[rows, columns])
+        around += (max(y - 1, 0), max(x - 1, 0))
+        around = around[(around != (y, x)).any(axis=1)]
+        around = around[np.argsort(-gains[around[:, 0], around[:, 1]], kind="stable")][: min(4, room - 1)]
+        found[y, x] = True
+        found[around[:, 0], around[:, 1]] = True
+    return found
+
+
+@stage("mask", grows=True)
+def top_gradient(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+    """The pixels of largest gradient. A search adds them step by step, by the gradient at each."""
+    gains = _gains(target, gradient)
+    return _at_most(gains >= 0, budget, gains)
+
+
+def limited(mask: Bools, gains: Floats, budget: int, regions: int, allowed: Bools) -> Bools:
+    """The mask with at most so many regions: the heaviest stay, and grow along the gradient to the budget."""
+    from holdfast.attack.regions import heaviest
+
+    found = heaviest(mask, np.maximum(gains, 0.0) + 1e-12, regions)
+    while (room := budget - int(found.sum())) > 0:
+        edge = dilated(found) & ~found & allowed
+        if not edge.any():
+            break
+        found |= _at_most(edge, min(room, max(1, int(edge.sum()) // 2)), gains)
+    # Two regions that met are one; none was torn.
+    return found
+
+
+def _gains(target: Target, gradient: Floats | None) -> Floats:
+    """What a mask ranks pixels by, negative where they may not be touched."""
+    if gradient is not None:
+        return np.asarray(gradient, np.float64)
+    return np.where(inside(target), 0.0, -1.0)
+
+
+def _corners(target: Target) -> Ints:
+    """(n, 4) xyxy of the targets in whole pixels, cut to the image, each at least one pixel wide and high."""
+    height, width = target.image.shape[:2]
+    low = np.floor(target.boxes.xyxy[:, :2]).astype(np.int64).clip(0, [width - 1, height - 1])
+    high = np.ceil(target.boxes.xyxy[:, 2:]).astype(np.int64).clip(low + 1, [width, height])
+    return np.concatenate([low, high], axis=1)
+
+
+def _shares(target: Target, budget: int) -> list[int]:
+    """The budget in parts for each target, by the length of its sides."""
+    boxes = _corners(target)
+    length = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).astype(np.float64))
+    ends = np.floor(budget * np.cumsum(length) / length.sum() + 1e-9).astype(np.int64)
+    return [int(share) for share in np.diff(ends, prepend=0)]
+
+
+def _box_or_all(box: Ints, gradient: Floats | None, gains: Floats) -> tuple[int, int, int, int]:
+    """Where a square may lie: in its box, or anywhere if pixels outside of all boxes may be touched."""
+    x1, y1, x2, y2 = (int(v) for v in box)
+    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
+    return (0, 0, gains.shape[1], gains.shape[0]) if free else (x1, y1, x2, y2)
+
+
+def _best_square(
+    gains: Floats, place: tuple[int, int, int, int], side: int, centred: bool
+) -> tuple[int, int]:
+    """Column and row of the square of that side with the largest sum in the place, or of the middle one."""
+    x1, y1, x2, y2 = place
+    if centred:
+        return (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
+    part = gains[y1:y2, x1:x2]
+    sums = np.pad(part, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    y, x = np.unravel_index(int(total.argmax()), total.shape)
+    return x1 + int(x), y1 + int(y)
+
+
+def _falling(gains: Floats, rng: np.random.Generator) -> Ints:
+    """Row and column (n, 2) of all pixels by falling gain; equal ones in random order."""
+    order = rng.permutation(gains.size)
+    order = order[np.argsort(-gains.ravel()[order], kind="stable")]
+    return np.stack(np.unravel_index(order, gains.shape), axis=1)
+
+
+def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
+    """The mask, or its `budget` pixels of largest gain if it has more."""
+    if int(mask.sum()) <= budget:
+        return mask
+    places = np.flatnonzero(mask)
+    best = places[np.argsort(-gains.ravel()[places], kind="stable")[: max(budget, 0)]]
+    found = np.zeros(mask.size, bool)
+    found[best] = True
+    return found.reshape(mask.shape)

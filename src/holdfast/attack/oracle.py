@@ -1,0 +1,131 @@
+"""What a search asks: the slope of the loss over all victims, and their own judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.attack.loss import LOSSES, Aim, succeeded
+from holdfast.attack.tensors import Candidates
+from holdfast.attack.types import Method, Target
+from holdfast.attack.victim import Victim
+from holdfast.core.errors import InputError
+from holdfast.core.registry import lookup
+from holdfast.core.types import Boxes, Detections, Floats, Image
+
+STRICT = 0.2  # of the rule's score: how dead candidates shall be where others are to be fooled too
+
+
+@dataclass(frozen=True, eq=False)
+class Party:
+    """One victim with the targets by its own classes."""
+
+    victim: Victim
+    target: Target
+    aim: Aim
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """All victims of one image."""
+
+    parties: tuple[Party, ...]
+    method: Method
+
+    def slope(self, image: Image, rng: np.random.Generator, floor: float = 1.0) -> tuple[float, Floats]:
+        """The loss, and its gradient (h, w, 3) with each victim's share of one size.
+
+        With transforms every victim sees the image through one of them, drawn anew at each call. `floor` is
+        a factor on the score at which a candidate counts as dead.
+        """
+        total, slope = 0.0, np.zeros(image.shape)
+        for party in self.parties:
+            pixels = torch.tensor(image[np.newaxis], dtype=party.victim.net.dtype, requires_grad=True)
+            seen, aim = self._moved(pixels, party.aim, rng)
+            aim = replace(aim, floor=aim.floor * floor)
+            loss = LOSSES[self.method.goal](self._candidates(party, seen), aim).sum()
+            value = float(loss.detach())
+            if value == 0.0 or not np.isfinite(value):
+                continue
+            (found,) = torch.autograd.grad(loss, pixels)
+            share = found[0].numpy().astype(np.float64)
+            size = float(np.abs(share).sum())
+            if not np.isfinite(size) or size == 0.0:
+                continue
+            total += value
+            slope += share * (value / size if len(self.parties) == 1 else 1.0 / size)
+        return total, slope
+
+    def judged(self, image: Image) -> tuple[bool, Detections]:
+        """Whether every victim is fooled, and what the first says."""
+        first = self.parties[0].victim.judge(image)
+        fooled = self._fooled(self.parties[0], first)
+        for party in self.parties[1:]:
+            fooled = fooled and self._fooled(party, party.victim.judge(image))
+        return fooled, first
+
+    def _fooled(self, party: Party, said: Detections) -> bool:
+        if not len(party.target.boxes) and self.method.goal != "fabricate":
+            return True
+        return succeeded(self.method.goal, party.target, party.target.boxes, said, party.victim.rule)
+
+    def _candidates(self, party: Party, pixels: Tensor) -> Candidates:
+        return party.victim.candidates(pixels)
+
+    def _moved(self, pixels: Tensor, aim: Aim, rng: np.random.Generator) -> tuple[Tensor, Aim]:
+        """The pixels through a transform drawn from the method's, and the aim moved along."""
+        names = list(self.method.transforms)
+        chosen = [names[int(rng.integers(len(names)))]] if names else []
+        chosen += ["diverse"] if self.method.diversity and "diverse" not in chosen else []
+        for name in chosen:
+            pixels, matrix = lookup("transform", name)(pixels, rng)
+            aim = replace(aim, boxes=moved(aim.boxes, matrix), known=moved(aim.known, matrix))
+        return pixels, aim
+
+
+def moved(boxes: Tensor, matrix: Floats) -> Tensor:
+    """The upright boxes (n, 4) around boxes whose corners an affine map (2, 3) moved."""
+    if not len(boxes):
+        return boxes
+    corners = boxes[:, [0, 1, 2, 1, 0, 3, 2, 3]].reshape(-1, 4, 2)
+    map_ = torch.as_tensor(np.asarray(matrix), dtype=boxes.dtype)
+    there = corners @ map_[:, :2].T + map_[:, 2]
+    return torch.cat([there.amin(dim=1), there.amax(dim=1)], dim=1)
+
+
+def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Oracle:
+    """The oracle of an image; targets of other victims are found by the names of their classes."""
+    if not victims:
+        raise InputError("expected a victim, got none")
+    return Oracle(tuple(_party(v, victims[0], target, method) for v in victims), method)
+
+
+def _party(victim: Victim, first: Victim, target: Target, method: Method) -> Party:
+    boxes = target.boxes
+    before = target.before if victim is first else victim.judge(target.image)
+    if victim is not first:
+        boxes = _renamed(boxes, first.model.card.classes, victim.model.card.classes)
+    strict = method.diversity or bool(method.transforms)
+    rule = victim.rule
+    aim = Aim(
+        torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
+        tuple(int(c) for c in boxes.classes),
+        torch.tensor(before.boxes, dtype=victim.net.dtype),
+        torch.tensor(before.classes),
+        floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
+        near=rule.iou * (0.6 if strict else 0.8),
+    )
+    return Party(victim, Target(target.image, boxes, before), aim)
+
+
+def _renamed(boxes: Boxes, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Boxes:
+    """The boxes of classes that the other model knows too, by its numbers."""
+    if ours == theirs:
+        return boxes
+    index = [theirs.index(ours[c]) if ours[c] in theirs else -1 for c in boxes.classes]
+    known = np.array(index, np.int64) >= 0
+    return Boxes(boxes.xyxy[known], np.array(index, np.int64)[known])
