@@ -13,6 +13,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -65,28 +66,18 @@ def most_members(images: int) -> int:
 
 def read_directory(path: Path, images: int, limits: Archive) -> tuple[Packed, ...]:
     """The files in the zip, in the order of the list; EntryError if anything is not as it must be."""
-    try:
-        facts = path.stat()
-    except OSError as problem:
-        facts_of = {"found": problem.strerror or "nothing", "found_zh": "无法读取的文件"}
-        raise EntryError(Problem("no-file", str(path), facts_of)) from None
     where = path.name
-    if not stat.S_ISREG(facts.st_mode):
-        raise EntryError(
-            Problem("no-file", where, {"found": "a folder or device", "found_zh": "文件夹或设备"})
-        )
-    if facts.st_size > limits.bytes:
-        raise EntryError(Problem("zip-bytes", where, {"got": facts.st_size, "limit": limits.bytes}))
-    with path.open("rb") as file:
-        at, count, size, start = _end(file, facts.st_size, where, most_members(images))
-        if start + size != at:
-            raise (
-                _damaged(where, f"offset {start} + {size} ≠ {at}")
-                if start + size > at
-                else EntryError(Problem("zip-between", where, {"got": at - start - size}))
-            )
+    with _opened(path) as file:
+        length = file.seek(0, 2)
+        if length > limits.bytes:
+            raise EntryError(Problem("zip-bytes", where, {"got": length, "limit": limits.bytes}))
+        at, count, size, start = _end(file, length, where, most_members(images))
+        if start + size > at:
+            raise EntryError(Problem("list-place", where, {"got": start + size, "limit": at}))
+        if start + size < at:
+            raise EntryError(Problem("zip-between", where, {"got": at - start - size}))
         if size > 65536 + 1024 * count:
-            raise _damaged(where, f"{size} bytes for {count} files")
+            raise EntryError(Problem("list-bytes", where, {"got": size, "count": count}))
         file.seek(start)
         members = tuple(_members(file.read(size), count, where))
         for member in members:
@@ -98,10 +89,24 @@ def read_directory(path: Path, images: int, limits: Archive) -> tuple[Packed, ..
     return members
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, to be read; EntryError if that is not possible, however late it turns out."""
+    try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for somebody to write
+            facts = {"found": "a folder or device", "found_zh": "文件夹或设备"}
+            raise EntryError(Problem("no-file", str(path), facts))
+        with path.open("rb") as file:
+            yield file
+    except OSError as problem:
+        facts = {"found": problem.strerror or "nothing", "found_zh": "无法读取的文件"}
+        raise EntryError(Problem("no-file", str(path), facts)) from None
+
+
 def unpack(path: Path, member: Packed, most: int | None = None) -> bytes:
     """The bytes of a file, length and checksum proven; with `most` the first ones alone, unproven."""
     where = path.name
-    with path.open("rb") as file:
+    with _opened(path) as file:
         file.seek(_data_at(file, member, where))
         # Of a stranger's stream no more is read for the first bytes than an honest one needs.
         wanted = member.packed_bytes if most is None else min(member.packed_bytes, most + 4096)
@@ -126,10 +131,6 @@ def unpack(path: Path, member: Packed, most: int | None = None) -> bytes:
     if zlib.crc32(out) != member.crc:
         raise EntryError(Problem("packed-sum", member.name), where)
     return out
-
-
-def _damaged(where: str, got: str) -> EntryError:
-    return EntryError(Problem("zip-list", where, {"got": got}))
 
 
 def _end(file: BinaryIO, size: int, where: str, most: int) -> tuple[int, int, int, int]:
@@ -188,7 +189,7 @@ def _members(data: bytes, count: int, where: str) -> Iterator[Packed]:
     at = 0
     for number in range(count):
         if at + _FILE.size > len(data) or data[at : at + 4] != b"PK\1\2":
-            raise _damaged(where, f"{number}/{count}")
+            raise EntryError(Problem("list-entry", where, {"got": number + 1, "count": count}))
         row = _FILE.unpack_from(data, at)
         flags, method, crc, packed, size, name_length, extra_length, note_length = (
             row[3],
@@ -197,7 +198,7 @@ def _members(data: bytes, count: int, where: str) -> Iterator[Packed]:
         )
         end = at + _FILE.size + name_length
         if end + extra_length + note_length > len(data):
-            raise _damaged(where, f"{number}/{count}")
+            raise EntryError(Problem("list-entry", where, {"got": number + 1, "count": count}))
         raw, extra = data[at + _FILE.size : end], data[end : end + extra_length]
         name = _name(raw, bool(flags & 1 << 11), where)
         _check_kind(name, flags, method, row[15] >> 16, where)
@@ -207,7 +208,7 @@ def _members(data: bytes, count: int, where: str) -> Iterator[Packed]:
         yield Packed(name, method, flags, crc, packed, size, row[16])
         at = end + extra_length + note_length
     if at != len(data):
-        raise _damaged(where, f"{count} files in {at} of {len(data)} bytes")
+        raise EntryError(Problem("list-bytes", where, {"got": len(data), "count": count}))
 
 
 def _name(raw: bytes, is_utf8: bool, where: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -40,9 +40,17 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "zip-members": ("{count} file{s} in the zip, limit {limit}", "zip 内有 {count} 个文件，上限 {limit}"),
     "zip-none": ("the zip holds no files", "zip 内没有文件"),
     "zip-total": ("the files unpack to {got} bytes, limit {limit}", "解压后共 {got} 字节，上限 {limit}"),
-    "zip-list": (
-        "the list of files in the zip is damaged ({got}); pack it again",
-        "zip 的文件目录已损坏（{got}）；请重新打包",
+    "list-place": (
+        "the list of files in the zip is damaged: it ends at byte {got}, expected {limit}",
+        "zip 的文件目录已损坏：结束于第 {got} 字节，应为 {limit}",
+    ),
+    "list-bytes": (
+        "the list of files in the zip is damaged: {got} bytes for {count} file{s}",
+        "zip 的文件目录已损坏：{count} 个文件占 {got} 字节",
+    ),
+    "list-entry": (
+        "the list of files in the zip is damaged: file {got} of {count} cannot be read",
+        "zip 的文件目录已损坏：{count} 个文件中的第 {got} 个无法读取",
     ),
     # one file of the zip, before it is unpacked
     "overlap": ("shares its bytes with {other}", "与 {other} 共用数据"),
@@ -187,7 +195,7 @@ def printable(name: str) -> str:
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 20]}…{clean[-16:]}"
 
 
-def listed(names: Sequence[str] | Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     """The first names of a list with commas, … if there are more."""
     every = list(names)
     return ", ".join([*map(printable, every[:SHOWN]), *(["…"] if len(every) > SHOWN else [])])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from holdfast.core.errors import DataError, OutputError
-from holdfast.data.contest.messages import listed
+from holdfast.data.contest.messages import SHOWN, listed
 from holdfast.data.contest.names import FOLDER, zip_name
 
 _NUMBERED = re.compile(r"[1-9][0-9]{0,8}\.png")
@@ -34,7 +36,8 @@ def pack(folder: Path, team: str, out: Path) -> Path:
     except (OSError, zipfile.LargeZipFile) as problem:
         raise OutputError(f"{target}: cannot be written: {problem}") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # what was told above is the reason
+            part.unlink(missing_ok=True)
     return target
 
 
@@ -73,11 +76,10 @@ def _check(home: Path, found: dict[int, Path], strange: list[str]) -> None:
         )
     if not found:
         raise DataError(f"{home}: expected images named 1.png, 2.png, …, got none")
-    gone = [f"{number}.png" for number in range(1, max(found) + 1) if number not in found][: max(found)]
-    if gone:
-        raise DataError(
-            f"{home}: missing: {listed(gone)} ({len(gone)} {'file' if len(gone) == 1 else 'files'})"
-        )
+    count = max(found) - len(found)
+    if count:  # it may be millions: a file called 20260101.png
+        gone = islice((f"{n}.png" for n in range(1, max(found)) if n not in found), SHOWN + 1)
+        raise DataError(f"{home}: missing: {listed(gone)} ({count} {'file' if count == 1 else 'files'})")
     for path in found.values():
         with path.open("rb") as file:
             if file.read(8) != _SIGNATURE:
