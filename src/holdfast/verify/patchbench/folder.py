@@ -48,7 +48,7 @@ class Bench:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One question: may a patch at a column and a row of these closed ranges make the output unsafe?
+    """One question: whether a patch at a column and a row of these closed ranges makes the output unsafe.
 
     `image` (h, w, 3) and `target` are those of the specification. `free`: the patch's values are free, its
     place is fixed.
@@ -195,4 +195,6 @@ def _told_size(bench: Bench, row: Row) -> Size | None:
 def _probed_size(network: Path, spec: Spec) -> Size:
     """The patch's size by what positions do to the picture."""
     probe = open_probe(read_graph(read_onnx(network)), spec.inputs)
-    return effect_of(probe, spec.cases[0].lower.astype(np.float32), (0, 1, 2, 9, 20), (0, 9, 20, 31, 40)).patch
+    return effect_of(
+        probe, spec.cases[0].lower.astype(np.float32), (0, 1, 2, 9, 20), (0, 9, 20, 31, 40)
+    ).patch

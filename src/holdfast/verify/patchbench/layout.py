@@ -26,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Layout:
-    """The flat input: picture (3, h, w) in 0..1, column and row of the patch, then 0, class, x1, y1, x2, y2."""
+    """The flat input: picture (3, h, w) in 0..1, column, row of the patch, 0, class, x1, y1, x2, y2."""
 
     size: Size
     patch: Size

@@ -94,7 +94,7 @@ def open_probe(graph: WireGraph, length: int) -> Probe:
 
 
 def _candidates(graph: WireGraph, name: str) -> list[str]:
-    """Tensors that depend on the input: first what the first filters read, then the others, last ones first."""
+    """Tensors that depend on the input: what the first filters read, then the others, last first."""
     reached, first, others = {name}, list[str](), list[str]()
     for node in graph.nodes:
         met = [one for one in node.inputs if one in reached]
@@ -152,9 +152,7 @@ def _channels_first(picture: Values) -> Values:
 
 def _spans(mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
     """The range of indices changed along each axis."""
-    return [
-        np.arange(found.min(), found.max() + 1) for found in (np.unique(one) for one in np.nonzero(mask))
-    ]
+    return [np.arange(found.min(), found.max() + 1) for found in (np.unique(one) for one in np.nonzero(mask))]
 
 
 def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.bool_]]) -> Axis:

@@ -1,0 +1,179 @@
+"""`holdfast patchbench make` and `check`: the benchmark of a patch at any position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from holdfast.core.patch import Patch
+    from holdfast.core.types import Size
+    from holdfast.run.patchbench.make import Plan
+
+WHAT, PATCH, HOW = "What it is made of", "The patch", "How it is asked"
+
+
+def make(
+    folder: Annotated[Path, Argument("A new or empty folder.", shown="DIR")],
+    model: Annotated[
+        str,
+        Option("A detector of one object: an ONNX file or a shipped one.", group=WHAT, values=offers.models),
+    ] = "signs-single",
+    data: Annotated[
+        str,
+        Option("Pictures of one object each: folder, file, or 'signs'.", group=WHAT, values=offers.data_sets),
+    ] = "signs",
+    images: Annotated[int, Option("How many pictures.", group=WHAT, least=1)] = 16,
+    seed: Annotated[int, Option("Another seed, other pictures.", group=WHAT, least=0)] = 0,
+    held_out: Annotated[bool, Option("The data are all test: do not divide them 9:1.", group=WHAT)] = False,
+    renames: Annotated[
+        tuple[str, ...],
+        Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
+    ] = (),
+    card: Annotated[
+        Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)
+    ] = None,
+    data_format: Annotated[
+        str | None,
+        Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
+    ] = None,
+    split: Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)] = None,
+    patch: Annotated[
+        tuple[int, ...],
+        Option("Its side in pixels, default 3. May be repeated: a network each.", group=PATCH, least=1),
+    ] = (),
+    content: Annotated[
+        str, Option("'black', a PNG (its alpha is the mask), or 'free': any content.", group=PATCH)
+    ] = "black",
+    positions: Annotated[
+        str, Option("With free content: how many places an image, or 'all'.", group=PATCH, shown="N|all")
+    ] = "4",
+    strict: Annotated[
+        bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=HOW)
+    ] = False,
+) -> None:
+    """Make the benchmark: networks with the patch, the IoU and the class test inside, and specifications.
+
+    The patch's left upper corner may be at any column and row at which it lies wholly in the picture.
+    """
+    from holdfast.cli.progress import progress
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.run.classes import align
+    from holdfast.run.patchbench.make import Plan
+    from holdfast.run.patchbench.make import make as make_bench
+
+    chosen = load_model(model, card)
+    sizes, laid, told = _patches(patch, content)
+    found = open_dataset(data, task="single", format=data_format, split=split)
+    plan = Plan(
+        model=chosen,
+        data=found,
+        alignment=align(chosen.card.classes, found.classes, renames=_pairs(renames)),
+        patches=sizes,
+        content=laid,
+        told=told,
+        images=images,
+        seed=seed,
+        strict=strict,
+        held_out=held_out,
+        places=_places(positions),
+    )
+    with progress("instances found", images) as step:
+        manifest = make_bench(plan, folder, step)
+    say(_summary(plan, manifest, folder))
+
+
+def check(
+    folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", shown="DIR")],
+    json: Annotated[Path | None, Option("Also write everything to this JSON file.")] = None,
+) -> int:
+    """Check that networks, specifications, images and numpy agree, and say what a position really does.
+
+    Exit code 0 means all is well, 1 that something was found, 2 bad input.
+    """
+    from holdfast.cli.output import write_json
+    from holdfast.cli.progress import progress
+    from holdfast.run.patchbench.check import as_dict, check_bench
+    from holdfast.verify.patchbench.folder import listed
+
+    bench = listed(folder)
+    with progress("check", len(bench.rows)) as step:
+        result = check_bench(bench, step)
+    for fact in result.facts:
+        say(fact)
+    for finding in result.findings:
+        say(f"FOUND  {finding}")
+    say("all is well" if not result.findings else f"{len(result.findings)} findings")
+    if json:
+        write_json(json, as_dict(result))
+    return 1 if result.findings else 0
+
+
+def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, ...], Patch | None, str]:
+    """The sizes of the patches, the content (None: free), and what to call it."""
+    from holdfast.core.errors import InputError
+    from holdfast.core.types import Size
+    from holdfast.data.patchfile import read_patch
+    from holdfast.run.patchbench.make import black
+
+    squares = tuple(Size(side, side) for side in dict.fromkeys(sides or (3,)))
+    if content == "free":
+        return squares, None, content
+    if content == "black":
+        return squares, black(squares[0]), content
+    if Path(content).suffix.lower() not in (".png", ".toml"):
+        raise InputError(f"--content: expected black, free or the PNG of a patch, got {content!r}")
+    patch = read_patch(Path(content))
+    height, width = patch.mask.shape
+    if sides and squares != (Size(width, height),):
+        asked = ", ".join(str(side) for side in sides)
+        raise InputError(f"--patch {asked}: {content} is {width}×{height} pixels; leave --patch away")
+    if not patch.mask.any():
+        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
+    return (Size(width, height),), patch, Path(content).name
+
+
+def _places(text: str) -> int | None:
+    """How many places an image; None for all."""
+    from holdfast.core.errors import InputError
+
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
+    return int(text)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    from holdfast.core.errors import InputError
+
+    for text in texts:
+        if "=" not in text:
+            raise InputError(f"--map: expected NAME=NAME such as 'stop=prohibitory', got {text!r}")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _summary(plan: Plan, manifest: Mapping[str, Any], folder: Path) -> str:
+    selection, networks = manifest["selection"], manifest["networks"]
+    count = sum(name.startswith("vnnlib/") for name in manifest["files"])
+    lines = [
+        f"{count} instances of {selection['images']} images written: {folder}",
+        f"model      {plan.model.name}",
+        f"test part  {selection['test_part']}",
+        f"fitting    {selection['fitting']} of {selection['looked_at']} looked at: IoU > 0.5, right class",
+    ]
+    for name, facts in networks.items():
+        (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]
+        where = f"column 0 to {last}, row 0 to {low}"
+        what = f"{width}×{height} {manifest['content']}"
+        lines.append(f"{name}  {what}, {where}" + ("" if plan.content else ", one instance a position"))
+    lines.append(f"rule       {manifest['rule']['text']}")
+    return "\n".join(lines)

@@ -1,0 +1,226 @@
+"""Any detection data set cut into square pictures of one target each."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import DataError, ImageError, InputError, OutputError
+from holdfast.core.seeds import generator
+from holdfast.core.types import Boxes, Floats, Image, Sample
+from holdfast.data.images import sniff
+from holdfast.data.patchfile import png_of
+from holdfast.data.readers.cctsdb import CLASSES
+
+MARK = "holdfast-crop.json"
+INTRUDED, SMALL, LARGE, OUTSIDE, CROWD = (
+    "another target intrudes",
+    "too small",
+    "no square around it fits into the image",
+    "reaches beyond the image",
+    "a crowd",
+)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How targets are cut out.
+
+    The window is a square whose side is the target's longer one and `margin` of it on both sides; `shift` is
+    the part of the free play by which the target may lie off its middle, at random by the seed. Targets of
+    fewer than `least` pixels are left out, and those into whose window another one reaches, unless `crowded`.
+    """
+
+    size: int = 64
+    margin: float = 0.2
+    shift: float = 0.5
+    least: float = 8.0
+    crowded: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Cropped:
+    """What was cut: how many pictures, of how many targets, and why the others were left out."""
+
+    folder: Path
+    format: str
+    pictures: int
+    targets: int
+    skipped: Mapping[str, int]
+    unreadable: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """One picture, its box xyxy in parts of it, and its class."""
+
+    name: str
+    image: Image
+    box: Floats
+    label: int
+
+
+def crop(
+    data: Dataset, folder: Path, cut: Cut, progress: Callable[[int, int], None] = lambda done, reused: None
+) -> Cropped:
+    """What was written to a new or empty folder, which is there whole or not at all.
+
+    Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
+    (COCO).
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: expected a new or empty folder, got one with something in it")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as problem:
+        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another") from problem
+    try:
+        made = _written(data, place, cut, progress)
+        place.chmod(0o755)
+        place.replace(folder)
+    except OSError as problem:
+        raise OutputError(
+            f"{folder}: could not be written: {problem.strerror}; nothing was kept"
+        ) from problem
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return Cropped(folder, *made)
+
+
+def _written(
+    data: Dataset, place: Path, cut: Cut, progress: Callable[[int, int], None]
+) -> tuple[str, int, int, Mapping[str, int], tuple[str, ...]]:
+    three = set(data.classes) <= set(CLASSES)
+    skipped, unreadable, names = Counter[str](), list[str](), set[str]()
+    rows: list[dict[str, Any]] = []
+    for part in ("images", *(["gt_labels"] if three else [])):
+        (place / part).mkdir()
+    for entry in data.entries:
+        try:
+            pieces = list(_pieces(entry.load(), cut, skipped))
+        except ImageError as problem:
+            unreadable.append(str(problem))
+            pieces = []
+        for piece in pieces:
+            name = _unique(piece.name, names)
+            (place / "images" / f"{name}.png").write_bytes(png_of(piece.image))
+            if three:
+                label = CLASSES.index(data.classes[piece.label])
+                line = f"{label} {' '.join(f'{corner:.9g}' for corner in piece.box)}\n"
+                (place / "gt_labels" / f"{name}.txt").write_text(line)
+            rows.append({"name": name, "box": piece.box * cut.size, "label": piece.label})
+        progress(1, 0)
+    if not rows:
+        why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
+        raise DataError(f"{data.name}: no target can be cut out ({why})")
+    if not three:
+        (place / "annotations.json").write_bytes(orjson.dumps(_coco(rows, data.classes, cut)))
+    about = {"data": data.name, "format": data.format, "pictures": len(rows), **vars(cut)}
+    (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
+    kind = "cctsdb-yolo" if three else "coco"
+    return kind, len(rows), len(rows) + skipped.total(), dict(skipped), tuple(unreadable)
+
+
+def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[_Piece]:
+    """The pictures of one image's targets, in their order."""
+    from PIL import Image as Pillow
+
+    if not isinstance(sample.truth, Boxes):
+        raise DataError(f"{sample.name}: expected boxes, got {type(sample.truth).__name__}")
+    if not len(sample.truth):
+        return
+    width, height = sniff(sample.data, sample.name).size
+    windows = []
+    for number in range(len(sample.truth)):
+        window = window_of(
+            sample.truth, number, (width, height), cut, generator(cut.seed, sample.name, number)
+        )
+        if isinstance(window, str):
+            skipped[window] += 1
+        else:
+            windows.append((number, *window))
+    if not windows:
+        return
+    try:
+        whole = Pillow.open(io.BytesIO(sample.data)).convert("RGB")
+    except (OSError, ValueError, SyntaxError) as problem:
+        raise ImageError(f"{sample.name}: cannot be decoded: {problem}") from None
+    stem = re.sub(r"[^A-Za-z0-9.\-]+", "_", sample.name.rpartition(".")[0] or sample.name).strip("._")
+    for number, x, y, side in windows:
+        small = whole.crop((x, y, x + side, y + side)).resize(
+            (cut.size, cut.size), Pillow.Resampling.BILINEAR
+        )
+        box = np.clip((sample.truth.xyxy[number] - [x, y, x, y]) / side, 0.0, 1.0)
+        yield _Piece(f"{stem}_{number}", np.asarray(small), box, int(sample.truth.classes[number]))
+
+
+def window_of(
+    truth: Boxes, number: int, extent: tuple[int, int], cut: Cut, rng: np.random.Generator
+) -> tuple[int, int, int] | str:
+    """Left, top and side of the window around one target in whole pixels, or why there is none."""
+    x1, y1, x2, y2 = truth.xyxy[number].tolist()
+    if truth.crowd[number]:
+        return CROWD
+    if min(x1, y1) < -1 or x2 > extent[0] + 1 or y2 > extent[1] + 1:
+        return OUTSIDE
+    longer = max(x2 - x1, y2 - y1)
+    if longer < cut.least:
+        return SMALL
+    whole = max(math.ceil(x2) - math.floor(x1), math.ceil(y2) - math.floor(y1))
+    side = min(max(math.ceil(longer * (1 + 2 * cut.margin)), whole), *extent)
+    if side < longer:
+        return LARGE
+    corner = []
+    for low, high, size in ((x1, x2, extent[0]), (y1, y2, extent[1])):
+        play = (side - (high - low)) / 2
+        begin = round((low + high - side) / 2 + play * cut.shift * rng.uniform(-1, 1))
+        begin = min(max(begin, math.ceil(high) - side), math.floor(low))  # the target stays whole
+        corner.append(min(max(begin, 0), size - side))
+    x, y = corner
+    others = np.delete(truth.xyxy, number, axis=0)
+    meets = (others[:, 0] < x + side) & (others[:, 2] > x) & (others[:, 1] < y + side) & (others[:, 3] > y)
+    return INTRUDED if meets.any() and not cut.crowded else (x, y, side)
+
+
+def _unique(name: str, names: set[str]) -> str:
+    new, number = name, 2
+    while new in names:
+        new, number = f"{name}-{number}", number + 1
+    names.add(new)
+    return new
+
+
+def _coco(rows: list[dict[str, Any]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
+    """The annotations as COCO writes them; ids begin at 1."""
+    images, boxes = [], []
+    for number, row in enumerate(rows, 1):
+        x1, y1, x2, y2 = row["box"].tolist()
+        images.append(
+            {"id": number, "file_name": f"{row['name']}.png", "width": cut.size, "height": cut.size}
+        )
+        boxes.append(
+            {
+                "id": number,
+                "image_id": number,
+                "category_id": row["label"] + 1,
+                "bbox": [x1, y1, x2 - x1, y2 - y1],
+                "area": (x2 - x1) * (y2 - y1),
+                "iscrowd": 0,
+            }
+        )
+    categories = [{"id": index + 1, "name": name} for index, name in enumerate(classes)]
+    return {"images": images, "annotations": boxes, "categories": categories}
