@@ -1,9 +1,9 @@
 """A graph made for one picture, changed so that it takes any number at once.
 
 Most files fix a batch of 1, some by constants deep inside: a Reshape to (48, 2, 16), a Gather that takes the
-first and only answer. Here the place of the batch is followed from the input through every node. It is either
-an axis of the tensor (which had the size 1, or is that many times as long), or, once the file has dropped that
-axis, a new one in front.
+first and only answer. Here the place of the batch is followed from the input through every node. It is
+either an axis of the tensor (which had the size 1, or is that many times as long), or, once the file has
+dropped that axis, a new one in front.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How each operator carries the batch on: the place of the batch in what it gives, the node changed to fit."""
+"""How each operator carries the batch on: its place in what comes out, the node changed to fit."""
 
 from __future__ import annotations
 
@@ -215,7 +215,21 @@ def _shape(walk: Follow, node: Any, place: Place) -> None:
 
 _ONE_TO_ONE = (
     *("Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Clip", "Cast", "Identity", "Neg"),
-    *("Abs", "Exp", "Log", "Sqrt", "Floor", "Ceil", "Round", "Sign", "Not", "Softplus", "Elu", "Erf", "Dropout"),
+    *(
+        "Abs",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Floor",
+        "Ceil",
+        "Round",
+        "Sign",
+        "Not",
+        "Softplus",
+        "Elu",
+        "Erf",
+        "Dropout",
+    ),
 )
 _FILTERS = (
     *("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization"),

@@ -12,8 +12,17 @@ import numpy as np
 
 from holdfast.core.types import Bools, Floats, Tensor
 from holdfast.verify.positions.files import (
-    Effect, Head, Instance, Network, axis_values, digest, kinds, open_network, pictures, told,
-)  # fmt: skip
+    Effect,
+    Head,
+    Instance,
+    Network,
+    axis_values,
+    digest,
+    kinds,
+    open_network,
+    pictures,
+    told,
+)
 from holdfast.verify.positions.local import open_crops
 from holdfast.verify.positions.settle import settle, ties
 from holdfast.verify.positions.sweep import sweep
@@ -106,13 +115,13 @@ def described_map(
         whole[swept.changed] = settled.outputs
         replayed, difference = settled.replayed, settled.difference
         how = how if settled.believed else "one by one"
-    rows, columns = (np.arange(n, dtype=np.float64) for n in whole.shape)
+    rows, columns = np.arange(float(whole.shape[0])), np.arange(float(whole.shape[1]))
     same, seconds = int((~swept.changed).sum()), time.perf_counter() - began
     return PositionMap(whole, rows, columns, bar, before, same, replayed, difference, how, seconds)
 
 
 def on_file(instance: Instance, trunk: Trunk, picture: Tensor, neutral: tuple[int, int] | None) -> float:
-    """The output for a picture (1, …) as it is, by the original file if it has a position that changes none."""
+    """The output for a picture (1, …) as it is; by the original file, if at `neutral` it changes none."""
     if neutral is None:
         return float(trunk.alone_run(picture, told(instance))[0].ravel()[0])
     whole = instance.domain.template.copy()
@@ -137,7 +146,9 @@ def _neutral(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
     grey[:count] = np.linspace(0.2, 0.8, count, dtype=np.float32)
     head = Head(instance, grey)
     for place in itertools.product(*({0, len(cells) // 2, len(cells) - 1} for cells in instance.cells)):
-        point = np.array([cells.middle[i] for cells, i in zip(instance.cells, place, strict=True)], np.float32)
+        point = np.array(
+            [cells.middle[i] for cells, i in zip(instance.cells, place, strict=True)], np.float32
+        )
         if np.array_equal(head.at(point).ravel(), grey[:count]):
             return place[0], place[1]
     return None
@@ -162,7 +173,10 @@ def _read(rows: list[list[Tensor]], trunk: Trunk) -> tuple[Floats, Bools]:
     """
     if not rows:
         return np.zeros(0), np.zeros(0, np.bool_)
-    values = [np.concatenate([np.asarray(v, np.float64).reshape(len(v), -1) for v in part]) for part in zip(*rows, strict=True)]
+    values = [
+        np.concatenate([np.asarray(v, np.float64).reshape(len(v), -1) for v in part])
+        for part in zip(*rows, strict=True)
+    ]
     outputs = values[0][:, 0]
     if len(values) == 1:
         return outputs, np.ones(len(outputs), np.bool_)
@@ -188,4 +202,3 @@ def _batches(singles: Iterator[Tensor]) -> Iterator[Tensor]:
 def black(patch: tuple[int, int], clean: Tensor) -> Tensor:
     """A black patch (c, k, k) for a picture whose values are 0 … 1."""
     return np.zeros((clean.shape[1], *patch), clean.dtype)
-

@@ -89,7 +89,9 @@ def open_instance(question: Property, graph: WireGraph | None = None) -> Instanc
     parts = split(graph, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
-    return Instance(question, graph, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain))
+    return Instance(
+        question, graph, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
+    )
 
 
 def _bar(question: Property) -> Bar:

@@ -21,8 +21,8 @@ _LEVEL = 60_000.0  # a further session to run, for one position
 class Span:
     """One direction of a level, for every position of the patch along it.
 
-    The crop of `wide` cells begins at `crop`; in what comes out of it `size` cells from `inside` on are right,
-    and belong at `window` of the whole map.
+    The crop of `wide` cells begins at `crop`; in what comes out of it `size` cells from `inside` on are
+    right, and belong at `window` of the whole map.
     """
 
     wide: int

@@ -12,18 +12,18 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
-from holdfast.core.types import Detections, Floats, Image, Ints, Tensor
+from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
 from holdfast.graph.heads.landmark import Options, landmark
 from holdfast.graph.outputs import options_of
 from holdfast.graph.wire import read_graph
 from holdfast.metrics.single import single_values
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
+from holdfast.verify.patchbench.layout import Target
 from holdfast.verify.positions.local import Crops, open_crops
 from holdfast.verify.positions.settle import settle, ties
 from holdfast.verify.positions.sweep import Swept, sweep
 from holdfast.verify.positions.trunk import Trunk, open_trunk, pasted
-from holdfast.verify.patchbench.layout import Target
 from holdfast.verify.positions.types import Bar, PositionMap
 
 
@@ -74,7 +74,9 @@ def open_detector(model: Model) -> Detector:
         grey = normalise(np.full((height, width, 3), 128, np.uint8), card.input)[None]
     if len(graph.inputs) != 1:
         raise ModelError(f"{model.path}: expected one image input, got {len(graph.inputs)}")
-    trunk = open_trunk(graph, graph.inputs[0].name, grey, [output.name for output in graph.outputs], last=last)
+    trunk = open_trunk(
+        graph, graph.inputs[0].name, grey, [output.name for output in graph.outputs], last=last
+    )
     return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), trunk)
 
 
@@ -109,7 +111,7 @@ def map_positions(
         whole[swept.changed] = settled.outputs
         replayed, difference = settled.replayed, settled.difference
         how = swept.how if settled.believed else "one by one"
-    rows, columns = (np.arange(n, dtype=np.float64) for n in whole.shape)
+    rows, columns = np.arange(float(whole.shape[0])), np.arange(float(whole.shape[1]))
     unchanged = int((~swept.changed).sum())
     seconds = time.perf_counter() - began
     return PositionMap(whole, rows, columns, bar, before, unchanged, replayed, difference, how, seconds)
@@ -128,7 +130,7 @@ def _check(image: Image, patch: Image, size: tuple[int, int]) -> None:
     fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size
     if not fits or patch.shape[0] > size[0] or patch.shape[1] > size[1]:
         raise InputError(
-            f"expected a patch (k, k, 3) uint8 of at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
+            f"expected a patch (k, k, 3) uint8, at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
         )
 
 
@@ -136,19 +138,19 @@ def _value(said: Target, target: Target) -> float:
     return float(single_values([said.box], [said.label], [target.box], [target.label])[0])
 
 
-def read(detector: Detector, swept: Swept, target: Target) -> tuple[Floats, np.ndarray]:
-    """iou × equal of every swept position (n,), and where the class is nearly a tie."""
+def read(detector: Detector, swept: Swept, target: Target) -> tuple[Floats, Bools]:
+    """IoU × equal of every swept position (n,), and where the class is nearly a tie."""
     count = len(swept.spots)
     if not count:
         return np.zeros(0), np.zeros(0, np.bool_)
     boxes, classes, doubtful = _landmarks(detector, swept) or _one_by_one(detector, swept)
-    good = np.isfinite(boxes).all(axis=1)
+    good = np.asarray(np.isfinite(boxes).all(axis=1))
     boxes = np.where(good[:, None], boxes, 0.0)
     outputs = single_values(boxes, classes, np.repeat([target.box], count, 0), np.repeat(target.label, count))
     return outputs, doubtful | ~good
 
 
-def _landmarks(detector: Detector, swept: Swept) -> tuple[Floats, Ints, np.ndarray] | None:
+def _landmarks(detector: Detector, swept: Swept) -> tuple[Floats, Ints, Bools] | None:
     """Boxes in 0 … 1, classes and ties, read from the landmark head's two outputs at once."""
     card = detector.model.card
     if detector.head is not landmark or len(swept.values) != 2:
@@ -172,7 +174,7 @@ def _by_width(flat: Mapping[str, Floats], classes: int) -> Sequence[str]:
     return (second, first) if swap else (first, second)
 
 
-def _one_by_one(detector: Detector, swept: Swept) -> tuple[Floats, Ints, np.ndarray]:
+def _one_by_one(detector: Detector, swept: Swept) -> tuple[Floats, Ints, Bools]:
     """The same by the card's head, picture by picture; a head that says no scores leaves all in doubt."""
     unit = np.array([*detector.model.card.input.size] * 2, np.float64)
     boxes, classes = np.full((len(swept.spots), 4), np.nan), np.full(len(swept.spots), -1)

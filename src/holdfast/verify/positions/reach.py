@@ -1,7 +1,7 @@
 """What a changed pixel can reach: the single tensors a graph goes through, and how far each one's cells see.
 
-A cell o of a tensor sees the source's cells from stride·o − before to stride·o + after, along rows and columns
-alike. Only what is inside is known; where an operator is met that looks farther, nothing is known behind it.
+A cell o of a tensor sees the source's cells from stride·o − before to stride·o + after, along rows and
+columns alike. Where an operator is met that may look farther, nothing is known behind it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _CELL_BY_CELL = frozenset(
     (
-        *("Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Clip", "Identity", "Neg", "Abs"),
+        *(
+            "Relu",
+            "LeakyRelu",
+            "Sigmoid",
+            "HardSigmoid",
+            "HardSwish",
+            "Tanh",
+            "Clip",
+            "Identity",
+            "Neg",
+            "Abs",
+        ),
         *("Exp", "Sqrt", "Softplus", "Elu", "Erf", "BatchNormalization", "Add", "Sub", "Mul", "Div", "Min"),
         *("Max", "PRelu", "Sum", "Cast"),
     )
@@ -57,7 +68,9 @@ def passages(graph: WireGraph, source: str, outputs: Sequence[str]) -> list[str]
 def reaches(graph: WireGraph, source: str, outputs: Sequence[str], shapes: Shapes) -> dict[str, Reach]:
     """How far the cells of each tensor see, as far as that is known."""
     known = {source: Reach()}
-    fixed = {w.name: w.value() for w in graph.weights.values() if sum(w.dims) <= 8 and not w.outside}
+    fixed: dict[str, Any] = {
+        w.name: w.value() for w in graph.weights.values() if sum(w.dims) <= 8 and not w.outside
+    }
     for node in graph.needed(outputs, [source]):
         if node.operator == "Constant":
             fixed[node.outputs[0]] = node.attributes.get("value")
@@ -67,7 +80,9 @@ def reaches(graph: WireGraph, source: str, outputs: Sequence[str], shapes: Shape
     return known
 
 
-def _reach(node: WireNode, known: Mapping[str, Reach], fixed: Mapping[str, Any], shapes: Shapes) -> Reach | None:
+def _reach(
+    node: WireNode, known: Mapping[str, Reach], fixed: Mapping[str, Any], shapes: Shapes
+) -> Reach | None:
     seen = [known[name] for name in node.inputs if name in known]
     if not seen or node.domain not in ("", "ai.onnx") or len({r.stride for r in seen}) > 1:
         return None

@@ -17,7 +17,7 @@ _SAMPLES = 16  # positions run again whatever they give
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """The outputs (n,) with those that were run one by one in place, how many, and how far off the rest was."""
+    """The outputs (n,), how many of them were run one by one, and how far off the fast way was there."""
 
     outputs: Floats
     replayed: int

@@ -24,7 +24,12 @@ class Swept:
 
 
 def sweep(
-    trunk: Trunk, crops: Crops | None, clean: Tensor, content: Tensor, told: Mapping[str, Tensor], jobs: int = 1
+    trunk: Trunk,
+    crops: Crops | None,
+    clean: Tensor,
+    content: Tensor,
+    told: Mapping[str, Tensor],
+    jobs: int = 1,
 ) -> Swept:
     """The outputs for every position of a patch on a picture (1, …).
 

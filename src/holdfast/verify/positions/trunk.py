@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,17 +71,12 @@ def open_trunk(
         dark = (example * example.dtype.type(0.5)).astype(example.dtype)
         pair = np.concatenate([example, dark])
         if not alike(made.run(pair, told), feed(many, source, pair, {n: told[n] for n in names})):
-            raise NotBatched("two pictures at once give other answers than each alone")  # noqa: TRY301
+            raise NotBatched("two pictures at once give other answers than each alone")
     except NotBatched as problem:
-        return Trunk(*_fields(made), None, str(problem))
+        return replace(made, why=str(problem))
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
-        return Trunk(*_fields(made), None, f"onnxruntime: {condense(problem, 200)}")
-    return Trunk(*_fields(made), many)
-
-
-def _fields(trunk: Trunk) -> tuple[Any, ...]:
-    given = trunk.graph, trunk.source, trunk.shape, trunk.outputs, trunk.told, trunk.last, trunk.alone
-    return given
+        return replace(made, why=f"onnxruntime: {condense(problem, 200)}")
+    return replace(made, many=many)
 
 
 def feed(session: Any, name: str, pictures: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
@@ -105,7 +100,7 @@ def square_of(content: Tensor, last: bool) -> tuple[int, int]:
 
 
 def pasted(trunk: Trunk, clean: Tensor, content: Tensor, spots: Ints) -> Tensor:
-    """The picture (1, …) once for each position (n, 2) of the patch's top left corner, with the patch on it."""
+    """The picture (1, …) with the patch on it, once for each position (n, 2) of its top left corner."""
     made = np.repeat(clean, len(spots), axis=0)
     height, width = square_of(content, trunk.last)
     for picture, (row, column) in zip(made, spots.tolist(), strict=True):

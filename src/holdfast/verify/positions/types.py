@@ -1,4 +1,4 @@
-"""Maps of positions: what a single-object detector says with the patch at each place, and which are unsafe."""
+"""Maps of positions: what a single-object detector says with the patch at each place."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Bar:
 class PositionMap:
     """The output iou × equal for every position of the patch's top left corner, (rows, columns).
 
-    `rows` and `columns` are the positions along both directions. `replayed` of them were run one by one on the
-    user's file, and their outputs are those; `difference` is the largest by which the fast way was off there.
+    `rows` and `columns` are the positions along both directions. `replayed` of them were run one by one on
+    the user's file, and their outputs are those; `difference` is the largest by which the fast way was off.
     """
 
     outputs: Floats
@@ -47,9 +47,8 @@ class PositionMap:
 
     def __post_init__(self) -> None:
         if self.outputs.shape != (len(self.rows), len(self.columns)):
-            raise InputError(
-                f"PositionMap.outputs: expected {(len(self.rows), len(self.columns))}, got {self.outputs.shape}"
-            )
+            wanted = len(self.rows), len(self.columns)
+            raise InputError(f"PositionMap.outputs: expected {wanted}, got {self.outputs.shape}")
 
     @property
     def unsafe(self) -> Bools:

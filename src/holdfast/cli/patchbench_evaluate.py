@@ -1,0 +1,142 @@
+"""`holdfast patchbench evaluate`: the output at every position of a patch, and which are unsafe."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.output import say
+
+if TYPE_CHECKING:
+    from holdfast.core.types import Image
+    from holdfast.run.patchbench.evaluate import Result
+
+
+def evaluate(
+    subject: Annotated[
+        str,
+        Argument("A benchmark folder (with instances.csv), or a single-object model.", values=offers.models),
+    ],
+    data: Annotated[
+        str | None, Argument("For a model: a data set, or signs, the embedded one.", values=offers.data_sets)
+    ] = None,
+    patch: Annotated[int | None, Option("For a model: rows and columns of the patch (3).", least=1)] = None,
+    content: Annotated[
+        str | None, Option("For a model: black, or a picture that is the patch.", shown="black|FILE")
+    ] = None,
+    strict: Annotated[bool, Option("For a model: unsafe is below 0.5, not 0.5 itself.")] = False,
+    card: Annotated[Path | None, Option("The model's card, if it does not lie beside it.")] = None,
+    images: Annotated[int | None, Option("At most so many images or instances.", least=1)] = None,
+    out: Annotated[Path | None, Option("Write the maps as a page.", short="-o", shown="PAGE")] = None,
+    json: Annotated[Path | None, Option("Write all maps to this JSON file.")] = None,
+    jobs: Annotated[int, Option("Threads; 0: one a core.", least=0)] = 0,
+) -> int:
+    """Run a patch at every position, exactly: the output there, the unsafe ones, the robust area.
+
+    The output is iou(prediction, target) × [class equal]; the target is what the model says without the
+    patch. A folder's networks are run as they are; where their position does something else than place the
+    patch, what is described is run as well.
+    """
+    from holdfast.core.errors import InputError
+    from holdfast.report.positions import rule_of, summary, table_of, write
+    from holdfast.report.tables import to_text
+
+    for path in (out, json):
+        if path is not None and path.is_dir():
+            raise InputError(f"{path}: is a folder; give the name of a file in it")
+    threads = jobs or _cores()
+    if (Path(subject) / "instances.csv").is_file():
+        given = {
+            "DATA": data,
+            "--patch": patch,
+            "--content": content,
+            "--card": card,
+            "--strict": strict or None,
+        }
+        if told := [name for name, value in given.items() if value is not None]:
+            raise InputError(f"{', '.join(told)}: a benchmark folder says this itself; leave it out")
+        result = _bench(Path(subject), images, threads)
+    else:
+        result = _model(
+            subject, data, _pixels(patch, content), content or "black", card, images, strict, threads
+        )
+    say(to_text(table_of(result)))
+    for kind in result.kinds:
+        say(summary(result, kind))
+    for one in result.pictures:
+        if one.trouble:
+            say(f"{one.name}: {one.trouble}")
+    say(rule_of(result))
+    if json is not None:
+        from holdfast.cli.output import write_json
+        from holdfast.run.patchbench.evaluate import as_dict
+
+        write_json(json, as_dict(result))
+    if out is not None:
+        say(f"page: {write(result, out, shlex.join(['holdfast', *sys.argv[1:]])).resolve()}")
+    return 0 if any(one.maps for one in result.pictures) else 2
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _bench(folder: Path, images: int | None, jobs: int) -> Result:
+    from holdfast.cli.progress import progress
+    from holdfast.run.patchbench.evaluate import evaluate_bench
+    from holdfast.verify.patchbench.folder import open_bench
+
+    bench = open_bench(folder)
+    with progress("positions", min(len(bench.rows), images or len(bench.rows))) as step:
+        return evaluate_bench(bench, images=images, jobs=jobs, step=step)
+
+
+def _model(
+    subject: str, data: str | None, pixels: Image, content: str, card: Path | None, images: int | None,
+    strict: bool, jobs: int,
+) -> Result:  # fmt: skip
+    from holdfast.cli.progress import progress
+    from holdfast.core.errors import InputError
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.run.patchbench.evaluate import evaluate_model
+    from holdfast.verify.positions.types import Bar
+
+    if Path(subject).is_dir():
+        raise InputError(
+            f"{subject}: expected a benchmark folder with instances.csv in it, got none; make one: "
+            "holdfast patchbench make DIR"
+        )
+    model = load_model(subject, card)
+    if data is None:
+        raise InputError(f"expected a data set behind {subject} (such as signs, the embedded one)")
+    found = open_dataset(data, task="single", images=images)
+    with progress("positions", len(found)) as step:
+        named = f"{content} {pixels.shape[1]}×{pixels.shape[0]}"
+        return evaluate_model(model, found, pixels, bar=Bar(0.5, strict), jobs=jobs, content=named, step=step)
+
+
+def _pixels(patch: int | None, content: str | None) -> Image:
+    """The patch's pixels: black of a size, or a picture, scaled to it if one is given."""
+    import numpy as np
+
+    from holdfast.core.errors import ImageError, InputError
+
+    side = patch or 3
+    if content in (None, "black"):
+        return np.zeros((side, side, 3), np.uint8)
+    from holdfast.core.types import Size
+    from holdfast.stages.decode.pillow import pillow
+    from holdfast.stages.resize.pillow import pillow_box
+
+    try:
+        picture = pillow(Path(str(content)).read_bytes())
+    except (OSError, ImageError) as problem:
+        raise InputError(f"--content {content}: expected black or a picture, got: {problem}") from problem
+    return picture if patch is None else pillow_box(picture, Size(side, side))
