@@ -158,10 +158,11 @@ def board(
     if json:
         write_json(json, found.to_plain())
     if html:
-        from holdfast.report.contest import board_page
-        from holdfast.run.store import write_atomic
+        import shlex
 
-        write_atomic(html, board_page(found).encode(), durable=False)
+        from holdfast.report.contest import board_page, write
+
+        write(board_page(found, shlex.join(["holdfast", *sys.argv[1:]])), html)
         sys.stderr.write(f"page     {html.resolve()}\n")
     shown = [history_table(found)] if history else []
     if csv:
@@ -199,18 +200,13 @@ def _told(team: str) -> Progress:
 
 
 def _score_text(made: Score) -> str:
-    from holdfast.report.tables import Column, Table, to_text
+    from holdfast.report.contest import score_table
+    from holdfast.report.tables import to_text
 
-    columns = ["scenario", "mAP before", "mAP after", "S_e", "S_s", "score", "S_e raw", "S_s raw"]
-    rows = [
-        [name, s.map_before, s.map_after, s.effect, s.stealth, s.score, s.effect_raw, s.stealth_raw]
-        for name, s in made.scenarios.items()
-    ]
-    table = to_text(Table([Column(c, 4) for c in columns], rows, f"{made.team} in {made.contest}"))
     changed = [row.changed_pixels for row in made.rows]
     pixels = f"{sum(changed) / len(changed):.1f} changed pixels on average, {max(changed)} at most"
     return (
-        f"{table}\n\nfinal {made.final:.4f}\n"
+        f"{made.team} in {made.contest}\n{to_text(score_table(made))}\n\n"
         f"{made.distance_name} {made.distance:.6g}, {pixels}\n"
         f"hash {made.hashes.whole[:16]} (rules, models, data, feature net, code)"
     )

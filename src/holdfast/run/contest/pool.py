@@ -28,7 +28,6 @@ from holdfast.run.executor import SHARD, Progress, execute
 from holdfast.run.job import content_of, job_of
 from holdfast.run.store import Store, to_json, write_atomic
 
-
 Phase: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # (what, images) -> its progress
 
 

@@ -1,0 +1,161 @@
+"""The leaderboard: best and last, ties, history, scores that do not count, and scoring again."""
+
+import dataclasses
+
+import orjson
+import pytest
+
+import staging
+from holdfast.core.errors import InputError
+from holdfast.data.contest.rules import read_rules, write_rules
+from holdfast.run.contest.baselines import BASELINES, enter_baselines
+from holdfast.run.contest.board import board
+from holdfast.run.contest.contest import open_contest
+from holdfast.run.contest.ledger import archive_of, enter, read_ledger
+from holdfast.run.contest.rescore import rescore
+from holdfast.run.contest.score import score
+from staging import copied, darkened, entry, quiet
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A contest with baselines, and three zips: weak, strong, and one of team weak that is strong."""
+    source = staging.materials(tmp_path_factory.mktemp("materials"))
+    place = tmp_path_factory.mktemp("made") / "contest"
+    contest = staging.made(place, source)
+    enter_baselines(contest, quiet, jobs=1)
+    zips = tmp_path_factory.mktemp("zips")
+    return place, {
+        "weak": entry(zips / "1", "weak", darkened(place, {1})),
+        "strong": entry(zips / "2", "strong", darkened(place)),
+        "weak again": entry(zips / "3", "weak", darkened(place)),
+    }
+
+
+@pytest.fixture
+def contest(made, tmp_path):
+    """A copy of the contest, and a function that enters one of the zips."""
+    folder = copied(made[0], tmp_path / "contest")
+    opened = open_contest(folder)
+
+    def hand_in(name, **options):
+        return enter(folder, made[1][name], score(opened, made[1][name], jobs=1), **options)
+
+    return folder, hand_in
+
+
+def silent(team):
+    return lambda done, found: None
+
+
+def test_baselines_are_on_the_board_and_identity_is_last(contest):
+    found = board(contest[0])
+    by_team = {s.team: s for s in found.standings}
+    assert set(by_team) == {f"baseline-{name}" for name in BASELINES}
+    assert by_team["baseline-identity"].best.final == 0.0
+    assert by_team["baseline-identity"].rank == min(s.rank for s in found.standings if s.best.final == 0.0)
+    grey = by_team["baseline-grey"].best.score
+    assert grey["changed_pixels"]["most"] <= read_rules(contest[0]).pixels
+    assert enter_baselines(open_contest(contest[0]), quiet, jobs=1) == tuple(
+        by_team[f"baseline-{name}"].best for name in BASELINES
+    ), "those that are there are not scored again"
+
+
+def test_best_and_last_and_history(contest):
+    folder, hand_in = contest
+    hand_in("weak again")
+    hand_in("weak")
+    found = next(s for s in board(folder).standings if s.team == "weak")
+    assert (found.submissions, found.best.submission, found.last.submission) == (2, 1, 2)
+    assert found.best.final > found.last.final
+    assert [r.submission for r in board(folder).history if r.team == "weak"] == [1, 2]
+    assert (folder / "entries" / "weak" / "002.json").is_file()
+    assert (folder / "entries" / "weak" / "002.csv").read_text().startswith("image,changed_pixels")
+
+
+def test_ties_share_a_rank(contest):
+    folder, hand_in = contest
+    hand_in("weak again")
+    hand_in("strong")
+    ranks = {s.team: s.rank for s in board(folder).standings}
+    assert ranks["weak"] == ranks["strong"]
+    others = sorted(rank for team, rank in ranks.items() if team not in ("weak", "strong"))
+    assert ranks["weak"] + 1 not in others, "the rank behind two that share one is left out"
+
+
+def test_after_a_change_of_rules_scores_are_stale_until_scored_again(contest):
+    folder, hand_in = contest
+    hand_in("strong")
+    rules = read_rules(folder)
+    before = board(folder)
+    write_rules(dataclasses.replace(rules, distance_max=rules.distance_max * 2), folder)
+    stale = board(folder)
+    assert (stale.standings, stale.history) == ((), ())
+    assert {s.changed for s in stale.stale} == {("rules",)}
+    assert len(stale.stale) == 4
+    outcomes = rescore(folder, silent, jobs=1)
+    assert [o.problem for o in outcomes] == [""] * 4
+    after = board(folder)
+    assert not after.stale
+    assert {s.team for s in after.standings} == {s.team for s in before.standings}
+    strong = next(s for s in after.standings if s.team == "strong")
+    assert (strong.best.submission, strong.best.number) == (1, 2)
+    assert strong.best.final > next(s for s in before.standings if s.team == "strong").best.final
+    assert rescore(folder, silent, jobs=1) == ()
+    write_rules(rules, folder)
+    assert board(folder) == before, "under the old rules the old scores count again"
+
+
+def test_a_zip_that_is_gone_or_another_or_no_longer_allowed_is_one_line(contest, tmp_path):
+    folder, hand_in = contest
+    first, second = hand_in("strong"), hand_in("weak")
+    third = hand_in("weak again")
+    archive_of(folder, first).unlink()
+    archive_of(folder, second).write_bytes(b"PK")
+    rules = read_rules(folder)
+    write_rules(dataclasses.replace(rules, pixels=100), folder)
+    told = {(o.before.team, o.before.submission): o for o in rescore(folder, silent, jobs=1)}
+    assert "strong, submission 1: its zip is gone" in told["strong", 1].problem
+    assert "is another zip than was scored" in told["weak", 1].problem
+    assert (
+        "not good under these rules: advimages/1.png: 144 changed pixels, limit 100"
+        in told["weak", 2].problem
+    )
+    assert "(and 5 more problems)" in told["weak", 2].problem
+    assert told["baseline-identity", 1].after is not None
+    assert third.path.is_file(), "older scores stay"
+
+
+def test_other_models_and_other_data_are_named(contest):
+    folder, _ = contest
+    with (folder / "models" / "wide.toml").open("a") as stream:
+        stream.write("# another card\n")
+    with (folder / "truth.json").open("a") as stream:
+        stream.write("\n")
+    assert {s.changed for s in board(folder).stale} == {("models", "data")}
+
+
+def test_zips_are_kept_once_or_only_noted(contest, made):
+    folder, hand_in = contest
+    one, same, noted = hand_in("strong"), hand_in("strong"), hand_in("weak", keep=False)
+    assert one.archive == same.archive
+    assert (folder / one.archive).read_bytes() == made[1]["strong"].read_bytes()
+    assert noted.archive == str(made[1]["weak"])
+    assert not (folder / "entries" / "weak" / "zips").exists()
+
+
+def test_a_spoiled_record_is_named(contest):
+    folder, _ = contest
+    path = folder / "entries" / "baseline-grey" / "001.json"
+    plain = orjson.loads(path.read_bytes())
+    del plain["score"]["final"]
+    path.write_bytes(orjson.dumps(plain))
+    with pytest.raises(InputError, match=r"001\.json: not a score `holdfast contest score` wrote"):
+        board(folder)
+
+
+def test_two_scores_never_take_one_number(contest):
+    folder, hand_in = contest
+    records = [hand_in("strong") for _ in range(3)]
+    assert [r.number for r in records] == [1, 2, 3]
+    assert len(read_ledger(folder)) == 3 + 3
