@@ -130,6 +130,7 @@ def attack(
     from holdfast.run.attack.plan import AttackPlan
     from holdfast.run.score import Settings
 
+    _check_detector(model, card)
     choices = Choices(card, data_format, split, images, stage, rename, common=classes == "common", jobs=jobs)
     plan = plan_of(model, data, Settings(rule_named(rule), iou, score), choices)
     wanted = AttackPlan(
@@ -147,6 +148,15 @@ def attack(
     for reason in plan.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
     return _show(run_attack(wanted), wanted, page, json)
+
+
+def _check_detector(model: str, card: Path | None) -> None:
+    from holdfast.core.errors import InputError
+    from holdfast.graph.load import load_model
+
+    task = load_model(model, card).card.task
+    if task not in ("detect", "single"):  # before the data is looked at: that would be the wrong complaint
+        raise InputError(f"{model}: expected a detector, got a model to {task}")
 
 
 def _models(names: tuple[str, ...]) -> tuple[Loaded, ...]:
