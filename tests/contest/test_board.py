@@ -8,6 +8,7 @@ import pytest
 import staging
 from holdfast.core.errors import InputError
 from holdfast.data.contest.rules import read_rules, write_rules
+from holdfast.run.contest import baselines
 from holdfast.run.contest.baselines import BASELINES, enter_baselines
 from holdfast.run.contest.board import board
 from holdfast.run.contest.contest import open_contest
@@ -23,7 +24,9 @@ def made(tmp_path_factory):
     source = staging.materials(tmp_path_factory.mktemp("materials"))
     place = tmp_path_factory.mktemp("made") / "contest"
     contest = staging.made(place, source)
-    enter_baselines(contest, quiet, jobs=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baselines, "WHOLE", {})  # our attack is tried apart: it takes longer than all of these
+        enter_baselines(contest, quiet, jobs=1)
     zips = tmp_path_factory.mktemp("zips")
     return place, {
         "weak": entry(zips / "1", "weak", darkened(place, {1})),
@@ -48,7 +51,8 @@ def silent(team):
     return lambda done, found: None
 
 
-def test_baselines_are_on_the_board_and_identity_is_last(contest):
+def test_baselines_are_on_the_board_and_identity_is_last(contest, monkeypatch):
+    monkeypatch.setattr(baselines, "WHOLE", {})
     found = board(contest[0])
     by_team = {s.team: s for s in found.standings}
     assert set(by_team) == {f"baseline-{name}" for name in BASELINES}
@@ -59,6 +63,18 @@ def test_baselines_are_on_the_board_and_identity_is_last(contest):
     assert enter_baselines(open_contest(contest[0]), quiet, jobs=1) == tuple(
         by_team[f"baseline-{name}"].best for name in BASELINES
     ), "those that are there are not scored again"
+
+
+def test_our_attack_is_a_baseline_where_torch_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(baselines, "BASELINES", {})
+    contest = staging.made(tmp_path / "c", staging.materials(tmp_path / "m", images=2), images=2)
+    (record,) = enter_baselines(contest, quiet, jobs=1)
+    assert record.team == "baseline-attack"
+    assert record.score["scenarios"]["single"]["S_e"] == 1.0, "white box: every square is gone"
+    assert 0 < record.score["changed_pixels"]["most"] <= contest.rules.pixels
+    assert not list((tmp_path / "c" / "cache").glob("*attack*")), "what it was made with is gone"
+    monkeypatch.setattr(baselines, "is_installed", lambda module: False)
+    assert enter_baselines(contest, quiet, jobs=1) == ()
 
 
 def test_best_and_last_and_history(contest):

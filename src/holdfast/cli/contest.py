@@ -81,8 +81,13 @@ def init(
     )  # fmt: skip
     contest = make(made, progress, jobs)
     if baselines:
+        from holdfast.noise.families import is_installed
         from holdfast.run.contest.baselines import enter_baselines
 
+        if not is_installed("torch"):
+            sys.stderr.write(
+                "note     our attack is left out: it needs torch: pip install 'holdfast[torch]'\n"
+            )
         say(_records_text(enter_baselines(contest, progress, jobs)))
     finish(folder)
     kept = ", ".join(m.name for m in made.models[1:]) or "none"

@@ -14,6 +14,8 @@ from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Image
 from holdfast.data.contest.pack import pack
 from holdfast.data.patchfile import png_of
+from holdfast.noise.families import is_installed
+from holdfast.run.contest.attacking import our_attack
 from holdfast.run.contest.contest import CACHE, Contest
 from holdfast.run.contest.ledger import Record, enter, read_ledger
 from holdfast.run.contest.pool import Phase
@@ -60,7 +62,7 @@ def random_noise(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generat
 # name -> what it does to one image; the team is called baseline-NAME
 BASELINES: dict[str, Baseline] = {"identity": identity, "grey": grey_square, "random": random_noise}
 # name -> what writes 1.png … N.png of a whole contest into a folder: for what needs more than one image
-WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {}
+WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_attack}
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,13 @@ class Painting:
 
 
 def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Record, ...]:
-    """The records of all baselines, packed and scored as any entry; those that are there stay as they are."""
+    """The records of all baselines, packed and scored as any entry; those that are there stay as they are.
+
+    Our attack is one of them where torch is installed.
+    """
     there = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
     records = []
-    for name in (*BASELINES, *WHOLE):
+    for name in (*BASELINES, *(WHOLE if is_installed("torch") else ())):
         team = f"{PREFIX}{name}"
         records.append(there[team] if team in there else _enter(contest, name, team, phase, jobs))
     return tuple(records)
