@@ -21,7 +21,7 @@ from holdfast.stages.deployed import with_rewrite
 
 
 def test_candidates_above_the_threshold_are_the_judges(victim, scene):
-    image, boxes = scene
+    image, _ = scene
     said = victim.judge(image)
     found = victim.candidates(torch.tensor(image[None], dtype=torch.float32))
     rows, classes = (found.scores[0] >= victim.rule.score).nonzero(as_tuple=True)
@@ -59,7 +59,8 @@ def test_the_model_stays_as_it_was(victim, target):
     again = victim.judge(target.image)
     assert before == hashlib.sha256(victim.model.path.read_bytes()).hexdigest() == victim.model.sha256
     assert np.array_equal(said.scores, again.scores)
-    assert all(torch.equal(a, b) for a, b in zip(weights, [t for r in victim.net.constants for t in r]))
+    now = [t for row in victim.net.constants for t in row]
+    assert all(torch.equal(a, b) for a, b in zip(weights, now, strict=True))
 
 
 def test_targets_are_the_true_boxes_it_finds(victim, scene):
