@@ -32,10 +32,11 @@ from holdfast.verify.positions.types import Bar, PositionMap
 
 @dataclass(frozen=True, eq=False)
 class FileMap:
-    """The map over both position inputs as the file reads them, (first input, second input).
+    """The map of what a file does at every cell of its position inputs.
 
     `square` says whether the picture at every position is the clean one with the patch where the position
-    says; then the map is over rows and columns of the picture. `distinct` pictures were made.
+    says; then the map is over rows and columns of the picture, else over (first input, second input).
+    `distinct` pictures were run.
     """
 
     map: PositionMap
@@ -44,26 +45,54 @@ class FileMap:
 
 
 def file_map(instance: Instance, network: Network, done: Effect, jobs: int = 1) -> FileMap:
-    """The exact map of what the file does at every cell of its position inputs."""
-    began = time.perf_counter()
-    trunk, given = open_network(instance, network), told(instance)
-    seen, places, square = dict[bytes, int](), list[tuple[int, int]](), done.order is not None
-    same = set[int]()
+    """The exact map of what the file does: the picture at every cell is looked at, none is assumed."""
+    trunk = open_network(instance, network)
+    each = all(len(np.unique(kinds(instance, i))) == len(instance.cells[i]) for i in range(2))
+    square = each and done.order is not None
+    if square and all(_as_said(instance, done, *made) for made in pictures(instance)):
+        found, count = _square_map(instance, network, done, jobs)
+        return FileMap(found, True, count)
+    return _cell_map(instance, trunk, done, jobs)
+
+
+def _square_map(instance: Instance, network: Network, done: Effect, jobs: int) -> tuple[PositionMap, int]:
+    """The map over the picture of a file that places a square, and how many positions change the picture."""
+    if done.clean is None or done.content is None:
+        raise ValueError("expected a file that places a square")
+    began, turned = time.perf_counter(), done.order == "column, row"
+    down, across = instance.cells[::-1] if turned else instance.cells
+
+    def replay(spot: tuple[int, int]) -> float:
+        return instance.exact(np.array(spot[::-1] if turned else spot, np.float32))
+
+    whole = _swept(instance, network, done.clean, done.content, replay, jobs, instance.bar)
+    rows, columns = axis_values(down), axis_values(across)
+    part = np.ix_(rows.astype(np.int64), columns.astype(np.int64))
+    changed = int((~whole.same[part]).sum())
+    made = PositionMap(
+        whole.outputs[part], rows, columns, instance.bar, whole.before, int(whole.same[part].sum()),
+        whole.replayed, whole.difference, whole.how, time.perf_counter() - began,
+    )  # fmt: skip
+    return made, changed
+
+
+def _cell_map(instance: Instance, trunk: Trunk, done: Effect, jobs: int) -> FileMap:
+    """The map over both position inputs of a file that does something else with them."""
+    began, given = time.perf_counter(), told(instance)
+    seen, places, same = dict[bytes, int](), list[tuple[int, int]](), set[int]()
     which = np.zeros([len(cells) for cells in instance.cells], np.int64)
 
     def fresh() -> Iterator[Tensor]:
-        nonlocal square
         for i, j, picture in pictures(instance):
-            square = square and _as_said(instance, done, (i, j), picture)
             which[i, j] = seen.setdefault(digest([picture]), len(seen))
+            if which[i, j] < len(places):
+                continue
+            places.append((i, j))
             if done.clean is not None and np.array_equal(picture, done.clean):
                 same.add(int(which[i, j]))
-            if which[i, j] == len(places):
-                places.append((i, j))
-                yield picture
+            yield picture
 
-    rows = _mapped(lambda batch: trunk.run(batch, given), fresh(), jobs)
-    outputs, doubtful = _read(rows, trunk)
+    outputs, doubtful = _read(_mapped(lambda batch: trunk.run(batch, given), fresh(), jobs))
     middles = [cells.middle for cells in instance.cells]
 
     def replay(n: int) -> float:
@@ -72,52 +101,70 @@ def file_map(instance: Instance, network: Network, done: Effect, jobs: int = 1) 
 
     settled = settle(outputs, doubtful, instance.bar, replay)
     which = which[kinds(instance, 0)][:, kinds(instance, 1)]
-    whole, axes = settled.outputs[which], [axis_values(cells) for cells in instance.cells]
-    if square and done.order == "column, row":
-        whole, which, axes = whole.T, which.T, axes[::-1]
-    clean = float(instance_clean(instance, trunk, done))
-    how = "batches" if trunk.many is not None else "one by one"
+    how = "batches" if trunk.many is not None and settled.believed else "one by one"
+    rows, columns = (axis_values(cells) for cells in instance.cells)
     made = PositionMap(
-        whole, axes[0], axes[1], instance.bar, clean, int(np.isin(which, list(same)).sum()), settled.replayed,
-        settled.difference, how if settled.believed else "one by one", time.perf_counter() - began,
+        settled.outputs[which], rows, columns, instance.bar, clean_output(instance, trunk, done),
+        int(np.isin(which, list(same)).sum()), settled.replayed, settled.difference, how,
+        time.perf_counter() - began,
     )  # fmt: skip
-    return FileMap(made, square, len(places))
+    return FileMap(made, False, len(places))
 
 
 def described_map(
-    instance: Instance, network: Network, done: Effect, content: Tensor, jobs: int = 1, bar: Bar | None = None
+    instance: Instance, network: Network, done: Effect, content: Tensor, jobs: int = 1
 ) -> PositionMap:
     """The map of a real square patch (c, k, k) at every place of the clean picture, in the file's network.
 
     Replays are run on the original file: with the picture that has the patch, at a position where the file
     itself changes nothing, if there is one; else in the part of it behind the patch.
     """
-    began, bar = time.perf_counter(), bar or instance.bar
-    trunk, given = open_network(instance, network), told(instance)
-    if done.clean is None:
+    began, trunk, clean = time.perf_counter(), open_network(instance, network), done.clean
+    if clean is None:
         raise ValueError("the file shows no picture without a patch")
-    clean = done.clean
-    size = content.shape[1], content.shape[2]
+    neutral = _neutral(instance, clean)
+
+    def replay(spot: tuple[int, int]) -> float:
+        return on_file(instance, trunk, pasted(trunk, clean, content, np.array([spot])), neutral)
+
+    found = _swept(instance, network, clean, content, replay, jobs, instance.bar)
+    rows, columns = np.arange(float(len(found.same))), np.arange(float(found.same.shape[1]))
+    return PositionMap(
+        found.outputs, rows, columns, instance.bar, found.before, int(found.same.sum()), found.replayed,
+        found.difference, found.how, time.perf_counter() - began,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Swept:
+    """The outputs at all places (rows, columns) of the picture, settled."""
+
+    outputs: Floats
+    same: Bools  # where the patch changes nothing
+    before: float
+    replayed: int
+    difference: float
+    how: str
+
+
+def _swept(
+    instance: Instance, network: Network, clean: Tensor, content: Tensor,
+    replay: Callable[[tuple[int, int]], float], jobs: int, bar: Bar,
+) -> _Swept:  # fmt: skip
+    trunk, given, size = open_network(instance, network), told(instance), (content.shape[1], content.shape[2])
     if size not in network.crops:
         network.crops[size] = open_crops(trunk, size, given)
     swept = sweep(trunk, network.crops[size], clean, content, given, jobs)
-    before = instance_clean(instance, trunk, done)
-    whole = np.full(swept.changed.shape, before)
-    outputs, doubtful = _read([swept.values] if swept.values else [], trunk)
-    neutral = _neutral(instance, clean)
-
-    def replay(n: int) -> float:
-        return on_file(instance, trunk, pasted(trunk, clean, content, swept.spots[n : n + 1]), neutral)
-
-    replayed, difference, how = 0, 0.0, swept.how
-    if len(outputs):
-        settled = settle(outputs, doubtful, bar, replay)
-        whole[swept.changed] = settled.outputs
-        replayed, difference = settled.replayed, settled.difference
-        how = how if settled.believed else "one by one"
-    rows, columns = np.arange(float(whole.shape[0])), np.arange(float(whole.shape[1]))
-    same, seconds = int((~swept.changed).sum()), time.perf_counter() - began
-    return PositionMap(whole, rows, columns, bar, before, same, replayed, difference, how, seconds)
+    before = on_file(instance, trunk, clean, _neutral(instance, clean))
+    whole: Floats = np.full(swept.changed.shape, before)
+    if not len(swept.spots):
+        return _Swept(whole, ~swept.changed, before, 0, 0.0, swept.how)
+    outputs, doubtful = _read([swept.values])
+    spots = [(row, column) for row, column in swept.spots.tolist()]
+    settled = settle(outputs, doubtful, bar, lambda n: replay(spots[n]))
+    whole[swept.changed] = settled.outputs
+    how = swept.how if settled.believed else "one by one"
+    return _Swept(whole, ~swept.changed, before, settled.replayed, settled.difference, how)
 
 
 def on_file(instance: Instance, trunk: Trunk, picture: Tensor, neutral: tuple[int, int] | None) -> float:
@@ -130,7 +177,7 @@ def on_file(instance: Instance, trunk: Trunk, picture: Tensor, neutral: tuple[in
     return instance.exact(np.array(middles, np.float32), whole)
 
 
-def instance_clean(instance: Instance, trunk: Trunk, done: Effect) -> float:
+def clean_output(instance: Instance, trunk: Trunk, done: Effect) -> float:
     """The output for the picture without a patch; NaN if the file never shows it."""
     if done.clean is None:
         return float("nan")
@@ -154,19 +201,21 @@ def _neutral(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
     return None
 
 
-def _as_said(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
-    """Whether a picture is the clean one with the patch where the position says."""
+def _as_said(instance: Instance, done: Effect, first: int, second: int, picture: Tensor) -> bool:
+    """Whether a picture is the clean one with the patch where the position says, and all of it inside."""
     if done.clean is None or done.content is None:
         return False
-    point = [int(cells.middle[i]) for cells, i in zip(instance.cells, place, strict=True)]
+    point = [int(cells.middle[i]) for cells, i in zip(instance.cells, (first, second), strict=True)]
     row, column = point[::-1] if done.order == "column, row" else point
-    wanted = done.clean.copy()
     height, width = done.content.shape[1:]
+    if min(row, column) < 0 or row + height > picture.shape[2] or column + width > picture.shape[3]:
+        return False
+    wanted = done.clean.copy()
     wanted[0, :, row : row + height, column : column + width] = done.content
     return np.array_equal(wanted, picture)
 
 
-def _read(rows: list[list[Tensor]], trunk: Trunk) -> tuple[Floats, Bools]:
+def _read(rows: list[list[Tensor]]) -> tuple[Floats, Bools]:
     """The file's output of every picture (n,), and where the class is nearly a tie.
 
     Without an ArgMax to look at, nothing is known of ties, and all are in doubt.

@@ -216,8 +216,8 @@ def effect(instance: Instance) -> Effect:
     probe = tuple(len(cells) // 3 + i for i, cells in enumerate(instance.cells))
     masks = {place: _overwritten(instance, place) for place in (*ends, probe)}
     first, last = masks[ends[0]], masks[ends[1]]
-    clean = None
-    if not (first & last).any():
+    clean = _outside(instance)
+    if clean is None and not (first & last).any():
         pictures = [Head(instance).at(_point(instance, place)) for place in ends]
         clean = np.where(first, pictures[1], pictures[0])
     squares = {place: _square(mask) for place, mask in masks.items()}
@@ -232,17 +232,32 @@ def effect(instance: Instance) -> Effect:
     return Effect(order, (height, width), words, clean, content)
 
 
+def _outside(instance: Instance) -> Tensor | None:
+    """The picture at a position far outside of it, if the file then changes nothing; None if it does."""
+    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
+    try:
+        if _overwritten_at(instance, far).any():
+            return None
+        return Head(instance).at(far)
+    except Exception:  # noqa: BLE001 - a file need not take such a position, and onnxruntime has no one class
+        return None
+
+
 def _point(instance: Instance, place: tuple[int, ...]) -> NDArray[np.float32]:
     return np.array([cells.middle[i] for cells, i in zip(instance.cells, place, strict=True)], np.float32)
 
 
 def _overwritten(instance: Instance, place: tuple[int, ...]) -> Bools:
+    return _overwritten_at(instance, _point(instance, place))
+
+
+def _overwritten_at(instance: Instance, point: NDArray[np.float32]) -> Bools:
     """Where the picture at a position does not depend on the picture that was given."""
     made = []
     for grey in (0.25, 0.75):
         whole = instance.domain.template.copy()
         whole[: instance.domain.free.min()] = grey
-        made.append(Head(instance, whole).at(_point(instance, place)))
+        made.append(Head(instance, whole).at(point))
     return np.asarray(made[0] == made[1])
 
 

@@ -16,7 +16,7 @@ from holdfast.core.types import Ints, Tensor
 from holdfast.graph.wire import WireGraph, write_part
 from holdfast.verify.positions.batch import NotBatched, batched
 from holdfast.verify.positions.levels import Level, plan_of
-from holdfast.verify.positions.trunk import Trunk, alike, feed, pasted
+from holdfast.verify.positions.trunk import Trunk, alike, feed, flat, pasted
 from holdfast.verify.replay import session_of
 
 _PROBES = 3  # positions along each direction at which crops and whole maps are compared
@@ -67,7 +67,7 @@ class Followed:
             at = np.stack([span.window[i] for span, i in zip(spans, across, strict=True)], axis=1)
         maps = np.repeat(self.whole, len(spots), axis=0)
         lay(maps, changed, at)
-        return feed(self.crops.rest, self.crops.entry, maps, self.told)
+        return flat(feed(self.crops.rest, self.crops.entry, maps, self.told), len(spots))
 
 
 def open_crops(trunk: Trunk, patch: tuple[int, int], told: Mapping[str, Tensor]) -> Crops | None:

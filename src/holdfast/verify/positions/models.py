@@ -104,7 +104,7 @@ def map_positions(
         picture = pasted(detector.trunk, clean, content, swept.spots[i : i + 1])
         return _value(detector.says(picture), target)
 
-    whole = np.full(swept.changed.shape, before)
+    whole: Floats = np.full(swept.changed.shape, before)
     replayed, difference, how = 0, 0.0, swept.how
     if len(outputs):
         settled = settle(outputs, doubtful, bar, replay)

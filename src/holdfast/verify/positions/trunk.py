@@ -42,10 +42,10 @@ class Trunk:
         return (self.shape[1], self.shape[2]) if self.last else (self.shape[2], self.shape[3])
 
     def run(self, pictures: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
-        """The outputs of pictures (b, …), each with the batch in front."""
+        """The outputs of pictures (b, …), each flat, (b, m)."""
         if self.many is not None:
-            return feed(self.many, self.source, pictures, told)
-        rows = [self.alone_run(picture[None], told) for picture in pictures]
+            return flat(feed(self.many, self.source, pictures, told), len(pictures))
+        rows = [flat(self.alone_run(picture[None], told), 1) for picture in pictures]
         return [np.concatenate(values) for values in zip(*rows, strict=True)]
 
     def alone_run(self, picture: Tensor, told: Mapping[str, Tensor]) -> list[Tensor]:
@@ -70,7 +70,7 @@ def open_trunk(
         many = session_of(batched(part))
         dark = (example * example.dtype.type(0.5)).astype(example.dtype)
         pair = np.concatenate([example, dark])
-        if not alike(made.run(pair, told), feed(many, source, pair, {n: told[n] for n in names})):
+        if not alike(made.run(pair, told), flat(feed(many, source, pair, told), 2)):
             raise NotBatched("two pictures at once give other answers than each alone")
     except NotBatched as problem:
         return replace(made, why=str(problem))
@@ -84,6 +84,11 @@ def feed(session: Any, name: str, pictures: Tensor, told: Mapping[str, Tensor]) 
     wanted = {value.name for value in session.get_inputs()}
     given = {name: pictures, **{n: v for n, v in told.items() if n in wanted}}
     return [np.atleast_1d(value) for value in session.run(None, given)]
+
+
+def flat(outputs: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Outputs of so many pictures, each as (count, m)."""
+    return [value.reshape(count, -1) for value in outputs]
 
 
 def alike(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
