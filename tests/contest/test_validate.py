@@ -74,9 +74,9 @@ def test_every_problem_is_told_in_one_run(contest):
     )
     assert lines(contest, files, "advimages-team.zip") == [
         f"advimages-team.zip: {TEXTS['zip-name'][0]}",
-        "advimages/5.png: a number outside 1 to 4",
         "advimages/002.png: a number with leading zeros, expected 2.png",
         "missing: 4.png (1 file)",
+        "unexpected: advimages/5.png (1 file); expected numbers from 1 to 4",
         f"unexpected: {junk} (3 files of macOS or Windows); `holdfast contest pack` leaves them out",
         "unexpected: advimages/old.zip (1 archive inside the zip); expected the images themselves",
         f"unexpected: {others} (2 files); expected nothing but the numbered images",
@@ -159,6 +159,15 @@ def test_hostile_zip_is_one_line_in_both_languages(contest):
     assert lines(contest, b"hello", lang="zh") == ["advimages_team.zip：不是 zip 文件：'hello'"]
     files = goods(Raw(b"../x"))
     assert lines(contest, files, lang="zh") == ["../x：路径含“..”“.”或“//”；应为 advimages/N.png"]
+
+
+def test_bomb_among_the_pictures_ends_the_examination(contest):
+    bomb = raw_png(raw=bytes(100_000))
+    files = [good(1, encoded(changed(picture(1), 11))), good(2, bomb), good(3, bomb), good(4, b"")]
+    assert lines(contest, files) == [
+        "advimages/1.png: 11 changed pixels, limit 10",
+        "advimages/2.png: its pixel data unpacks to more than the 784 bytes of the picture",
+    ]
 
 
 def test_damaged_contest_is_not_the_entrys_problem(contest):

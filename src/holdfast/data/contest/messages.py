@@ -104,7 +104,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "zeros": ("a number with leading zeros, expected {want}", "编号带前导零，应为 {want}"),
     "upper": ("an extension in upper case, expected {want}", "扩展名为大写，应为 {want}"),
     "extension": ("expected {want}", "应为 {want}"),
-    "number": ("a number outside 1 to {limit}", "编号超出 1 至 {limit} 的范围"),
+    "number": (
+        "unexpected: {names} ({count} file{s}); expected numbers from 1 to {limit}",
+        "多余文件：{names}（共 {count} 个）；编号应在 1 至 {limit} 之间",
+    ),
     "missing": ("missing: {names} ({count} file{s})", "缺少：{names}（共 {count} 个文件）"),
     "nested": (
         "unexpected: {names} ({count} archive{s} inside the zip); expected the images themselves",

@@ -60,20 +60,25 @@ def sort_out(members: Sequence[Packed], images: int) -> Listing:
     rest = [m for m in files if not _is_junk(m.name)]
     problems += _collisions(rest)
     numbered: dict[int, Packed] = {}
-    strange: list[str] = []
+    strange, outside = list[str](), list[str]()
     # The right names first: 17.png is image 17 whatever else calls itself so.
     for member in sorted(rest, key=lambda m: _wanted(m.name, base) != m.name.removeprefix(base)):
         want = _wanted(member.name, base)
         if want is None:
             strange.append(member.name)
             continue
-        number, got = int(want[:-4]), member.name.removeprefix(base)
-        problems += _misnamed(member.name, got, want, images)
+        number = int(want[:-4])
         if 1 <= number <= images:
+            problems += _misnamed(member.name, member.name.removeprefix(base), want)
             numbered.setdefault(number, member)
+        else:
+            outside.append(member.name)
     known = (base, FOLDER)
     strange += [m.name for m in members if m.is_folder and m.name not in known and not _is_junk(m.name)]
     problems += _missing(numbered, images)
+    if outside:
+        facts = {"names": listed(outside), "count": len(outside), "limit": images}
+        problems.append(Problem("number", "", facts))
     problems += _unexpected(strange, junk)
     return Listing(dict(sorted(numbered.items())), tuple(problems))
 
@@ -108,10 +113,7 @@ def _wanted(name: str, base: str) -> str | None:
     return f"{int(found[1])}.png" if found else None
 
 
-def _misnamed(name: str, got: str, want: str, images: int) -> Iterator[Problem]:
-    if not 1 <= int(want[:-4]) <= images:
-        yield Problem("number", name, {"limit": images})
-        return
+def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:
     digits, _, ending = got.partition(".")
     if digits != want[:-4]:
         yield Problem("zeros", name, {"want": want})
