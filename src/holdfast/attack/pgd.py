@@ -13,6 +13,10 @@ from holdfast.attack.types import Limits, Target
 from holdfast.core.types import Bools, Detections, Floats, Image
 
 MOMENTUM = 0.5
+LASTING = 0.9  # momentum where a walk sees another transform at every step
+BLUR = (
+    1  # radius in pixels over which promises are averaged there: clusters hold elsewhere, single pixels less
+)
 STRIDE = 0.5  # of the amplitude: how far a changed channel moves in a step
 SWAPPED = 0.05  # of the support: exchanged at a step once the budget is spent
 FIRST = 8  # pixels added at the first step
@@ -108,6 +112,7 @@ def climb(
 ) -> Climbed:
     """The best image of one walk from `start`; with `grows` the support takes in pixels at every step."""
     pixels, momentum = start.astype(np.float64), np.zeros(start.shape)
+    decay = LASTING if pace.thorough else MOMENTUM
     best: Climbed | None = None
     floor, portion = 1.0, float(pace.first)
     for step in range(pace.steps):
@@ -116,18 +121,19 @@ def climb(
         image = ground.legal(pixels, support)
         loss, slope = oracle.slope(image, rng, floor)
         ledger.steps += 1
-        best = _better(best, _judged(oracle, image, support, loss, ledger))
-        if best.success and not pace.thorough:
-            break
+        if not pace.thorough:
+            best = _better(best, _judged(oracle, image, support, loss, ledger))
+            if best.success:
+                return best
         if loss == 0.0:
             floor *= 0.8  # dead by the gradient's account but not by the judge's, or to be deader still
-        momentum = MOMENTUM * momentum + slope / max(float(np.abs(slope).mean()), 1e-30)
+        momentum = decay * momentum + slope / max(float(np.abs(slope).mean()), 1e-30)
         if grows:
-            support = _taken_in(ground, pixels, momentum, support, round(portion), pace.budget)
+            support = _taken_in(ground, pixels, momentum, support, round(portion), pace)
             portion *= pace.rate
         pixels = _stepped(ground, image, momentum, support)
-    image = ground.legal(pixels, support)
-    last = _judged(oracle, image, support, np.inf if best is None else best.loss, ledger)
+    # What is to hold elsewhere is as good as its last step; the losses on the way are of other transforms.
+    last = _judged(oracle, ground.legal(pixels, support), support, best.loss if best else 0.0, ledger)
     return _better(best, last)
 
 
@@ -163,11 +169,22 @@ def uses(ground: Field, pixels: Floats, momentum: Floats) -> Floats:
     return np.asarray(((ground.clean - pixels) * momentum).sum(axis=2), np.float64)
 
 
+def blurred(values: Floats, radius: int) -> Floats:
+    """The mean (h, w) over the square of that radius around every pixel; 0 beyond the border."""
+    side = 2 * radius + 1
+    sums = np.pad(values, ((radius + 1, radius), (radius + 1, radius))).cumsum(axis=0).cumsum(axis=1)
+    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    return np.asarray(total / side**2, np.float64)
+
+
 def _taken_in(
-    ground: Field, pixels: Floats, momentum: Floats, support: Bools, portion: int, budget: int
+    ground: Field, pixels: Floats, momentum: Floats, support: Bools, portion: int, pace: Pace
 ) -> Bools:
     """The support with the portion of pixels that promise most; beyond the budget they replace others."""
-    promise = np.where(ground.allowed & ~support, gains(ground, pixels, momentum), -1.0)
+    budget, promise = pace.budget, gains(ground, pixels, momentum)
+    if pace.thorough:
+        promise = blurred(promise, BLUR)
+    promise = np.where(ground.allowed & ~support, promise, -1.0)
     if ground.regions:
         return _grown(promise, support, portion, budget, ground.regions)
     room = budget - int(support.sum())

@@ -28,17 +28,17 @@ def search(
     begun = time.perf_counter()
     ledger = Ledger(begun + limits.seconds if limits.seconds else np.inf)
     oracle = open_oracle(victims, target, method)
-    allowed = inside(target) if method.inside else np.ones(target.image.shape[:2], bool)
+    within = (
+        method.inside and len(target.boxes) > 0
+    )  # without boxes there is no inside: to fabricate anywhere
+    allowed = inside(target) if within else np.ones(target.image.shape[:2], bool)
     ground = field_of(target, allowed, limits)
     thorough = method.diversity or bool(method.transforms)
-    best: Climbed | None = None
-    for restart in range(limits.restarts):
-        found = _walked(oracle, ground, target, method, limits, ledger, rng, restart)
-        best = found if best is None or _rank(found) < _rank(best) else best
+    best = _walked(oracle, ground, target, method, limits, ledger, rng, 0)
+    for restart in range(1, limits.restarts):
         if ledger.late or (best.success and not thorough):
             break
-    if best is None:
-        raise AssertionError("a search has at least one restart")
+        best = min(best, _walked(oracle, ground, target, method, limits, ledger, rng, restart), key=_rank)
     note = ""
     if best.success and method.shrink:
         if thorough:
