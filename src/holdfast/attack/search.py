@@ -30,7 +30,7 @@ def search(
     oracle = open_oracle(victims, target, method)
     within = (
         method.inside and len(target.boxes) > 0
-    )  # without boxes there is no inside: to fabricate anywhere
+    )  # to fabricate needs no boxes
     allowed = inside(target) if within else np.ones(target.image.shape[:2], bool)
     ground = field_of(target, allowed, limits)
     thorough = method.diversity or bool(method.transforms)
