@@ -23,7 +23,7 @@ ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file 
 COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.cli
     "evaluate": "evaluate:evaluate",
     "report": "report:report",
-    "demo": "report:demo",
+    "demo": "demo:demo",
     "doctor": "report:doctor",
     "data": Group(
         "Look at a data set, make the embedded one, cut pictures of single targets.",

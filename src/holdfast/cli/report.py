@@ -1,4 +1,4 @@
-"""`holdfast report`, `holdfast demo` and `holdfast doctor`."""
+"""`holdfast report` and `holdfast doctor`."""
 
 from __future__ import annotations
 
@@ -27,36 +27,6 @@ def report(
 
     evaluation = open_run(run)
     return say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
-
-
-def demo(
-    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
-    images: Annotated[int, Option("How many embedded scenes are evaluated.", least=1)] = 400,
-    noise_images: Annotated[int, Option("How many of them meet every noise.", least=2)] = 60,
-    runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
-    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
-) -> int:
-    """Evaluate the embedded detector on the embedded road scenes, put every noise to it, write the page."""
-    from holdfast.core.errors import OutputError
-
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
-    from holdfast.cli.noise import demo_sections
-    from holdfast.metrics.rules import RULES
-    from holdfast.report.html import write
-    from holdfast.run.evaluate import run_folder
-    from holdfast.run.evaluation import open_run
-    from holdfast.run.pictures import pictures
-    from holdfast.run.score import Settings
-
-    how = Choices(runs=runs, jobs=jobs)
-    plan = plan_of("signs-yolo", f"signs:0:{images}", Settings(RULES["coco"]), how)
-    code = run_plan(plan, Shape())
-    more = demo_sections("signs-yolo", f"signs:0:{noise_images}", how)
-    evaluation = open_run(run_folder(plan))
-    say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")
-    return code
 
 
 def doctor() -> int:

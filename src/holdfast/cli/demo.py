@@ -1,0 +1,116 @@
+"""`holdfast demo`: every engine on the embedded model and scenes, and one page about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from holdfast.cli.args import Option
+from holdfast.cli.output import say
+
+if TYPE_CHECKING:
+    from holdfast.cli.evaluate import Choices
+    from holdfast.report.parts import Section
+
+MODEL, SINGLE = "signs-yolo", "signs-single"
+POSITIONS = 2  # pictures whose every patch position is tried
+
+
+def demo(
+    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
+    images: Annotated[int, Option("How many embedded scenes are evaluated.", least=1)] = 400,
+    noise_images: Annotated[int, Option("How many of them meet every noise.", least=2)] = 60,
+    attack_images: Annotated[int, Option("How many of them are attacked.", least=2)] = 8,
+    contest_images: Annotated[int, Option("How many images the small contest has.", least=2)] = 16,
+    runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
+    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
+) -> int:
+    """Evaluate the embedded detector, put every noise to it, attack it, run a contest, write the page."""
+    from holdfast.core.errors import OutputError
+
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
+    from holdfast.cli.noise import demo_sections
+    from holdfast.metrics.rules import RULES
+    from holdfast.report.html import write
+    from holdfast.run.evaluate import run_folder
+    from holdfast.run.evaluation import open_run
+    from holdfast.run.pictures import pictures
+    from holdfast.run.score import Settings
+
+    how = Choices(runs=runs, jobs=jobs)
+    plan = plan_of(MODEL, f"signs:0:{images}", Settings(RULES["coco"]), how)
+    code = run_plan(plan, Shape())
+    more = [
+        *demo_sections(MODEL, f"signs:0:{noise_images}", how),
+        *_attacked(f"signs:0:{attack_images}", how),
+        *_contest(contest_images, how),
+        *_positions(),
+    ]
+    evaluation = open_run(run_folder(plan))
+    say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")
+    return code
+
+
+def _attacked(data: str, how: Choices) -> list[Section]:
+    """The attack on a few scenes: by gradient, or from predictions alone where torch is missing."""
+    from holdfast.attack.types import Limits, Method
+    from holdfast.cli.attack import run_attack
+    from holdfast.cli.evaluate import plan_of
+    from holdfast.metrics.rules import RULES
+    from holdfast.noise.families import is_installed
+    from holdfast.report.attack import sections, tables
+    from holdfast.report.tables import to_text
+    from holdfast.run.attack.measure import clean_pictures
+    from holdfast.run.attack.plan import AttackPlan
+    from holdfast.run.score import Settings
+
+    black = not is_installed("torch")
+    if black:
+        sys.stderr.write("note     torch is not installed: the attack searches from predictions alone\n")
+    limits = Limits(steps=400) if black else Limits(steps=40)
+    out = how.runs / f"attack-on-{data.replace(':', '-')}{'-black-box' if black else ''}"
+    plan = plan_of(MODEL, data, Settings(RULES["voc"], 0.5, 0.25), how)
+    wanted = AttackPlan(plan, out, Method(black_box=black), limits)
+    found = run_attack(wanted)
+    say("\n\n".join(to_text(table) for table in tables(found)) + "\n")
+    return list(sections(found, clean_pictures(wanted), 4))
+
+
+def _contest(images: int, how: Choices) -> list[Section]:
+    """A contest of a few images with its baselines."""
+    from holdfast.cli.progress import progress
+    from holdfast.data.contest.rules import RULES_FILE
+    from holdfast.report.contest_board import board_section
+    from holdfast.run.contest.baselines import enter_baselines
+    from holdfast.run.contest.board import board
+    from holdfast.run.contest.contest import open_contest
+    from holdfast.run.contest.make import finish, make
+    from holdfast.run.contest.setup import HIDDEN, MAKING, Setup, ready
+
+    folder = how.runs / f"contest-{images}"
+    if (folder / RULES_FILE).is_file() and not (folder / MAKING).exists():
+        contest = open_contest(folder)
+    else:
+        setup = Setup(folder, "signs", MODEL, HIDDEN, images, 0, f"demo of {images} images")
+        contest = make(ready(setup), progress, how.jobs)
+        finish(folder)
+    enter_baselines(contest, progress, how.jobs)
+    return [board_section(board(folder))]
+
+
+def _positions() -> list[Section]:
+    """Every position of a black 3×3 patch on a few pictures of one sign."""
+    import numpy as np
+
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.report.positions import sections
+    from holdfast.run.patchbench.evaluate import evaluate_model
+
+    model = load_model(SINGLE)
+    data = open_dataset(f"signs:0:{POSITIONS}", task="single")
+    found = evaluate_model(model, data, np.zeros((3, 3, 3), np.uint8))
+    return list(sections(found))
