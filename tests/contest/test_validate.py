@@ -120,6 +120,10 @@ def test_wrong_folder_is_one_problem_and_the_rest_is_checked(contest):
             f"{folder}3.png: 12 changed pixels, limit 10",
             f"{folder}4.png: 16 changed pixels, limit 10",
         ]
+        around = Raw(folder.split("/")[0].encode() + b"/", mode=0o40755)
+        assert len(lines(contest, [around, *files])) == 3
+    empty = Raw(b"advimages/more/", mode=0o40755)
+    assert lines(contest, goods(empty))[0].startswith("unexpected: advimages/more/ (1 file)")
     top = [Raw(b"%d.png" % n, encoded(picture(n))) for n in range(1, 5)]
     assert lines(contest, top) == ["the images lie at the top of the zip, expected in advimages/"]
 

@@ -73,12 +73,12 @@ def sort_out(members: Sequence[Packed], images: int) -> Listing:
             numbered.setdefault(number, member)
         else:
             outside.append(member.name)
-    known = (base, FOLDER)
-    strange += [m.name for m in members if m.is_folder and m.name not in known and not _is_junk(m.name)]
+    folders = [m.name for m in members if m.is_folder and m.name != FOLDER and not _is_junk(m.name)]
+    strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
     problems += _missing(numbered, images)
     if outside:
-        facts = {"names": listed(outside), "count": len(outside), "limit": images}
-        problems.append(Problem("number", "", facts))
+        shown: dict[str, str | int] = {"names": listed(outside), "count": len(outside), "limit": images}
+        problems += [Problem("number", facts=shown)]
     problems += _unexpected(strange, junk)
     return Listing(dict(sorted(numbered.items())), tuple(problems))
 
