@@ -125,11 +125,10 @@ def _search(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator],
 
 def victims_of(task: Task) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
-    import torch
-
+    from holdfast.attack.threads import use_threads
     from holdfast.attack.victim import open_victim
 
-    torch.set_num_threads(max(1, task.threads))
+    use_threads(task.threads)
     rule = task.method.rule
     own = [open_victim(task.model, p, rule, task.threads) for p in (task.pipeline, *task.deployments)]
     others = [open_victim(m, pipeline_of(m.card), rule, task.threads) for m in task.surrogates]
