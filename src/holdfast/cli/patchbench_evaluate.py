@@ -11,8 +11,10 @@ from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.output import say
 
+IMAGES = 16  # of a data set, unless told
 if TYPE_CHECKING:
     from holdfast.core.types import Image
+    from holdfast.report.parts import Section
     from holdfast.run.patchbench.evaluate import Result
 
 
@@ -30,7 +32,7 @@ def evaluate(
     ] = None,
     strict: Annotated[bool, Option("For a model: unsafe is below 0.5, not 0.5 itself.")] = False,
     card: Annotated[Path | None, Option("The model's card, if it does not lie beside it.")] = None,
-    images: Annotated[int | None, Option("At most so many images or instances.", least=1)] = None,
+    images: Annotated[int | None, Option("At most so many images (16) or instances (all).", least=1)] = None,
     out: Annotated[Path | None, Option("Write the maps as a page.", short="-o", shown="PAGE")] = None,
     json: Annotated[Path | None, Option("Write all maps to this JSON file.")] = None,
     jobs: Annotated[int, Option("Threads; 0: one a core.", least=0)] = 0,
@@ -81,6 +83,16 @@ def evaluate(
     return 0 if any(one.maps for one in result.pictures) else 2
 
 
+def demo_sections(jobs: int = 0, images: int = 3, side: int = 20) -> list[Section]:
+    """The sections of a page about a black patch at every position of a few embedded pictures."""
+    from holdfast.report.positions import sections
+
+    result = _model(
+        "signs-single", "signs", _pixels(side, None), "black", None, images, False, jobs or _cores()
+    )
+    return sections(result, limit=images)
+
+
 def _cores() -> int:
     import os
 
@@ -116,7 +128,7 @@ def _model(
     model = load_model(subject, card)
     if data is None:
         raise InputError(f"expected a data set behind {subject} (such as signs, the embedded one)")
-    found = open_dataset(data, task="single", images=images)
+    found = open_dataset(data, task="single", images=images or IMAGES)
     with progress("positions", len(found)) as step:
         named = f"{content} {pixels.shape[1]}×{pixels.shape[0]}"
         return evaluate_model(model, found, pixels, bar=Bar(0.5, strict), jobs=jobs, content=named, step=step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -202,8 +203,8 @@ def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
         "target": None if one.target is None else {"class": one.target.label, "box": list(one.target.box)},
         "status": found.status,
         "sat": found.status == "violated",
-        "clean": found.clean,
-        "minimum": found.minimum,
+        "clean": _number(found.clean),
+        "minimum": _number(found.minimum),
         "minimum_at": dict(zip(names, (found.rows[row], found.columns[column]), strict=True)),
         "positions": found.outputs.size,
         "unsafe": int(found.unsafe.sum()),
@@ -213,5 +214,11 @@ def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
         "largest_difference": found.difference,
         "how": found.how,
         "axes": {names[0]: found.rows.tolist(), names[1]: found.columns.tolist()},
-        "outputs": [[round(v, 7) for v in line] for line in found.outputs.tolist()],
+        "outputs": [
+            [None if math.isnan(v) else round(v, 7) for v in line] for line in found.outputs.tolist()
+        ],
     }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 7)

@@ -122,7 +122,7 @@ def described_map(
     began, trunk, clean = time.perf_counter(), open_network(instance, network), done.clean
     if clean is None:
         raise ValueError("the file shows no picture without a patch")
-    neutral = _neutral(instance, clean)
+    neutral = neutral_of(instance, clean)
 
     def replay(spot: tuple[int, int]) -> float:
         return on_file(instance, trunk, pasted(trunk, clean, content, np.array([spot])), neutral)
@@ -155,7 +155,7 @@ def _swept(
     if size not in network.crops:
         network.crops[size] = open_crops(trunk, size, given)
     swept = sweep(trunk, network.crops[size], clean, content, given, jobs)
-    before = on_file(instance, trunk, clean, _neutral(instance, clean))
+    before = on_file(instance, trunk, clean, neutral_of(instance, clean))
     whole: Floats = np.full(swept.changed.shape, before)
     if not len(swept.spots):
         return _Swept(whole, ~swept.changed, before, 0, 0.0, swept.how)
@@ -181,10 +181,10 @@ def clean_output(instance: Instance, trunk: Trunk, done: Effect) -> float:
     """The output for the picture without a patch; NaN if the file never shows it."""
     if done.clean is None:
         return float("nan")
-    return on_file(instance, trunk, done.clean, _neutral(instance, done.clean))
+    return on_file(instance, trunk, done.clean, neutral_of(instance, done.clean))
 
 
-def _neutral(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
+def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
     """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
     count = int(instance.domain.free.min())
     if clean.size != count or not np.array_equal(clean.ravel(), instance.domain.template[:count]):

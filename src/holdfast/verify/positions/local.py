@@ -72,7 +72,7 @@ class Followed:
 
 def open_crops(trunk: Trunk, patch: tuple[int, int], told: Mapping[str, Tensor]) -> Crops | None:
     """A network made ready for patches of so many rows and columns; None if crops do not pay."""
-    if trunk.many is None or trunk.last:
+    if trunk.many is None or trunk.last or trunk.dtype != np.float32:
         return None
     graph, source, example = trunk.graph, trunk.source, np.zeros(trunk.shape, np.float32)
     shapes = shapes_of(graph, write_part(graph, {source: example, **told}, trunk.outputs, {}))

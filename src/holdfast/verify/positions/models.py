@@ -68,12 +68,13 @@ def open_detector(model: Model) -> Detector:
     graph = read_graph(model.read())
     width, height = card.input.size
     last = card.input.layout == "nhwc"
-    shape = (1, height, width, 3) if last else (1, 3, height, width)
-    grey = np.full(shape, 128, np.uint8).astype(card.input.dtype)
-    if card.input.dtype != "uint8":
-        grey = normalise(np.full((height, width, 3), 128, np.uint8), card.input)[None]
+    grey = normalise(np.full((height, width, 3), 128, np.uint8), card.input)[None]
     if len(graph.inputs) != 1:
         raise ModelError(f"{model.path}: expected one image input, got {len(graph.inputs)}")
+    if graph.inputs[0].dims[:1] > (1,):
+        raise ModelError(
+            f"{model.path}: takes {graph.inputs[0].dims[0]} images at once; export it with a batch of 1"
+        )
     trunk = open_trunk(
         graph, graph.inputs[0].name, grey, [output.name for output in graph.outputs], last=last
     )

@@ -32,6 +32,7 @@ class Trunk:
     outputs: tuple[str, ...]
     told: tuple[str, ...]
     last: bool  # the channels are the last axis
+    dtype: Any
     alone: Any
     many: Any = None
     why: str = ""
@@ -65,7 +66,7 @@ def open_trunk(
     part = write_part(graph, {source: example, **told}, outputs, {})
     alone = session_of(part)
     names = tuple(value.name for value in alone.get_inputs() if value.name != source)
-    made = Trunk(graph, source, example.shape, tuple(outputs), names, last, alone)
+    made = Trunk(graph, source, example.shape, tuple(outputs), names, last, example.dtype, alone)
     try:
         many = session_of(batched(part))
         dark = (example * example.dtype.type(0.5)).astype(example.dtype)
