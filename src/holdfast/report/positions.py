@@ -113,12 +113,12 @@ def _figure(one: Mapped) -> Figure:
             else f"position ({found.rows[row]:g}, {found.columns[column]:g})"
         )
         said.append(
-            f"{WORDS[shown.kind]}: robust area {100 * found.robust:.2f} %, {int(found.unsafe.sum()):,} of "
-            f"{found.outputs.size:,} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
+            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, "
+            f"{int(found.unsafe.sum()):,} of {found.outputs.size:,} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
         )
     odd = next((shown for shown in one.maps if shown.kind == "file"), None)
     if odd is not None:
-        said.append(f"the file's position input changes: {odd.words}")
+        said.append(f"What the file's position input changes: {odd.words}")
     return Figure(f"{one.name}, {one.label}", cells_of(one), ". ".join(said) + ".", wide=True)
 
 

@@ -214,9 +214,7 @@ def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
         "largest_difference": found.difference,
         "how": found.how,
         "axes": {names[0]: found.rows.tolist(), names[1]: found.columns.tolist()},
-        "outputs": [
-            [None if math.isnan(v) else round(v, 7) for v in line] for line in found.outputs.tolist()
-        ],
+        "outputs": [[_number(value) for value in line] for line in found.outputs.tolist()],
     }
 
 
