@@ -69,8 +69,10 @@ def make(
     from holdfast.run.classes import align
     from holdfast.run.patchbench.make import Plan
     from holdfast.run.patchbench.make import make as make_bench
+    from holdfast.verify.patchbench.detector import check_single
 
     chosen = load_model(model, card)
+    check_single(chosen)
     sizes, laid, told = _patches(patch, content)
     found = open_dataset(data, task="single", format=data_format, split=split)
     plan = Plan(

@@ -23,15 +23,21 @@ class Detector:
     scale: Floats
 
 
+def check_single(model: Model) -> None:
+    """Nothing if the model finds a single object; CardError otherwise."""
+    head = part("head", model.card.head.name)
+    if model.card.task != "single" or head.facts.get("task") != "single":
+        raise CardError(
+            f"{model.path}: expected a detector of a single object (task single, such as signs-single), "
+            f"got the task {model.card.task!r} with the head {model.card.head.name!r}"
+        )
+
+
 def detector_of(model: Model, proto: Any) -> Detector:
     """How the detector is read, found by feeding its card's head numbers that tell where they came from."""
     card = model.card
     head = part("head", card.head.name)
-    if card.task != "single" or head.facts.get("task") != "single":
-        raise CardError(
-            f"{model.path}: expected a detector of a single object (task single, such as signs-single), "
-            f"got the task {card.task!r} with the head {card.head.name!r}"
-        )
+    check_single(model)
     weights = {weight.name for weight in proto.graph.initializer}
     inputs = [value for value in proto.graph.input if value.name not in weights]
     if len(inputs) != 1:

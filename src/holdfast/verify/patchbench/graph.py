@@ -41,9 +41,9 @@ class _Writer:
         """The name of a new node's output."""
         from onnx import helper
 
-        name = named or f"{PREFIX}{operator}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], name=name, **attributes))
-        return name
+        name = f"{PREFIX}{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [named or name], name=name, **attributes))
+        return named or name
 
     def part(self, source: str, begin: int, end: int) -> str:
         """The elements begin to end of a flat tensor."""

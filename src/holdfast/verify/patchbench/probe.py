@@ -147,7 +147,8 @@ def _spread(values: Sequence[int]) -> list[int]:
 
 
 def _channels_first(picture: Values) -> Values:
-    return picture[0] if picture.shape[1] == 3 else picture[0].transpose(2, 0, 1)
+    first: Values = picture[0]
+    return first if picture.shape[1] == 3 else first.transpose(2, 0, 1)
 
 
 def _spans(mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
