@@ -161,6 +161,17 @@ def test_nothing_lacks_exactly_when_the_attack_by_gradient_would_say_so(values, 
     assert (lacks == 0) == succeeded(goal, aim, aim.boxes, after, Rule())
 
 
+def test_a_real_detector_is_blinded(victim, scene):
+    from holdfast.attack.judge import found_boxes, target_in
+
+    aim = target_in(victim.judge, *scene, Rule())
+    limits = Limits(pixels=3000, steps=60)
+    found = search_black(victim.judge, aim, Method(shrink=False), limits, np.random.default_rng(0))
+    assert found.success
+    assert not found_boxes(victim.judge(found.image), aim.boxes, Rule()).any()
+    assert changed_pixels(scene[0], found.image) <= 3000
+
+
 def test_no_torch_is_loaded():
     code = "import sys, holdfast.attack.blackbox, holdfast.attack.thin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,65 +7,19 @@ detections that match the targets say). After success the paint is thinned out.
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from holdfast.attack import moves
-from holdfast.attack.canvas import Canvas, Paint, canvas_of, cut, empty, fits, painted
-from holdfast.attack.goals import shortfall
+from holdfast.attack.canvas import Paint, canvas_of, cut, empty, fits
+from holdfast.attack.inquiry import Inquiry, Judge
 from holdfast.attack.masks import inside
+from holdfast.attack.thin import thinned
 from holdfast.attack.types import Found, Limits, Method, Target
-from holdfast.core.patch import amplitude, changed_pixels
+from holdfast.attack.walk import block_side, improved
 from holdfast.core.registry import part
-from holdfast.core.types import Bools, Detections, Floats, Image
-
-Judge = Callable[[Image], Detections]
-
-
-@dataclass
-class Inquiry:
-    """The questions asked of one model about one image: counted, timed, the best answer kept."""
-
-    judge: Judge
-    target: Target
-    method: Method
-    limits: Limits
-    canvas: Canvas
-    began: float = field(default_factory=time.perf_counter)
-    queries: int = 0
-    first: int = 0  # the query that succeeded first
-    best: tuple[float, int, int] = (np.inf, 0, 0)  # shortfall, then pixels, then amplitude
-    image: Image = field(default_factory=lambda: np.zeros((0, 0, 3), np.uint8))
-    after: Detections | None = None
-    trail: dict[tuple[int, bool], None] = field(default_factory=dict)
-
-    def ask(self, paint: Paint) -> float:
-        """What the goal lacks with this paint; 0: reached."""
-        return self.ask_image(painted(self.canvas, paint))
-
-    def ask_image(self, image: Image) -> float:
-        """What the goal lacks in this image."""
-        after = self.judge(image)
-        self.queries += 1
-        lacks = shortfall(self.method.goal, self.target, after, self.method.rule)
-        pixels = changed_pixels(self.target.image, image)
-        if lacks == 0 and not self.first:
-            self.first = self.queries
-        if lacks == 0 or not self.trail:
-            self.trail[pixels, lacks == 0] = None
-        rank = lacks, pixels, amplitude(self.target.image, image)
-        if rank < self.best or self.after is None:
-            self.best, self.image, self.after = rank, image, after
-        return lacks
-
-    def spent(self, queries: int) -> bool:
-        """Whether so many queries were asked, or the time is over."""
-        late = self.limits.seconds and time.perf_counter() - self.began >= self.limits.seconds
-        return bool(late) or self.queries >= queries
+from holdfast.core.types import Bools, Floats
 
 
 def search_black(
@@ -79,11 +33,9 @@ def search_black(
         return _found(inquiry, "no pixel may be changed: no box meets the image")
     for restart in range(1, limits.restarts + 1):
         paint, lacks = _started(inquiry, rng, restart * limits.steps)
-        paint, lacks = _improved(inquiry, paint, lacks, limits.pixels, restart * limits.steps, rng)
+        paint, lacks = improved(inquiry, paint, lacks, limits.pixels, restart * limits.steps, rng)
         if lacks == 0:
             if method.shrink:
-                from holdfast.attack.thin import thinned
-
                 thinned(inquiry, paint, restart * limits.steps, rng)
             return _found(inquiry)
         if inquiry.spent(limits.restarts * limits.steps):
@@ -117,7 +69,7 @@ def _started(inquiry: Inquiry, rng: np.random.Generator, end: int) -> tuple[Pain
         if lacks < least:
             best, least = paint, lacks
     if not len(best):  # every design was too large: one block is not
-        block = moves.shifted(canvas, best, limits.pixels, _side(inquiry, 0.0), rng)
+        block = moves.shifted(canvas, best, limits.pixels, block_side(inquiry, 0.0), rng)
         best = cut(canvas, block, limits, rng)
         least = inquiry.ask(best)
     return best, least
@@ -129,41 +81,6 @@ def _places(inquiry: Inquiry, rng: np.random.Generator) -> Floats:
     if inquiry.method.inside or inquiry.method.goal != "fabricate":
         return np.clip(inquiry.target.boxes.xyxy, 0, [width, height, width, height])
     return np.array([[0.0, 0.0, width, height]])
-
-
-def _side(inquiry: Inquiry, spent: float) -> int:
-    """The side of a block: a quarter of what is allowed at first, one or two pixels in the end."""
-    area = min(int(np.count_nonzero(inquiry.canvas.allowed)), 4 * inquiry.limits.pixels)
-    side: float = 0.25 * float(np.sqrt(area)) * 0.5 ** (5.0 * spent)
-    return max(1, min(round(side), int(np.sqrt(inquiry.limits.pixels))))
-
-
-def _improved(
-    inquiry: Inquiry, paint: Paint, lacks: float, budget: int, end: int, rng: np.random.Generator
-) -> tuple[Paint, float]:
-    """The paint after moves that never brought the goal further away, until it is reached or all is spent."""
-    first = inquiry.queries
-    free = inquiry.limits if budget == inquiry.limits.pixels else _lower(inquiry.limits, budget)
-    stuck = 0
-    while lacks > 0 and not inquiry.spent(end) and stuck < 1000:
-        side = _side(inquiry, (inquiry.queries - first) / max(1, end - first))
-        if rng.random() < 0.5:
-            made = moves.recoloured(paint, side, rng)
-        else:
-            made = moves.shifted(inquiry.canvas, paint, budget, side, rng)
-        made = cut(inquiry.canvas, made, free, rng)
-        if not fits(inquiry.canvas, made, free) or not len(made):
-            stuck += 1  # no query was spent on it
-            continue
-        stuck = 0
-        now = inquiry.ask(made)
-        if now <= lacks:
-            paint, lacks = made, now
-    return paint, lacks
-
-
-def _lower(limits: Limits, pixels: int) -> Limits:
-    return dataclasses.replace(limits, pixels=pixels)
 
 
 def _found(inquiry: Inquiry, note: str = "") -> Found:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from holdfast.attack.canvas import Paint, canvas_of, fits, painted, without
+from holdfast.attack.inquiry import Inquiry
+from holdfast.attack.walk import improved
 from holdfast.core.types import Bools
-
-if TYPE_CHECKING:
-    from holdfast.attack.blackbox import Inquiry
 
 
 def thinned(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) -> None:
@@ -19,8 +16,6 @@ def thinned(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) 
     Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
     nevertheless and the search goes on with the smaller budget.
     """
-    from holdfast.attack.blackbox import _improved
-
     last = max(8, (end - inquiry.queries) // 50)  # queries kept for the amplitude
     paint = _without_parts(inquiry, paint, end - last, rng)
     while not inquiry.spent(end - last) and len(paint) > 1:
@@ -29,7 +24,7 @@ def thinned(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) 
         if not fits(inquiry.canvas, fewer, inquiry.limits):
             break
         patience = min(end - last, inquiry.queries + max(40, (end - inquiry.queries) // 3))
-        made, lacks = _improved(inquiry, fewer, inquiry.ask(fewer), budget, patience, rng)
+        made, lacks = improved(inquiry, fewer, inquiry.ask(fewer), budget, patience, rng)
         if lacks > 0:
             break
         paint = _without_parts(inquiry, made, end - last, rng)
