@@ -112,9 +112,10 @@ def _figure(one: Mapped) -> Figure:
             if shown.over
             else f"position ({found.rows[row]:g}, {found.columns[column]:g})"
         )
+        unsafe = f"{int(found.unsafe.sum()):,} of {found.outputs.size:,} unsafe"
         said.append(
-            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, "
-            f"{int(found.unsafe.sum()):,} of {found.outputs.size:,} unsafe, minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
+            f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, {unsafe}, "
+            f"minimum {found.minimum:.4f} at {at}, clean {found.clean:.4f}"
         )
     odd = next((shown for shown in one.maps if shown.kind == "file"), None)
     if odd is not None:
