@@ -108,10 +108,10 @@ def check_attack(attack: AttackPlan) -> None:
     if plan.pipeline:
         check_names(plan.pipeline)
     for other in attack.surrogates:
-        if other.card.classes != plan.model.card.classes:
+        if not set(other.card.classes) & set(plan.model.card.classes):
             raise InputError(
-                f"--surrogate {other.name}: expected the {len(plan.model.card.classes)} classes of "
-                f"{plan.model.name} in the same order, got {len(other.card.classes)}; correct its card"
+                f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
+                f"{len(other.card.classes)}, got none; correct the names in its card"
             )
     if not attack.method.black_box and not is_installed("torch"):
         raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
