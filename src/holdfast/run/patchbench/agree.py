@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.errors import ModelError
 from holdfast.core.model import Card, Head, Input, read_onnx
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Detections, Image, Size
+from holdfast.graph.inspect import condense
 from holdfast.graph.wire import WireGraph, read_graph, write_part
 from holdfast.verify.patchbench.folder import Instance
 from holdfast.verify.patchbench.output import output_of
@@ -36,14 +38,22 @@ class Opened:
 
     def output(self, point: Values) -> float:
         """The output for a flat input."""
-        return float(np.asarray(self.whole.run(None, {self.probe.input: point})[0]).ravel()[0])
+        return _first(self.whole, {self.probe.input: point})
 
     def after(self, picture: Values, point: Values) -> float:
         """The output if the network proper reads this picture; the target is the point's."""
         given = {self.probe.tensor: picture, self.probe.input: point}
         names = {value.name for value in self.tail.get_inputs()}
         fed = {name: value for name, value in given.items() if name in names}
-        return float(np.asarray(self.tail.run(None, fed)[0]).ravel()[0])
+        return _first(self.tail, fed)
+
+
+def _first(session: Any, given: Mapping[str, Values]) -> float:
+    """The first output of a session."""
+    try:
+        return float(np.asarray(session.run(None, dict(given))[0]).ravel()[0])
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
 
 
 def opened(network: Path, instance: Instance) -> Opened:

@@ -11,6 +11,7 @@ import numpy as np
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.patch import Patch
+from holdfast.core.seeds import generator
 from holdfast.core.types import Size
 from holdfast.data.patchfile import patch_of
 from holdfast.run.patchbench.agree import (
@@ -138,13 +139,14 @@ def _picture(row: Row, instance: Instance, found: Beside, notes: _Notes) -> list
     if instance.free:
         (x, _), (y, _), (w, h) = instance.columns, instance.rows, instance.patch
         same[int(y) : int(y) + h, int(x) : int(x) + w] = False
-    far = np.abs(image.astype(np.int16) - own)[same]
-    if far.size and far.max() > 0:
-        swapped = np.abs(image[:, :, ::-1].astype(np.int16) - own)[same].max()
-        if swapped == 0:
-            notes.swapped += 1  # no fault: what the network was trained on
-            return []
-        said = f"its picture differs from the image by up to {far.max()} of 255"
+    far, swapped = (
+        int(np.abs(colours.astype(np.int16) - own)[same].max(initial=0))
+        for colours in (image, image[:, :, ::-1])
+    )
+    if swapped < far:
+        notes.swapped += 1  # no fault: what the network was trained on
+    if min(far, swapped) > 0:
+        said = f"its picture differs from the image by up to {min(far, swapped)} of 255"
         return [Finding("other picture", row.spec_name, said)]
     return []
 
@@ -193,7 +195,9 @@ def _compare(row: Row, network: Opened, instance: Instance, patch: Patch | None,
     """Nothing; the network's outputs at some positions are compared with those found apart from it."""
     (x0, x1), (y0, y1) = instance.columns, instance.rows
     places = [(x0, y0), (x1, y0), (x0, y1), (x1, y1), ((x0 + x1) // 2, (y0 + y1) // 2)]
-    spots = [(int(x), int(y)) for x, y in dict.fromkeys(places)]
+    rng = generator(0, "patchbench check", row.spec_name)
+    places += [(int(rng.uniform(x0, x1 + 1)), int(rng.uniform(y0, y1 + 1))) for _ in range(5)]
+    spots = list(dict.fromkeys((int(x), int(y)) for x, y in places))
     inside = notes.inside.get(row.network_name)
     if inside is None:
         both = [as_described(network, instance, at) for at in spots]

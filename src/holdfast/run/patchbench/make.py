@@ -18,7 +18,7 @@ from holdfast.core.errors import InputError, ModelError, OutputError
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.seeds import generator
-from holdfast.core.types import Size
+from holdfast.core.types import Floats, Size
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.graph.inspect import load_proto
 from holdfast.run.classes import Alignment
@@ -26,12 +26,11 @@ from holdfast.run.patchbench.select import Drawn, Picture, draw
 from holdfast.run.store import to_json
 from holdfast.run.versions import versions
 from holdfast.verify.patchbench.detector import detector_of
-from holdfast.verify.patchbench.folder import KIND, LISTING, MANIFEST
+from holdfast.verify.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.verify.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph
 from holdfast.verify.patchbench.layout import SECONDS, Layout, Target, whole
 from holdfast.verify.patchbench.spec import rule_text, spec_text
 
-FORMAT = 1
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
 
 
@@ -168,13 +167,21 @@ def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
         box, label = session.run([BOX, LABEL], {PICTURE: tensor})
         x1, y1, x2, y2 = map(float, np.asarray(box).ravel())
         made[picture.name] = Target(int(label[0]), (x1, y1, x2, y2))
-        apart = float(np.abs(np.clip([x1, y1, x2, y2], 0, 1) - np.array(picture.found.box)).max())
+        apart = float(
+            np.abs(np.clip([x1, y1, x2, y2], *_limits(picture)) - np.array(picture.found.box)).max()
+        )
         if apart > AGREE or int(label[0]) != picture.found.label:
             raise ModelError(
                 f"{picture.source}: the detector inside the benchmark says {made[picture.name]}, the model "
                 f"by its card {picture.found}: are scale, mean, std and colour of the card right?"
             )
     return made
+
+
+def _limits(picture: Picture) -> tuple[Floats, Floats]:
+    """Where the pipeline cuts boxes off: at the border of the original image."""
+    low, high = np.array(picture.extent[:2]), np.array(picture.extent[2:])
+    return np.tile(low, 2), np.tile(high, 2)
 
 
 def _shape(drawn: Drawn) -> tuple[int, int, int, int]:

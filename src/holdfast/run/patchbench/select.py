@@ -33,6 +33,7 @@ class Picture:
     truth: Target
     found: Target
     iou: float
+    extent: tuple[float, float, float, float]  # the original image inside the picture, xyxy in parts of it
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def draw(
         how = f"all {len(data):,} instances of {data.name} ({why})"
     names = _unique([picture.name for picture in found])
     pictures = tuple(
-        Picture(name, p.source, p.image, p.truth, p.found, p.iou)
+        Picture(name, p.source, p.image, p.truth, p.found, p.iou, p.extent)
         for name, p in zip(names, found, strict=True)
     )
     ordered = tuple(sorted(pictures, key=lambda picture: picture.name))
@@ -135,11 +136,13 @@ def _seen(
             yield None
             continue
         iou = float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0])
+        width, height = frame.original
+        extent = _corners(frame.to_network(np.array([[0.0, 0.0, width, height]]))[0] / unit)
         boxes = [frame.to_network(one.reshape(1, 4))[0] / unit for one in (truth.xyxy, found.boxes)]
         wanted, seen = (
             Target(c, _corners(b)) for c, b in zip((label, int(found.classes[0])), boxes, strict=True)
         )
-        yield Picture(_plain(entry.name), entry.name, np.ascontiguousarray(image), wanted, seen, iou)
+        yield Picture(_plain(entry.name), entry.name, np.ascontiguousarray(image), wanted, seen, iou, extent)
 
 
 def _corners(box: np.ndarray) -> tuple[float, float, float, float]:

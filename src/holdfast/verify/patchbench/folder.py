@@ -21,8 +21,10 @@ from holdfast.verify.patchbench.probe import effect_of, open_probe
 from holdfast.verify.vnnlib import read_vnnlib
 from holdfast.verify.vnnlib.spec import Spec
 
+FORMAT = 1  # of the manifest
 LISTING, MANIFEST = "instances.csv", "manifest.json"
 KIND = "holdfast patch benchmark"
+_KEYS = {"model", "size", "content", "networks", "rule", "specs", "files"}
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,16 @@ def _manifest(folder: Path) -> Mapping[str, Any] | None:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as problem:
         raise InputError(f"{path}: expected JSON, got: {problem}") from None
-    return content if isinstance(content, dict) and content.get("kind") == KIND else None
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        return None
+    if content.get("format") != FORMAT or not content.keys() >= _KEYS:
+        got = (
+            f"format {content.get('format')!r} without {', '.join(sorted(_KEYS - content.keys())) or 'fault'}"
+        )
+        raise InputError(
+            f"{path}: expected a manifest of format {FORMAT}, got {got}; make the benchmark anew"
+        )
+    return content
 
 
 def instances(bench: Bench) -> Iterator[Instance]:
