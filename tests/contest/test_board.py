@@ -47,10 +47,6 @@ def contest(made, tmp_path):
     return folder, hand_in
 
 
-def silent(team):
-    return lambda done, found: None
-
-
 def test_baselines_are_on_the_board_and_identity_is_last(contest, monkeypatch):
     monkeypatch.setattr(baselines, "WHOLE", {})
     found = board(contest[0])
@@ -109,7 +105,7 @@ def test_after_a_change_of_rules_scores_are_stale_until_scored_again(contest):
     assert (stale.standings, stale.history) == ((), ())
     assert {s.changed for s in stale.stale} == {("rules",)}
     assert len(stale.stale) == 4
-    outcomes = rescore(folder, silent, jobs=1)
+    outcomes = rescore(folder, quiet, jobs=1)
     assert [o.problem for o in outcomes] == [""] * 4
     after = board(folder)
     assert not after.stale
@@ -117,7 +113,7 @@ def test_after_a_change_of_rules_scores_are_stale_until_scored_again(contest):
     strong = next(s for s in after.standings if s.team == "strong")
     assert (strong.best.submission, strong.best.number) == (1, 2)
     assert strong.best.final > next(s for s in before.standings if s.team == "strong").best.final
-    assert rescore(folder, silent, jobs=1) == ()
+    assert rescore(folder, quiet, jobs=1) == ()
     write_rules(rules, folder)
     assert board(folder) == before, "under the old rules the old scores count again"
 
@@ -130,7 +126,7 @@ def test_a_zip_that_is_gone_or_another_or_no_longer_allowed_is_one_line(contest,
     archive_of(folder, second).write_bytes(b"PK")
     rules = read_rules(folder)
     write_rules(dataclasses.replace(rules, pixels=100), folder)
-    told = {(o.before.team, o.before.submission): o for o in rescore(folder, silent, jobs=1)}
+    told = {(o.before.team, o.before.submission): o for o in rescore(folder, quiet, jobs=1)}
     assert "strong, submission 1: its zip is gone" in told["strong", 1].problem
     assert "is another zip than was scored" in told["weak", 1].problem
     assert (
@@ -149,6 +145,18 @@ def test_other_models_and_other_data_are_named(contest):
     with (folder / "truth.json").open("a") as stream:
         stream.write("\n")
     assert {s.changed for s in board(folder).stale} == {("models", "data")}
+
+
+def test_other_code_and_another_feature_net_are_never_ranked_together(contest, monkeypatch):
+    folder, _ = contest
+    rules = read_rules(folder)
+    write_rules(dataclasses.replace(rules, features_sha256="e" * 64, distance="FID"), folder)
+    assert {s.changed for s in board(folder).stale} == {("rules", "features")}
+    write_rules(rules, folder)
+    assert len(board(folder).standings) == len(BASELINES)
+    monkeypatch.setattr("holdfast.run.contest.hashes.code", lambda: "f" * 64)
+    found = board(folder)
+    assert (found.standings, {s.changed for s in found.stale}) == ((), {("code",)})
 
 
 def test_zips_are_kept_once_or_only_noted(contest, made):

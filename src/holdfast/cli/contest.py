@@ -4,59 +4,68 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.output import say
 
 if TYPE_CHECKING:
+    from holdfast.run.contest.contest import Contest
     from holdfast.run.contest.ledger import Record
     from holdfast.run.contest.score import Score
-    from holdfast.run.executor import Progress
 
 FROM, RULES, RUN = "What it is made of", "Rules (all stand in rules.toml)", "How it is run"
 Folder = Annotated[Path, Option("The folder of the contest.", "--contest", shown="DIR")]
 Jobs = Annotated[int, Option("Processes; 0: one a core.", group=RUN, least=0)]
+Data = Annotated[str, Option("Images with true boxes.", shown="DATA", group=FROM, values=offers.data_sets)]
+Model = Annotated[str, Option("The single model, known to all.", group=FROM, values=offers.models)]
+Members = Annotated[
+    str | None, Option("The mimic model's other members, hidden; commas between.", shown="A,B", group=FROM)
+]
+Images = Annotated[int, Option("How many images.", group=FROM, least=2, most=1_000_000)]
+Seed = Annotated[int, Option("Another seed, another order.", group=FROM, least=0)]
+Format = Annotated[
+    str | None, Option("The data's format.", "--format", shown="NAME", group=FROM, values=offers.formats)
+]
+Split = Annotated[str | None, Option("The data's split.", shown="NAME", group=FROM)]
+Name = Annotated[str | None, Option("What the contest is called; default: as the data.", group=FROM)]
+Baselines = Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")]
+Pixels = Annotated[int, Option("Changed pixels an image, at most.", group=RULES, least=1)]
+Rule = Annotated[str, Option("How AP is computed.", shown="NAME", group=RULES, values=offers.rules)]
+LeastScore = Annotated[float, Option("Least score of a detection.", group=RULES, least=0, most=1)]
+Nms = Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)]
+Votes = Annotated[
+    int | None, Option("Members that must agree; default: more than half.", group=RULES, least=1)
+]
+VoteIou = Annotated[float, Option("… on a box, from this IoU.", group=RULES, least=0, most=1)]
+Features = Annotated[str, Option("Network of the distance: signs, inception:FILE.", shown="NET", group=RULES)]
+Nearest = Annotated[float, Option("Distance at which S_s is 1.", group=RULES, least=0)]
+Farthest = Annotated[
+    float | None, Option("… at which it is 0; default: that of random noise.", group=RULES, least=0)
+]
 
 
 def init(
     folder: Annotated[Path, Argument("A new or empty folder.", shown="DIR")],
-    data: Annotated[
-        str, Option("Images with true boxes.", shown="DATA", group=FROM, values=offers.data_sets)
-    ] = "signs",
-    model: Annotated[
-        str, Option("The single model, known to all.", group=FROM, values=offers.models)
-    ] = "signs-yolo",
-    members: Annotated[
-        str | None,
-        Option("The mimic model's other members, hidden; commas between.", shown="A,B", group=FROM),
-    ] = None,
-    images: Annotated[int, Option("How many images.", group=FROM, least=2, most=1_000_000)] = 1000,
-    seed: Annotated[int, Option("Another seed, another order.", group=FROM, least=0)] = 0,
-    data_format: Annotated[
-        str | None, Option("The data's format.", "--format", shown="NAME", group=FROM, values=offers.formats)
-    ] = None,
-    split: Annotated[str | None, Option("The data's split.", shown="NAME", group=FROM)] = None,
-    name: Annotated[str, Option("What the contest is called.", group=FROM)] = "",
-    baselines: Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")] = False,
-    pixels: Annotated[int, Option("Changed pixels an image, at most.", group=RULES, least=1)] = 3000,
-    rule: Annotated[
-        str, Option("How AP is computed.", shown="NAME", group=RULES, values=offers.rules)
-    ] = "voc",
-    score: Annotated[float, Option("Least score of a detection.", group=RULES, least=0, most=1)] = 0.25,
-    nms_iou: Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)] = 0.45,
-    vote: Annotated[
-        int | None, Option("Members that must agree; default: more than half.", group=RULES, least=1)
-    ] = None,
-    vote_iou: Annotated[float, Option("… on a box, from this IoU.", group=RULES, least=0, most=1)] = 0.5,
-    features: Annotated[
-        str, Option("Network of the distance: signs, inception:FILE.", shown="NET", group=RULES)
-    ] = "signs",
-    distance_min: Annotated[float, Option("Distance at which S_s is 1.", group=RULES, least=0)] = 0.0,
-    distance_max: Annotated[
-        float | None, Option("… at which it is 0; default: that of random noise.", group=RULES, least=0)
-    ] = None,
+    data: Data = "signs",
+    model: Model = "signs-yolo",
+    members: Members = None,
+    images: Images = 1000,
+    seed: Seed = 0,
+    data_format: Format = None,
+    split: Split = None,
+    name: Name = None,
+    baselines: Baselines = False,
+    pixels: Pixels = 3000,
+    rule: Rule = "voc",
+    score: LeastScore = 0.25,
+    nms_iou: Nms = 0.45,
+    vote: Votes = None,
+    vote_iou: VoteIou = 0.5,
+    features: Features = "signs",
+    distance_min: Nearest = 0.0,
+    distance_max: Farthest = None,
     jobs: Jobs = 0,
 ) -> int:
     """Make a contest: numbered images the model recognises, truth, models, rules.toml, images.zip.
@@ -67,14 +76,10 @@ def init(
     from holdfast.run.contest.make import finish, make
     from holdfast.run.contest.setup import HIDDEN, Setup, ready
 
-    others = tuple(m.strip() for m in (members or "").split(",") if m.strip())
-    if members is None and model == "signs-yolo":
-        others = HIDDEN
-    if not others:
-        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
+    others = _others(members, model, HIDDEN)
     made = ready(
         Setup(
-            folder, data, model, others, images, seed, name, features=features, distance_min=distance_min,
+            folder, data, model, others, images, seed, name or "", features=features, distance_min=distance_min,
             distance_max=distance_max, pixels=pixels, ap=rule, score=score, nms_iou=nms_iou, least=vote,
             vote_iou=vote_iou, data_format=data_format, split=split,
         )
@@ -90,16 +95,30 @@ def init(
             )
         say(_records_text(enter_baselines(contest, progress, jobs)))
     finish(folder)
-    kept = ", ".join(m.name for m in made.models[1:]) or "none"
-    rules = contest.rules
-    say(
+    say(_made_text(contest))
+    return 0
+
+
+def _others(members: str | None, model: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """The mimic model's members besides the single one; the shipped ones if nothing is said of models."""
+    if members is None and model == "signs-yolo":
+        return hidden
+    others = tuple(m.strip() for m in (members or "").split(",") if m.strip())
+    if not others:
+        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
+    return others
+
+
+def _made_text(contest: Contest) -> str:
+    folder, rules = contest.folder, contest.rules
+    kept = ", ".join(m.name for m in rules.mimic.members[1:]) or "none"
+    scale = f"{rules.distance} {rules.distance_min:g} to {rules.distance_max:.6g}"
+    return (
         f"{rules.images} images of {len(contest.classes)} classes in {folder}\n"
         f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, {rules.single.name})\n"
         f"keep     all else; hidden members of the mimic model: {kept}\n"
-        f"rules    {folder / 'rules.toml'} (every open point; {rules.distance} "
-        f"{rules.distance_min:g} to {rules.distance_max:.6g})"
+        f"rules    {folder / 'rules.toml'} (every open point; {scale})"
     )
-    return 0
 
 
 def score(
@@ -109,7 +128,7 @@ def score(
     csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None,
     keep: Annotated[bool, Option("Copy the zip into the contest's folder, to score it again later.")] = True,
     dry: Annotated[bool, Option("Do not enter the score into the contest.", "--dry-run")] = False,
-    lang: Annotated[str, Option("en or zh: the language of problems.")] = "en",
+    lang: Annotated[Literal["en", "zh"], Option("The language of problems.")] = "en",
     jobs: Jobs = 0,
 ) -> int:
     """Score an entry: S_e, S_s and score of each scenario, and the final score.
@@ -119,19 +138,23 @@ def score(
     from holdfast.cli.output import write_json
     from holdfast.cli.progress import progress
     from holdfast.core.errors import InputError
+    from holdfast.data.contest.names import team_of
     from holdfast.data.contest.validate import examine
+    from holdfast.run.contest.baselines import PREFIX
     from holdfast.run.contest.contest import open_contest
     from holdfast.run.contest.ledger import enter, images_csv
     from holdfast.run.contest.score import score as score_archive
     from holdfast.run.executor import cores
     from holdfast.run.store import write_atomic
 
-    if lang not in ("en", "zh"):
-        raise InputError(f"--lang: expected en or zh, got {lang!r}")
+    _check_files(json, csv)
     opened = open_contest(contest)
-    seen = examine(archive, contest, opened.rules, "zh" if lang == "zh" else "en", jobs or cores())
+    if (team_of(archive.name) or "").startswith(PREFIX):
+        raise InputError(f"{archive.name}: teams called {PREFIX}… are the contest's own; take another name")
+    with progress("check", len(opened.shots)) as step:
+        seen = examine(archive, contest, opened.rules, lang, jobs or cores(), lambda done: step(done, 0))
     if seen.problems:
-        sys.stderr.write("".join(f"{line}\n" for line in seen.lines("zh" if lang == "zh" else "en")))
+        sys.stderr.write("".join(f"{line}\n" for line in seen.lines(lang)))
         return 2
     with progress("score", len(opened.shots)) as step:
         made = score_archive(opened, archive, step, jobs)
@@ -159,6 +182,7 @@ def board(
     from holdfast.report.tables import to_csv, to_text
     from holdfast.run.contest.board import board as board_of
 
+    _check_files(json, html)
     found = board_of(contest)
     if json:
         write_json(json, found.to_plain())
@@ -184,9 +208,10 @@ def rescore(contest: Folder, jobs: Jobs = 0) -> int:
 
     Exit code 4 means: done, but some submissions could not be scored again.
     """
+    from holdfast.cli.progress import progress
     from holdfast.run.contest.rescore import rescore as again
 
-    outcomes = again(contest, _told, jobs)
+    outcomes = again(contest, progress, jobs)
     if not outcomes:
         say("nothing to score again: every submission has a score under the contest as it is")
         return 0
@@ -199,9 +224,13 @@ def rescore(contest: Folder, jobs: Jobs = 0) -> int:
     return 4 if len(done) < len(outcomes) else 0
 
 
-def _told(team: str) -> Progress:
-    sys.stderr.write(f"rescore  {team}\n")
-    return lambda done, found: None
+def _check_files(*paths: Path | None) -> None:
+    """Nothing, or InputError before any work is done: a result cannot be written to a folder."""
+    from holdfast.core.errors import InputError
+
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise InputError(f"{path}: is a folder; give the name of a file")
 
 
 def _score_text(made: Score) -> str:

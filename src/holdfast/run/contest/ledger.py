@@ -130,6 +130,8 @@ def _write(folder: Path, score: Score, submission: int, submitted: str, scored: 
         except FileExistsError:
             number += 1
             continue
+        except OSError:  # a disk without links
+            part.replace(path)
         finally:
             part.unlink(missing_ok=True)
         write_atomic(path.with_suffix(".csv"), images_csv(score.rows).encode(), durable=False)

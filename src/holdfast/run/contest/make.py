@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import DataError, HoldfastError, OutputError
+from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.model import Model
 from holdfast.data.contest.rules import RULES_FILE, Rules, read_rules, rules_text
 from holdfast.graph.card_text import card_text
@@ -47,8 +47,8 @@ def make(made: Ready, phase: Phase, jobs: int = 0) -> Contest:
         write_zip(folder / "images.zip", "images", _images(folder, rules))
         _publish(folder, rules)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
-    except HoldfastError as problem:
-        if not begun_before and not isinstance(problem, OutputError):
+    except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
+        if not begun_before:
             clear(folder)
         raise
     except OSError as problem:

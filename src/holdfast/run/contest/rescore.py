@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from holdfast.data.contest.validate import examine
 from holdfast.run.contest.board import board
 from holdfast.run.contest.contest import Contest, open_contest
 from holdfast.run.contest.ledger import Record, archive_of, enter_again
+from holdfast.run.contest.pool import Phase
 from holdfast.run.contest.score import score
-from holdfast.run.executor import Progress
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,16 @@ def to_rescore(folder: Path) -> tuple[Record, ...]:
     return tuple(sorted(found, key=lambda r: (r.submitted, r.team, r.submission)))
 
 
-def rescore(folder: Path, open_progress: Callable[[str], Progress], jobs: int = 0) -> tuple[Outcome, ...]:
-    """What became of every submission that needed a new score; `open_progress` is told whose turn it is."""
+def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Outcome, ...]:
+    """What became of every submission that needed a new score."""
     records = to_rescore(folder)
     if not records:
         return ()
     contest = open_contest(folder)
-    return tuple(_again(contest, record, open_progress(record.team), jobs) for record in records)
+    return tuple(_again(contest, record, phase, jobs) for record in records)
 
 
-def _again(contest: Contest, record: Record, progress: Progress, jobs: int) -> Outcome:
+def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Outcome:
     path = archive_of(contest.folder, record)
     what = f"{record.team}, submission {record.submission}"
     if not path.is_file():
@@ -52,7 +51,8 @@ def _again(contest: Contest, record: Record, progress: Progress, jobs: int) -> O
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         return Outcome(record, None, f"{what}: not good under these rules: {problems[0]}{more}")
     try:
-        made = score(contest, path, progress, jobs)
+        with phase(f"{record.team} {record.submission}", len(contest.shots)) as step:
+            made = score(contest, path, step, jobs)
     except InputError as problem:
         return Outcome(record, None, f"{what}: {problem}")
     return Outcome(record, enter_again(contest.folder, record, made))

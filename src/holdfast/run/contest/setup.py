@@ -135,11 +135,13 @@ def _rules(setup: Setup, models: tuple[Model, ...], data: str) -> Rules:
     top = float("inf") if setup.distance_max is None else setup.distance_max
     if top <= setup.distance_min:
         raise InputError(f"--distance-max: expected more than --distance-min, got {top}")
-    same = ("images", "pixels", "ap", "iou", "score", "nms_iou", "seed", "features", "distance_min")
+    kind, _, file = setup.features.partition(":")
+    same = ("images", "pixels", "ap", "iou", "score", "nms_iou", "seed", "distance_min")
     return Rules(
         name=setup.name or data,
         single=members[0],
         mimic=Vote(members, least, setup.vote_iou),
+        features=f"{kind}:{Path(file).resolve()}" if file else kind,  # found from any folder
         features_sha256=net.sha256,
         distance=net.name,
         distance_max=top,

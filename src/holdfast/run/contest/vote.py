@@ -67,8 +67,9 @@ def _agreed(ballots: list[_Ballot], members: int, vote: Vote) -> list[tuple[floa
     for seed in sorted(ballots, key=lambda b: b.rank):
         if seed.place in used:
             continue
-        free = [b for b in ballots if b.place not in used and b.member != seed.member]
-        group = [seed, *_supporters(free, overlap[seed.place], vote.iou)]
+        near = np.flatnonzero((overlap[seed.place] >= vote.iou) & (overlap[seed.place] > 0)).tolist()
+        free = [ballots[i] for i in near if i not in used and ballots[i].member != seed.member]
+        group = [seed, *_supporters(free, overlap[seed.place])]
         # One that does not stand may still support another, so it is not used up.
         if len(group) >= vote.least:
             used |= {b.place for b in group}
@@ -76,12 +77,11 @@ def _agreed(ballots: list[_Ballot], members: int, vote: Vote) -> list[tuple[floa
     return found
 
 
-def _supporters(free: list[_Ballot], overlap: Floats, least: float) -> list[_Ballot]:
-    """Of each member the box that overlaps most, if enough; of equal ones the better ranked."""
+def _supporters(free: list[_Ballot], overlap: Floats) -> list[_Ballot]:
+    """Of each member the box that overlaps most; of equal ones the better ranked."""
     best: dict[int, _Ballot] = {}
     for ballot in sorted(free, key=lambda b: (-overlap[b.place], *b.rank)):
-        if overlap[ballot.place] >= least and overlap[ballot.place] > 0:
-            best.setdefault(ballot.member, ballot)
+        best.setdefault(ballot.member, ballot)
     return list(best.values())
 
 
