@@ -79,9 +79,9 @@ def init(
     others = _others(members, model, HIDDEN)
     made = ready(
         Setup(
-            folder, data, model, others, images, seed, name or "", features=features, distance_min=distance_min,
-            distance_max=distance_max, pixels=pixels, ap=rule, score=score, nms_iou=nms_iou, least=vote,
-            vote_iou=vote_iou, data_format=data_format, split=split,
+            folder, data, model, others, images, seed, name or "", distance_min=distance_min,
+            distance_max=distance_max, features=features, pixels=pixels, ap=rule, score=score,
+            nms_iou=nms_iou, least=vote, vote_iou=vote_iou, data_format=data_format, split=split,
         )
     )  # fmt: skip
     contest = make(made, progress, jobs)
