@@ -128,9 +128,10 @@ def evaluate_bench(
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
     sizes: dict[Path, Size] = {}
+    classes = bench.manifest["model"]["card"]["classes"] if bench.manifest is not None else ()
     made = []
     for row in bench.rows[:images]:
-        made.append(_instance(instance_of(bench, row, sizes), networks, jobs))
+        made.append(_instance(instance_of(bench, row, sizes), networks, classes, jobs))
         step(1, 0)
     facts = {"folder": bench.folder.name, "instances": len(made)}
     names = sorted({path.name for path in networks})
@@ -146,27 +147,30 @@ def evaluate_bench(
     )
 
 
-def _instance(listed: Listed, networks: dict[Path, Network], jobs: int) -> Mapped:
+def _instance(listed: Listed, networks: dict[Path, Network], classes: Sequence[str], jobs: int) -> Mapped:
     """The maps of one instance."""
     target, patch = listed.target, (listed.patch.height, listed.patch.width)
-    name = f"{listed.name} ({patch[1]}×{patch[0]})"
-    begun = Mapped(name, listed.image, target, f"class {target.label}", ())
+    name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, target)
     if listed.free:
         said = "the patch's content is free: holdfast verify decides that"
-        return Mapped(name, listed.image, target, begun.label, (), said)
+        return Mapped(name, listed.image, target, label, (), said)
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
-    network = networks.setdefault(listed.network, Network(read_graph(question.model.read())))
+    if listed.network not in networks:
+        networks[listed.network] = Network(read_graph(question.model.read()))
+    network = networks[listed.network]
     opened = open_instance(question, network.graph)
     done = effect(opened)
     found = file_map(opened, network, done, jobs)
     maps = [Shown("position" if found.square else "file", found.map, patch, found.square, done.words)]
     trouble = ""
     if not found.square and done.clean is not None:
-        described = described_map(opened, network, done, black(patch, done.clean), jobs)
-        maps.append(Shown("described", described, patch, words="a black square"))
+        own = done.content is not None and done.content.shape[1:] == patch
+        content = done.content if own and done.content is not None else black(patch, done.clean)
+        described = described_map(opened, network, done, content, jobs)
+        maps.append(Shown("described", described, patch, words="a square" if own else "a black square"))
     elif not found.square:
         trouble = "the file never shows the picture without a patch, so what is described cannot be run"
-    return Mapped(name, listed.image, target, begun.label, tuple(maps), trouble)
+    return Mapped(name, listed.image, target, label, tuple(maps), trouble)
 
 
 def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:

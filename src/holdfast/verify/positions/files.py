@@ -200,7 +200,7 @@ def digest(tensors: list[Tensor]) -> bytes:
 class Effect:
     """What the position input does to the picture: `order` is how it is read, None if it places no square.
 
-    `clean` is the picture without a patch, `content` the patch (c, k, k) itself.
+    `clean` is the picture without a patch, `content` what the first position puts there, if a rectangle.
     """
 
     order: str | None  # "column, row" or "row, column"
@@ -225,9 +225,10 @@ def effect(instance: Instance) -> Effect:
     size = (len(rows), len(rows))
     order = _order(squares, instance)
     words = _words(first, masks[probe], _point(instance, probe))
-    if order is None or clean is None:
+    square = squares[ends[0]]
+    if square is None or clean is None:
         return Effect(None, size, words, clean, None)
-    row, column, height, width = squares[ends[0]] or (0, 0, 0, 0)
+    row, column, height, width = square
     content = Head(instance).at(_point(instance, ends[0]))[0][:, row : row + height, column : column + width]
     return Effect(order, (height, width), words, clean, content)
 
