@@ -168,7 +168,7 @@ def test_what_is_public_does_not_name_the_hidden_members(folder):
     text = (public / "rules.toml").read_text()
     assert hidden.name not in text.split("[single]")[1]
     assert hidden.sha256 not in text
-    with pytest.raises(InputError, match="only the organisers' own can score"):
+    with pytest.raises(InputError, match="only the organisers' own folder can score"):
         open_contest(public)
 
 

@@ -144,12 +144,12 @@ def _unfit(point: Point, value: Any) -> str:
 
 
 def _unfit_text(form: str, value: Any) -> str:
+    if form == "ap":
+        return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
     if not isinstance(value, str) or not value or not value.isprintable():
         return "a text"
     if form == "sha256" and not _HEX.fullmatch(value):
         return "a sha256 of 64 hex digits"
-    if form == "ap" and value not in AP_RULES:
-        return f"one of {', '.join(AP_RULES)}"
     if form == "path" and (
         value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
     ):

@@ -68,12 +68,12 @@ def open_contest(folder: Path) -> Contest:
 
 def assemble(folder: Path, rules: Rules) -> Contest:
     """The contest of these rules and of the files in the folder."""
-    problems: list[str] = []
     if rules.mimic.hidden:
-        problems.append(
-            f"mimic.hidden: {rules.mimic.hidden} members are not named here: this folder was made for "
-            "participants; only the organisers' own can score"
+        raise RulesError(
+            f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's members "
+            "not named (mimic.hidden); only the organisers' own folder can score"
         )
+    problems: list[str] = []
     models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
     classes, shots = _shots(folder, rules, problems)
     try:
