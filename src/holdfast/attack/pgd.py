@@ -169,22 +169,12 @@ def uses(ground: Field, pixels: Floats, momentum: Floats) -> Floats:
     return np.asarray(((ground.clean - pixels) * momentum).sum(axis=2), np.float64)
 
 
-def blurred(values: Floats, radius: int) -> Floats:
-    """The mean (h, w) over the square of that radius around every pixel; 0 beyond the border."""
-    side = 2 * radius + 1
-    sums = np.pad(values, ((radius + 1, radius), (radius + 1, radius))).cumsum(axis=0).cumsum(axis=1)
-    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-    return np.asarray(total / side**2, np.float64)
-
-
 def _taken_in(
     ground: Field, pixels: Floats, momentum: Floats, support: Bools, portion: int, pace: Pace
 ) -> Bools:
     """The support with the portion of pixels that promise most; beyond the budget they replace others."""
-    budget, promise = pace.budget, gains(ground, pixels, momentum)
-    if pace.thorough:
-        promise = blurred(promise, BLUR)
-    promise = np.where(ground.allowed & ~support, promise, -1.0)
+    budget = pace.budget
+    promise = np.where(ground.allowed & ~support, gains(ground, pixels, momentum), -1.0)
     if ground.regions:
         return _grown(promise, support, portion, budget, ground.regions)
     room = budget - int(support.sum())
