@@ -91,6 +91,9 @@ def test_a_png_is_laid_with_its_own_size_and_alpha(bench, tmp_path, holdfast):
     found = list(instances(open_bench(folder)))
     assert [(i.patch, i.columns, i.rows) for i in found] == [((4, 2), (0, 12), (0, 14))] * 2
     assert (folder / "onnx" / "patch-4x2.onnx").is_file()
+    scaled = bench("--content", tmp_path / "p.png", "--patch", 8, name="scaled")
+    assert {i.patch for i in instances(open_bench(scaled))} == {(8, 8)}
+    assert holdfast("patchbench", "check", scaled).code == 0
     checked = holdfast("patchbench", "check", folder)
     assert checked.code == 0, checked
     assert "with holes" in checked.out
@@ -129,9 +132,10 @@ def test_a_folder_is_there_whole_or_not_at_all(bench, fails, tmp_path):
         (("--model", "signs-yolo"), "expected a detector of a single object"),
         (("--patch", "65"), "up to the picture's 64×64"),
         (("--patch", "0"), "from 1, got '0'"),
-        (("--content", "red"), "expected black, free or the PNG"),
-        (("--content", "no.png"), "expected the PNG of a patch"),
-        (("--positions", "-1"), "expected a whole number from 1, or all"),
+        (("--content", "red"), "expected black, free or the file of a picture, got 'red'"),
+        (("--content", "no.png"), "expected black, free or the file of a picture, got 'no.png'"),
+        (("--content", "free", "--positions", "-1"), "expected a whole number from 1, or all"),
+        (("--positions", "9"), "add --content free"),
         (("--map", "a"), "expected NAME=NAME"),
         (("--data", "nowhere"), "no such file or folder"),
         (("--model", "nothing"), "unknown model"),

@@ -20,44 +20,55 @@ if TYPE_CHECKING:
 WHAT, PATCH, HOW = "What it is made of", "The patch", "How it is asked"
 
 
+Folder = Annotated[Path, Argument("A new or empty folder.", shown="DIR")]
+Model = Annotated[
+    str, Option("A detector of one object: an ONNX file or a shipped one.", group=WHAT, values=offers.models)
+]
+Data = Annotated[
+    str, Option("Pictures of one object each: folder, file, or 'signs'.", group=WHAT, values=offers.data_sets)
+]
+Images = Annotated[int, Option("How many pictures.", group=WHAT, least=1)]
+Seed = Annotated[int, Option("Another seed, other pictures.", group=WHAT, least=0)]
+HeldOut = Annotated[bool, Option("The data are all test: do not divide them 9:1.", group=WHAT)]
+Renames = Annotated[
+    tuple[str, ...],
+    Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
+]
+Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
+Format = Annotated[
+    str | None,
+    Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
+]
+Split = Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)]
+Sides = Annotated[
+    tuple[int, ...],
+    Option("Its side: 3, or a picture's own. May be repeated: a network each.", group=PATCH, least=1),
+]
+Content = Annotated[
+    str, Option("'black', a picture (a PNG's alpha: its mask), or 'free'.", shown="WHAT", group=PATCH)
+]
+Positions = Annotated[
+    str | None,
+    Option("With free content: how many places an image (4), or 'all'.", group=PATCH, shown="N|all"),
+]
+Strict = Annotated[bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=HOW)]
+
+
 def make(
-    folder: Annotated[Path, Argument("A new or empty folder.", shown="DIR")],
-    model: Annotated[
-        str,
-        Option("A detector of one object: an ONNX file or a shipped one.", group=WHAT, values=offers.models),
-    ] = "signs-single",
-    data: Annotated[
-        str,
-        Option("Pictures of one object each: folder, file, or 'signs'.", group=WHAT, values=offers.data_sets),
-    ] = "signs",
-    images: Annotated[int, Option("How many pictures.", group=WHAT, least=1)] = 16,
-    seed: Annotated[int, Option("Another seed, other pictures.", group=WHAT, least=0)] = 0,
-    held_out: Annotated[bool, Option("The data are all test: do not divide them 9:1.", group=WHAT)] = False,
-    renames: Annotated[
-        tuple[str, ...],
-        Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
-    ] = (),
-    card: Annotated[
-        Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)
-    ] = None,
-    data_format: Annotated[
-        str | None,
-        Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
-    ] = None,
-    split: Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)] = None,
-    patch: Annotated[
-        tuple[int, ...],
-        Option("Its side in pixels, default 3. May be repeated: a network each.", group=PATCH, least=1),
-    ] = (),
-    content: Annotated[
-        str, Option("'black', a PNG (its alpha is the mask), or 'free': any content.", group=PATCH)
-    ] = "black",
-    positions: Annotated[
-        str, Option("With free content: how many places an image, or 'all'.", group=PATCH, shown="N|all")
-    ] = "4",
-    strict: Annotated[
-        bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=HOW)
-    ] = False,
+    folder: Folder,
+    model: Model = "signs-single",
+    data: Data = "signs",
+    images: Images = 16,
+    seed: Seed = 0,
+    held_out: HeldOut = False,
+    renames: Renames = (),
+    card: Card = None,
+    data_format: Format = None,
+    split: Split = None,
+    patch: Sides = (),
+    content: Content = "black",
+    positions: Positions = None,
+    strict: Strict = False,
 ) -> None:
     """Make the benchmark: networks with the patch, the IoU and the class test inside, and specifications.
 
@@ -67,26 +78,25 @@ def make(
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.run.classes import align
-    from holdfast.run.patchbench.make import Plan
+    from holdfast.run.patchbench.make import BLACK, FREE, Plan
     from holdfast.run.patchbench.make import make as make_bench
     from holdfast.verify.patchbench.detector import check_single
 
     chosen = load_model(model, card)
     check_single(chosen)
-    sizes, laid, told = _patches(patch, content)
+    patches = _patches(patch, content)
     found = open_dataset(data, task="single", format=data_format, split=split)
     plan = Plan(
         model=chosen,
         data=found,
         alignment=align(chosen.card.classes, found.classes, renames=_pairs(renames)),
-        patches=sizes,
-        content=laid,
-        told=told,
+        patches=patches,
+        told=content if content in (BLACK, FREE) else Path(content).name,
         images=images,
         seed=seed,
         strict=strict,
         held_out=held_out,
-        places=_places(positions),
+        places=_places(positions, content),
     )
     with progress("instances found", images) as step:
         manifest = make_bench(plan, folder, step)
@@ -119,34 +129,50 @@ def check(
     return 1 if result.findings else 0
 
 
-def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, ...], Patch | None, str]:
-    """The sizes of the patches, the content (None: free), and what to call it."""
+def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | None], ...]:
+    """The size and the content of each patch; None: free."""
     from holdfast.core.errors import InputError
     from holdfast.core.types import Size
-    from holdfast.data.patchfile import read_patch
-    from holdfast.run.patchbench.make import black
+    from holdfast.run.patchbench.make import BLACK, FREE, black, scaled
 
-    squares = tuple(Size(side, side) for side in dict.fromkeys(sides or (3,)))
-    if content == "free":
-        return squares, None, content
-    if content == "black":
-        return squares, black(squares[0]), content
-    if Path(content).suffix.lower() not in (".png", ".toml"):
-        raise InputError(f"--content: expected black, free or the PNG of a patch, got {content!r}")
-    patch = read_patch(Path(content))
-    height, width = patch.mask.shape
-    if sides and squares != (Size(width, height),):
-        asked = ", ".join(str(side) for side in sides)
-        raise InputError(f"--patch {asked}: {content} is {width}×{height} pixels; leave --patch away")
+    squares = [Size(side, side) for side in dict.fromkeys(sides or (3,))]
+    if content == FREE:
+        return tuple((size, None) for size in squares)
+    if content == BLACK:
+        return tuple((size, black(size)) for size in squares)
+    patch = _read(content)
     if not patch.mask.any():
         raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
-    return (Size(width, height),), patch, Path(content).name
+    own = Size(patch.mask.shape[1], patch.mask.shape[0])
+    return tuple((size, scaled(patch, size)) for size in squares) if sides else ((own, patch),)
 
 
-def _places(text: str) -> int | None:
-    """How many places an image; None for all."""
+def _read(content: str) -> Patch:
+    """The patch of a file: a PNG's alpha is its mask, other pictures are solid."""
+    import numpy as np
+
+    from holdfast.core.errors import InputError
+    from holdfast.core.patch import Patch
+    from holdfast.data.patchfile import read_patch
+    from holdfast.stages.decode.pillow import pillow
+
+    path = Path(content)
+    if not path.is_file():
+        raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
+    if path.suffix.lower() in (".png", ".toml"):
+        return read_patch(path)
+    pixels = pillow(path.read_bytes())
+    return Patch(pixels, np.ones(pixels.shape[:2], bool))
+
+
+def _places(text: str | None, content: str) -> int | None:
+    """How many places an image with free content has; None for all."""
     from holdfast.core.errors import InputError
 
+    if text is None:
+        return 4
+    if content != "free":
+        raise InputError("--positions says at how many places the content is free; add --content free")
     if text == "all":
         return None
     if not text.isdecimal() or int(text) < 1:
@@ -176,6 +202,8 @@ def _summary(plan: Plan, manifest: Mapping[str, Any], folder: Path) -> str:
         (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]
         where = f"column 0 to {last}, row 0 to {low}"
         what = f"{width}×{height} {manifest['content']}"
-        lines.append(f"{name}  {what}, {where}" + ("" if plan.content else ", one instance a position"))
+        lines.append(
+            f"{name}  {what}, {where}" + (", one instance a position" if manifest["free_places"] else "")
+        )
     lines.append(f"rule       {manifest['rule']['text']}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.patch import Patch
 from holdfast.core.seeds import generator
 from holdfast.core.types import Size
@@ -24,7 +24,6 @@ from holdfast.run.patchbench.agree import (
     opened,
 )
 from holdfast.run.patchbench.files import Beside, Finding, beside, file_findings, left_over
-from holdfast.run.patchbench.make import black
 from holdfast.verify.patchbench.folder import Bench, Instance, Row, instance_of
 from holdfast.verify.patchbench.layout import SECONDS, THRESHOLD
 from holdfast.verify.patchbench.probe import told
@@ -61,29 +60,26 @@ class _Notes:
 def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
     """Everything that is wrong with a benchmark folder, and what its networks really ask."""
     notes = _Notes(list(file_findings(bench)))
-    patch = _content(bench, notes)
     for row in bench.rows:
         if row.network is not None and row.spec is not None:
             try:
-                _look(bench, row, patch, notes)
+                _look(bench, row, notes)
             except HoldfastError as problem:
                 notes.findings.append(Finding("unreadable", row.spec_name, str(problem)))
         step(1, 0)
     return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
 
 
-def _content(bench: Bench, notes: _Notes) -> Patch | None:
-    """The patch that a manifest tells of, but for the black one, whose size is the network's."""
-    if bench.manifest is None or bench.manifest["content"] in ("black", "free"):
-        return None
+def _patch(bench: Bench, row: Row) -> Patch:
+    """The patch of a network of ours, from the picture beside it."""
+    path = bench.folder / "patches" / f"{Path(row.network_name).stem}.png"
     try:
-        return patch_of((bench.folder / "patch.png").read_bytes(), b"", str(bench.folder / "patch"))
-    except (OSError, HoldfastError) as problem:
-        notes.findings.append(Finding("unreadable", "patch.png", str(problem)))
-        return None
+        return patch_of(path.read_bytes(), b"", str(path.with_suffix("")))
+    except OSError as problem:
+        raise InputError(f"{path}: expected the patch's picture, got: {problem.strerror}") from None
 
 
-def _look(bench: Bench, row: Row, patch: Patch | None, notes: _Notes) -> None:
+def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     """Nothing; what one instance shows is in the notes."""
     instance = instance_of(bench, row, notes.sizes)
     rule = (instance.threshold, instance.strict)
@@ -107,7 +103,7 @@ def _look(bench: Bench, row: Row, patch: Patch | None, notes: _Notes) -> None:
     if abs(clean - 1) > CLOSE:
         said = f"the output without a patch is {clean:.6f}; expected 1: the target is what the model predicts"
         notes.findings.append(Finding("clean output not 1", row.spec_name, said))
-    _compare(row, opened_network, instance, patch, notes)
+    _compare(bench, row, opened_network, instance, notes)
 
 
 def _told_wrong(bench: Bench, row: Row, instance: Instance, found: Beside, notes: _Notes) -> list[Finding]:
@@ -191,7 +187,7 @@ def _free_place(row: Row, instance: Instance) -> list[Finding]:
     return [Finding("wrong range", row.spec_name, said)]
 
 
-def _compare(row: Row, network: Opened, instance: Instance, patch: Patch | None, notes: _Notes) -> None:
+def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes: _Notes) -> None:
     """Nothing; the network's outputs at some positions are compared with those found apart from it."""
     (x0, x1), (y0, y1) = instance.columns, instance.rows
     places = [(x0, y0), (x1, y0), (x0, y1), (x1, y1), ((x0 + x1) // 2, (y0 + y1) // 2)]
@@ -208,10 +204,11 @@ def _compare(row: Row, network: Opened, instance: Instance, patch: Patch | None,
             said = f"{far} of {len(both)} outputs differ from those of a black square laid by numpy"
             notes.findings.append(Finding("numpy disagrees", row.spec_name, said))
         return
+    patch = None if instance.free else _patch(bench, row)
     for at in spots:
         point = instance.point.astype(np.float32)
         point[-8:-6] = at
-        seen = instance.image if instance.free else laid(instance.image, patch or black(instance.patch), at)
+        seen = instance.image if patch is None else laid(instance.image, patch, at)
         alone, within = inside.output(instance, seen), network.output(point)
         notes.compared += 1
         notes.apart = max(notes.apart, abs(alone - within))

@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, ModelError, OutputError
 from holdfast.core.model import Model
-from holdfast.core.patch import Patch
+from holdfast.core.patch import Patch, nearest
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats, Size
 from holdfast.data.patchfile import files_of, png_of
@@ -25,24 +25,28 @@ from holdfast.run.classes import Alignment
 from holdfast.run.patchbench.select import Drawn, Picture, draw
 from holdfast.run.store import to_json
 from holdfast.run.versions import versions
+from holdfast.stages.resize.pillow import pillow_box
 from holdfast.verify.patchbench.detector import detector_of
 from holdfast.verify.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.verify.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph
 from holdfast.verify.patchbench.layout import SECONDS, Layout, Target, whole
 from holdfast.verify.patchbench.spec import rule_text, spec_text
 
+BLACK, FREE = "black", "free"
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a benchmark is to be made of; `content` None leaves the patch's values free at some places."""
+    """What a benchmark is to be made of: a network for each size of patch, with its content.
+
+    Content None leaves the patch's values free, at some places of each image.
+    """
 
     model: Model
     data: Dataset
     alignment: Alignment
-    patches: tuple[Size, ...]
-    content: Patch | None
+    patches: tuple[tuple[Size, Patch | None], ...]
     told: str  # the content in a word: black, free, or the file's name
     images: int = 16
     seed: int = 0
@@ -57,6 +61,12 @@ Step = Callable[[int, int], None]
 def black(size: Size) -> Patch:
     """The black square of the published benchmark."""
     return Patch(np.zeros((size.height, size.width, 3), np.uint8), np.ones((size.height, size.width), bool))
+
+
+def scaled(patch: Patch, size: Size) -> Patch:
+    """The patch enlarged or reduced: pixels by area, the mask by its nearest pixels."""
+    rows, columns = nearest(len(patch.mask), size.height), nearest(patch.mask.shape[1], size.width)
+    return Patch(pillow_box(patch.pixels, size), patch.mask[rows[:, None], columns])
 
 
 def make(plan: Plan, folder: Path, step: Step = lambda done, reused: None) -> Mapping[str, Any]:
@@ -90,9 +100,8 @@ def _check(folder: Path) -> None:
 
 
 def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
-    for patch in plan.patches:
+    for patch, content in plan.patches:
         layout = Layout(plan.model.card.input.size, patch)
-        content = black(patch) if plan.told == "black" else plan.content
         side = f"{patch.width}" if patch.width == patch.height else f"{patch.width}x{patch.height}"
         yield f"onnx/patch-{side}.onnx", (layout, bench_graph(plan.model, layout, content))
 
@@ -111,8 +120,9 @@ def _written(
 
     targets = _targets(drawn, next(iter(networks.values()))[1])
     rows, specs = [], {}
-    if plan.told not in ("black", "free") and plan.content is not None:
-        put("patch.png", files_of(plan.content)[0])
+    for name, (_, content) in zip(networks, plan.patches, strict=True):
+        if content is not None:
+            put(f"patches/{Path(name).stem}.png", files_of(content)[0])
     for picture in drawn.pictures:
         put(f"images/{picture.name}.png", png_of(picture.image))
         put(f"labels/gt/{picture.name}.txt", _line(picture.truth))
@@ -141,7 +151,7 @@ def _line(target: Target) -> bytes:
 
 def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tuple[int, int] | None]]:
     """The instances of one image: one, or with free content one a position."""
-    if plan.content is not None:
+    if plan.told != FREE:
         return [(picture.name, None)]
     columns, rows = (last + 1 for last in layout.last)
     every = np.arange(columns * rows)
@@ -192,7 +202,6 @@ def _shape(drawn: Drawn) -> tuple[int, int, int, int]:
 def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, bytes]]) -> dict[str, Any]:
     card = dataclasses.asdict(plan.model.card)
     detector = detector_of(plan.model, load_proto(plan.model.path))
-    free = plan.content is None
     ranges = {
         name: {
             "patch": list(layout.patch),
@@ -225,7 +234,7 @@ def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, byt
         "size": list(plan.model.card.input.size),
         "input": {"name": INPUT, "length": next(iter(networks.values()))[0].length},
         "content": plan.told,
-        "free_places": (plan.places if plan.places is not None else "all") if free else None,
+        "free_places": (plan.places if plan.places is not None else "all") if plan.told == FREE else None,
         "networks": ranges,
         "rule": {"threshold": 0.5, "strict": plan.strict, "text": rule_text(plan.strict)},
         "seconds": SECONDS,
