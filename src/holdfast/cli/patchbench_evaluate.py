@@ -13,7 +13,7 @@ from holdfast.cli.output import say
 
 IMAGES = 16  # of a data set, unless told
 if TYPE_CHECKING:
-    from holdfast.core.types import Image
+    from holdfast.core.patch import Patch
     from holdfast.report.parts import Section
     from holdfast.run.patchbench.evaluate import Result
 
@@ -28,7 +28,7 @@ def evaluate(
     ] = None,
     patch: Annotated[int | None, Option("For a model: rows and columns of the patch (3).", least=1)] = None,
     content: Annotated[
-        str | None, Option("For a model: black, or a picture that is the patch.", shown="black|FILE")
+        str | None, Option("For a model: black, or a PNG (its alpha is the mask).", shown="black|FILE")
     ] = None,
     strict: Annotated[bool, Option("For a model: unsafe is below 0.5, not 0.5 itself.")] = False,
     card: Annotated[Path | None, Option("The model's card, if it does not lie beside it.")] = None,
@@ -64,7 +64,7 @@ def evaluate(
         result = _bench(Path(subject), images, threads)
     else:
         result = _model(
-            subject, data, _pixels(patch, content), content or "black", card, images, strict, threads
+            subject, data, _patch(patch, content), content or "black", card, images, strict, threads
         )
     say(to_text(table_of(result)))
     for kind in result.kinds:
@@ -88,7 +88,7 @@ def demo_sections(jobs: int = 0, images: int = 3, side: int = 20) -> list[Sectio
     from holdfast.report.positions import sections
 
     result = _model(
-        "signs-single", "signs", _pixels(side, None), "black", None, images, False, jobs or _cores()
+        "signs-single", "signs", _patch(side, None), "black", None, images, False, jobs or _cores()
     )
     return sections(result, limit=images)
 
@@ -110,7 +110,7 @@ def _bench(folder: Path, images: int | None, jobs: int) -> Result:
 
 
 def _model(
-    subject: str, data: str | None, pixels: Image, content: str, card: Path | None, images: int | None,
+    subject: str, data: str | None, patch: Patch, content: str, card: Path | None, images: int | None,
     strict: bool, jobs: int,
 ) -> Result:  # fmt: skip
     from holdfast.cli.progress import progress
@@ -130,25 +130,25 @@ def _model(
         raise InputError(f"expected a data set behind {subject} (such as signs, the embedded one)")
     found = open_dataset(data, task="single", images=images or IMAGES)
     with progress("positions", len(found)) as step:
-        named = f"{content} {pixels.shape[1]}×{pixels.shape[0]}"
-        return evaluate_model(model, found, pixels, bar=Bar(0.5, strict), jobs=jobs, content=named, step=step)
+        named = f"{content} {patch.mask.shape[1]}×{patch.mask.shape[0]}"
+        return evaluate_model(model, found, patch, bar=Bar(0.5, strict), jobs=jobs, content=named, step=step)
 
 
-def _pixels(patch: int | None, content: str | None) -> Image:
-    """The patch's pixels: black of a size, or a picture, scaled to it if one is given."""
-    import numpy as np
-
-    from holdfast.core.errors import ImageError, InputError
-
-    side = patch or 3
-    if content in (None, "black"):
-        return np.zeros((side, side, 3), np.uint8)
+def _patch(side: int | None, content: str | None) -> Patch:
+    """The patch: a black square of a size, or the PNG of one."""
+    from holdfast.core.errors import InputError
     from holdfast.core.types import Size
-    from holdfast.stages.decode.pillow import pillow
-    from holdfast.stages.resize.pillow import pillow_box
+    from holdfast.data.patchfile import read_patch
+    from holdfast.run.patchbench.make import black
 
-    try:
-        picture = pillow(Path(str(content)).read_bytes())
-    except (OSError, ImageError) as problem:
-        raise InputError(f"--content {content}: expected black or a picture, got: {problem}") from problem
-    return picture if patch is None else pillow_box(picture, Size(side, side))
+    if content in (None, "black"):
+        return black(Size(side or 3, side or 3))
+    if Path(str(content)).suffix.lower() not in (".png", ".toml"):
+        raise InputError(f"--content: expected black or the PNG of a patch, got {content!r}")
+    patch = read_patch(Path(str(content)))
+    height, width = patch.mask.shape
+    if side is not None and (side, side) != (height, width):
+        raise InputError(f"--patch {side}: {content} is {width}×{height} pixels; leave --patch away")
+    if not patch.mask.any():
+        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
+    return patch

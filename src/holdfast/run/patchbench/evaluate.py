@@ -16,15 +16,16 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.model import Network as File
+from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.types import Image, Size
+from holdfast.core.types import Image, Size, Tensor
 from holdfast.graph.wire import read_graph
 from holdfast.verify.patchbench.folder import Bench, instance_of
 from holdfast.verify.patchbench.folder import Instance as Listed
 from holdfast.verify.patchbench.layout import Target
 from holdfast.verify.positions.bench import black, described_map, file_map
-from holdfast.verify.positions.files import Network, effect, open_instance
+from holdfast.verify.positions.files import Effect, Network, effect, open_instance
 from holdfast.verify.positions.models import map_positions, open_detector
 from holdfast.verify.positions.types import Bar, PositionMap
 from holdfast.verify.vnnlib import property_of, read_vnnlib
@@ -85,14 +86,15 @@ class Result:
 
 
 def evaluate_model(
-    model: Model, data: Dataset, patch: Image, *, bar: Bar | None = None, jobs: int = 1,
+    model: Model, data: Dataset, patch: Patch, *, bar: Bar | None = None, jobs: int = 1,
     content: str = "black", step: Step = lambda done, reused: None,
 ) -> Result:  # fmt: skip
-    """The maps of a patch (k, k, 3) uint8 on every image, laid over it as the network sees it.
+    """The maps of a patch on every image, laid over it as the network sees it; where it lies is not read.
 
     The target of each is what the model says of it without the patch.
     """
     began, detector = time.perf_counter(), open_detector(model)
+    size = patch.mask.shape[0], patch.mask.shape[1]
     pipeline, card = pipeline_of(model.card), model.card
     decode, resize = lookup("decode", pipeline.decode), lookup("resize", pipeline.resize)
     made = []
@@ -100,15 +102,16 @@ def evaluate_model(
         try:
             pixels = place(decode(entry.load().data), card.input, resize)[0]
             target = detector.says(detector.tensor(pixels)[None])
-            found = map_positions(detector, np.ascontiguousarray(pixels), patch, target, bar, jobs)
-            shown = Shown("position", found, (patch.shape[0], patch.shape[1]))
+            pixels = np.ascontiguousarray(pixels)
+            found = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
+            shown = Shown("position", found, size)
             made.append(Mapped(entry.name, pixels, target, _label(card.classes, target), (shown,)))
         except HoldfastError as problem:
             if isinstance(problem, InputError):
                 raise
             made.append(Mapped(entry.name, np.zeros((1, 1, 3), np.uint8), None, "", (), str(problem)))
         step(1, 0)
-    facts = {"model": model.name, "sha256": model.sha256, "patch": list(patch.shape[:2])}
+    facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.trunk.why}",) if detector.trunk.why else ()
     return Result(model.name, data.name, content, tuple(made), time.perf_counter() - began, notes, facts)
 
@@ -128,10 +131,12 @@ def evaluate_bench(
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
     sizes: dict[Path, Size] = {}
-    classes = bench.manifest["model"]["card"]["classes"] if bench.manifest is not None else ()
+    ours = bench.manifest
+    classes = ours["model"]["card"]["classes"] if ours is not None else ()
+    dark = ours is None or ours["content"] == "black"
     made = []
     for row in bench.rows[:images]:
-        made.append(_instance(instance_of(bench, row, sizes), networks, classes, jobs))
+        made.append(_instance(instance_of(bench, row, sizes), networks, classes, dark, jobs))
         step(1, 0)
     facts = {"folder": bench.folder.name, "instances": len(made)}
     names = sorted({path.name for path in networks})
@@ -147,8 +152,10 @@ def evaluate_bench(
     )
 
 
-def _instance(listed: Listed, networks: dict[Path, Network], classes: Sequence[str], jobs: int) -> Mapped:
-    """The maps of one instance."""
+def _instance(
+    listed: Listed, networks: dict[Path, Network], classes: Sequence[str], dark: bool, jobs: int
+) -> Mapped:
+    """The maps of one instance; `dark` says that a black square is what is described."""
     target, patch = listed.target, (listed.patch.height, listed.patch.width)
     name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, target)
     if listed.free:
@@ -163,14 +170,25 @@ def _instance(listed: Listed, networks: dict[Path, Network], classes: Sequence[s
     found = file_map(opened, network, done, jobs)
     maps = [Shown("position" if found.square else "file", found.map, patch, found.square, done.words)]
     trouble = ""
-    if not found.square and done.clean is not None:
-        own = done.content is not None and done.content.shape[1:] == patch
-        content = done.content if own and done.content is not None else black(patch, done.clean)
-        described = described_map(opened, network, done, content, jobs)
-        maps.append(Shown("described", described, patch, words="a square" if own else "a black square"))
-    elif not found.square:
-        trouble = "the file never shows the picture without a patch, so what is described cannot be run"
+    if not found.square:
+        content = _described(done, patch, dark)
+        if content is not None:
+            described = described_map(opened, network, done, content, jobs)
+            maps.append(Shown("described", described, patch, words="a square patch"))
+        else:
+            trouble = (
+                "what is described cannot be run: the file shows no picture without a patch, or no patch"
+            )
     return Mapped(name, listed.image, target, label, tuple(maps), trouble)
+
+
+def _described(done: Effect, patch: tuple[int, int], dark: bool) -> Tensor | None:
+    """The patch that is described: as the file shows it, else black if that is what is; None if unknown."""
+    if done.clean is None:
+        return None
+    if done.content is not None and done.content.shape[1:] == patch:
+        return done.content
+    return black(patch, done.clean) if dark else None
 
 
 def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:

@@ -26,7 +26,7 @@ from holdfast.verify.positions.files import (
 from holdfast.verify.positions.local import open_crops
 from holdfast.verify.positions.settle import settle, ties
 from holdfast.verify.positions.sweep import sweep
-from holdfast.verify.positions.trunk import BATCH, Trunk, pasted
+from holdfast.verify.positions.trunk import BATCH, Trunk, over, pasted
 from holdfast.verify.positions.types import Bar, PositionMap
 
 
@@ -211,7 +211,8 @@ def _as_said(instance: Instance, done: Effect, first: int, second: int, picture:
     if min(row, column) < 0 or row + height > picture.shape[2] or column + width > picture.shape[3]:
         return False
     wanted = done.clean.copy()
-    wanted[0, :, row : row + height, column : column + width] = done.content
+    there = np.s_[0, :, row : row + height, column : column + width]
+    wanted[there] = over(wanted[there], done.content)
     return np.array_equal(wanted, picture)
 
 

@@ -228,8 +228,11 @@ def effect(instance: Instance) -> Effect:
     square = squares[ends[0]]
     if square is None or clean is None:
         return Effect(None, size, words, clean, None)
-    row, column, height, width = square
-    content = Head(instance).at(_point(instance, ends[0]))[0][:, row : row + height, column : column + width]
+    row, column, height, width = square[:4]
+    there = np.s_[:, row : row + height, column : column + width]
+    content: Tensor = Head(instance).at(_point(instance, ends[0]))[0][there]
+    if not first[0][there].all():
+        content = np.ma.array(content, mask=~first[0][there])
     return Effect(order, (height, width), words, clean, content)
 
 
@@ -262,15 +265,14 @@ def _overwritten_at(instance: Instance, point: NDArray[np.float32]) -> Bools:
     return np.asarray(made[0] == made[1])
 
 
-def _square(mask: Bools) -> tuple[int, int, int, int] | None:
-    """Row, column, height and width of the rectangle that a mask (1, c, h, w) is in all channels."""
+def _square(mask: Bools) -> tuple[int, int, int, int, bytes] | None:
+    """Row, column, height and width of what a mask (1, c, h, w) is in all channels, and its form there."""
     if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
         return None
     rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
-    filled = mask[0, 0][rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
-    if not filled:
-        return None
-    return int(rows[0]), int(columns[0]), len(rows), len(columns)
+    height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
+    form = mask[0, 0][rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return int(rows[0]), int(columns[0]), height, width, form.tobytes()
 
 
 def _order(squares: Mapping[tuple[int, ...], Any], instance: Instance) -> str | None:

@@ -16,7 +16,7 @@ from holdfast.core.types import Ints, Tensor
 from holdfast.graph.wire import WireGraph, write_part
 from holdfast.verify.positions.batch import NotBatched, batched
 from holdfast.verify.positions.levels import Level, plan_of
-from holdfast.verify.positions.trunk import Trunk, alike, feed, flat, pasted
+from holdfast.verify.positions.trunk import Trunk, alike, feed, flat, over, pasted
 from holdfast.verify.replay import session_of
 
 _PROBES = 3  # positions along each direction at which crops and whole maps are compared
@@ -48,13 +48,14 @@ class Followed:
 
     crops: Crops
     content: Tensor
+    under: Tensor  # what lies under the patch at each position, (rows, columns, c, k, k): a view
     starts: tuple[Tensor, ...]  # (rows, columns, c, h, w): views
     whole: Tensor  # the clean map at the entry of the rest, (1, c, h, w)
     told: Mapping[str, Tensor]
 
     def run(self, spots: Ints) -> list[Tensor]:
         """The outputs for these positions (n, 2) of the patch's top left corner."""
-        changed, at = np.broadcast_to(self.content, (len(spots), *self.content.shape)), spots
+        changed, at = over(self.under[spots[:, 0], spots[:, 1]], self.content), spots
         across = spots[:, 0], spots[:, 1]
         for step, starts in zip(self.crops.steps, self.starts, strict=True):
             spans = step.level.rows, step.level.columns
@@ -100,14 +101,18 @@ def follow(crops: Crops, clean: Tensor, content: Tensor, told: Mapping[str, Tens
     maps = [clean, *feed(crops.maps, crops.trunk.source, clean, told)]
     starts = []
     for step, whole in zip(crops.steps, maps, strict=False):
-        size = step.level.rows.wide, step.level.columns.wide
-        starts.append(np.moveaxis(np.lib.stride_tricks.sliding_window_view(whole[0], size, (1, 2)), 0, 2))
-    made = Followed(crops, content, tuple(starts), maps[-1], told)
+        starts.append(_windows(whole, (step.level.rows.wide, step.level.columns.wide)))
+    made = Followed(crops, content, _windows(clean, crops.patch), tuple(starts), maps[-1], told)
     ends = [size - part for size, part in zip(crops.trunk.size, crops.patch, strict=True)]
     lines = [np.linspace(0, end, _PROBES).astype(np.int64) for end in ends]
     spots = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, 2)
     plain = crops.trunk.run(pasted(crops.trunk, clean, content, spots), told)
     return made if alike(made.run(spots), plain) else None
+
+
+def _windows(whole: Tensor, size: tuple[int, int]) -> Tensor:
+    """All windows of a map (1, c, h, w), as a view (rows, columns, c, *size)."""
+    return np.moveaxis(np.lib.stride_tricks.sliding_window_view(whole[0], size, (1, 2)), 0, 2)
 
 
 def lay(maps: Tensor, windows: Tensor, at: Ints) -> None:

@@ -83,16 +83,20 @@ def open_detector(model: Model) -> Detector:
 
 def map_positions(
     detector: Detector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
-    jobs: int = 1,
+    jobs: int = 1, mask: Bools | None = None,
 ) -> PositionMap:  # fmt: skip
     """The map of a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
-    The target is what the model says of the clean picture, unless another is given.
+    Where a mask (k, k) is False the patch is seen through. The target is what the model says of the clean
+    picture, unless another is given.
     """
     began, bar = time.perf_counter(), bar or Bar()
     height, width = detector.size
     _check(image, patch, (height, width))
     clean, content = detector.tensor(image)[None], detector.tensor(patch)
+    if mask is not None and not mask.all():
+        hidden = ~mask[:, :, np.newaxis] if detector.trunk.last else ~mask
+        content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
     target = target or detector.says(clean)
     before = _value(detector.says(clean), target)
     size = patch.shape[0], patch.shape[1]

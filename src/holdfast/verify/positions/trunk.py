@@ -105,13 +105,19 @@ def square_of(content: Tensor, last: bool) -> tuple[int, int]:
     return (content.shape[0], content.shape[1]) if last else (content.shape[1], content.shape[2])
 
 
+def over(under: Tensor, content: Tensor) -> Tensor:
+    """What is seen of a patch on what lies under it: where a masked array is masked, it is seen through."""
+    return np.where(np.ma.getmaskarray(content), under, np.ma.getdata(content))
+
+
 def pasted(trunk: Trunk, clean: Tensor, content: Tensor, spots: Ints) -> Tensor:
     """The picture (1, …) with the patch on it, once for each position (n, 2) of its top left corner."""
     made = np.repeat(clean, len(spots), axis=0)
     height, width = square_of(content, trunk.last)
     for picture, (row, column) in zip(made, spots.tolist(), strict=True):
         square = slice(row, row + height), slice(column, column + width)
-        picture[(*square, slice(None)) if trunk.last else (slice(None), *square)] = content
+        there = (*square, slice(None)) if trunk.last else (slice(None), *square)
+        picture[there] = over(picture[there], content)
     return made
 
 
@@ -120,9 +126,11 @@ def changing(trunk: Trunk, clean: Tensor, content: Tensor) -> Bools:
     axes = (1, 2) if trunk.last else (2, 3)
     size = square_of(content, trunk.last)
     views = np.lib.stride_tricks.sliding_window_view(clean, size, axes)[0]
+    data, seen = np.ma.getdata(content), ~np.ma.getmaskarray(content)
     if trunk.last:  # (rows, columns, c, k, k)
-        return np.asarray((views != np.moveaxis(content, 2, 0)).any(axis=(2, 3, 4)))
-    return np.asarray((views != content[:, None, None]).any(axis=(0, 3, 4)))
+        differs = (views != np.moveaxis(data, 2, 0)) & np.moveaxis(seen, 2, 0)
+        return np.asarray(differs.any(axis=(2, 3, 4)))
+    return np.asarray(((views != data[:, None, None]) & seen[:, None, None]).any(axis=(0, 3, 4)))
 
 
 def shares(spots: Ints, size: int = BATCH) -> Iterator[Ints]:
