@@ -60,7 +60,7 @@ def _cards(made: Score, rules: Rules, pixels: float) -> tuple[Card, ...]:
     name, most = made.distance_name, max(row.changed_pixels for row in made.rows)
     single, mimic = made.scenarios[SINGLE], made.scenarios[MIMIC]
     return (
-        Card("final score", made.final, "sum of both scenarios' scores, at most 2"),
+        Card("final score", f"{made.final:.3f}", "sum of both scenarios' scores, at most 2"),
         Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
         Card("S_e mimic", mimic.effect, "part of the mimic model's mAP that is gone"),
         Card("S_s", single.stealth, f"1 at {name} {rules.distance_min:g}, 0 at {rules.distance_max:.4g}"),

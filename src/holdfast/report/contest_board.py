@@ -32,7 +32,7 @@ def board_page(board: Board, command: str = "") -> str:
             ),
             verdict=_leaders(standings),
             cards=(
-                Card("best final", standings[0].best.final if standings else None, "of all teams"),
+                Card("best final", f"{standings[0].best.final:.3f}" if standings else None, "of all teams, at most 2"),
                 Card("teams", len(standings), "with a score that counts"),
                 Card("submissions", len(board.history), "that count, every team's history included"),
                 Card("not counted", len(board.stale), "scored under other rules, models, data or code"),
