@@ -44,8 +44,6 @@ def evaluate(
     patch, what is described is run as well.
     """
     from holdfast.core.errors import InputError
-    from holdfast.report.positions import rule_of, summary, table_of, write
-    from holdfast.report.tables import to_text
 
     for path in (out, json):
         if path is not None and path.is_dir():
@@ -66,6 +64,14 @@ def evaluate(
         result = _model(
             subject, data, _patch(patch, content), content or "black", card, images, strict, threads
         )
+    return _tell(result, out, json)
+
+
+def _tell(result: Result, out: Path | None, json: Path | None) -> int:
+    """The exit code after all was printed and written: 0 if there is a map, else 2."""
+    from holdfast.report.positions import rule_of, summary, table_of, write
+    from holdfast.report.tables import to_text
+
     say(to_text(table_of(result)))
     for kind in result.kinds:
         say(summary(result, kind))
@@ -128,7 +134,8 @@ def _model(
     model = load_model(subject, card)
     if data is None:
         raise InputError(f"expected a data set behind {subject} (such as signs, the embedded one)")
-    found = open_dataset(data, task="single", images=images or IMAGES)
+    found = open_dataset(data, task="single", images=images)
+    found = found if images else found.first(IMAGES)
     with progress("positions", len(found)) as step:
         named = f"{content} {patch.mask.shape[1]}×{patch.mask.shape[0]}"
         return evaluate_model(model, found, patch, bar=Bar(0.5, strict), jobs=jobs, content=named, step=step)
