@@ -21,6 +21,7 @@ def board_page(board: Board, command: str = "") -> str:
     rules, standings = board.rules, board.standings
     many = f"{len(board.stale)} submission{' is' if len(board.stale) == 1 else 's are'}"
     stale = f"{many} not ranked: holdfast contest rescore scores again what was scored under other rules"
+    best = f"{standings[0].best.final:.3f}" if standings else None
     return document(
         Document(
             title=f"Leaderboard of {rules.name}",
@@ -32,7 +33,7 @@ def board_page(board: Board, command: str = "") -> str:
             ),
             verdict=_leaders(standings),
             cards=(
-                Card("best final", f"{standings[0].best.final:.3f}" if standings else None, "of all teams, at most 2"),
+                Card("best final", best, "of all teams, at most 2"),
                 Card("teams", len(standings), "with a score that counts"),
                 Card("submissions", len(board.history), "that count, every team's history included"),
                 Card("not counted", len(board.stale), "scored under other rules, models, data or code"),
