@@ -33,7 +33,7 @@ def test_the_target_vanishes(victim, target, plain):
 
 
 def test_shrinking_takes_fewer_pixels_and_less_amplitude(victim, target, plain):
-    small = found(victim, target, Method(), steps=12)
+    small = found(victim, target, Method(), steps=8)
     assert small.success
     assert not found_boxes(victim.judge(small.image), target.boxes, victim.rule).any()
     assert changed_pixels(target.image, small.image) < changed_pixels(target.image, plain.image)
@@ -50,7 +50,8 @@ def test_limits_hold_for_every_mask(victim, target, mask):
 
 @pytest.mark.parametrize("mask", ["top-gradient", "grid"])
 def test_regions_are_counted(victim, target, mask):
-    made = found(victim, target, Method(mask=mask), pixels=300, regions=2, steps=8)
+    shrunk = mask == "top-gradient"  # masks that are fixed are not torn by anything else
+    made = found(victim, target, Method(mask=mask, shrink=shrunk), pixels=300, regions=2, steps=6)
     assert 1 <= count_regions(changed(target.image, made.image)) <= 2
     assert changed_pixels(target.image, made.image) <= 300
 

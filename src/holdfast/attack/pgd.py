@@ -14,9 +14,6 @@ from holdfast.core.types import Bools, Detections, Floats, Image
 
 MOMENTUM = 0.5
 LASTING = 0.9  # momentum where a walk sees another transform at every step
-BLUR = (
-    1  # radius in pixels over which promises are averaged there: clusters hold elsewhere, single pixels less
-)
 STRIDE = 0.5  # of the amplitude: how far a changed channel moves in a step
 SWAPPED = 0.05  # of the support: exchanged at a step once the budget is spent
 FIRST = 8  # pixels added at the first step
@@ -179,16 +176,16 @@ def _taken_in(
         return _grown(promise, support, portion, budget, ground.regions)
     room = budget - int(support.sum())
     found = support.copy()
-    if room <= 0:
-        swapped = int(SWAPPED * budget)
-        places = np.flatnonzero(support)
-        use = uses(ground, pixels, momentum).ravel()[places]
-        worst = places[np.argsort(use, kind="stable")[:swapped]]
-        promised = np.sort(promise.ravel())[::-1][:swapped]
-        useless = worst[: int((promised > np.sort(use)[: len(promised)]).sum())]
-        found.ravel()[useless] = False
-        room = len(useless)
-    _add_best(found, promise, min(portion, room) if room != budget else portion)
+    if room > 0:
+        _add_best(found, promise, min(portion, room))
+        return found
+    places = np.flatnonzero(support)
+    use = uses(ground, pixels, momentum).ravel()[places]
+    worst = np.argsort(use, kind="stable")[: max(1, int(SWAPPED * budget))]
+    promised = np.sort(promise.ravel())[::-1][: len(worst)]
+    useless = places[worst[promised > use[worst]]]  # both are sorted: those few for which it pays
+    found.ravel()[useless] = False
+    _add_best(found, promise, len(useless))
     return found
 
 
