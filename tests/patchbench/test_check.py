@@ -123,6 +123,8 @@ def test_folders_that_are_none_are_one_line(fails, tmp_path, bench):
     folder = bench()
     (folder / "manifest.json").write_text("{")
     assert "manifest.json: expected JSON" in fails("patchbench", "check", folder)
+    (folder / "manifest.json").write_text('{"kind": "holdfast patch benchmark", "format": 1}')
+    assert "manifest.json: expected a whole manifest of format 1" in fails("patchbench", "check", folder)
 
 
 def test_without_a_manifest_and_packed_it_is_read_all_the_same(bench):

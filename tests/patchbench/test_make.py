@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import making
 from holdfast.core.dataset import Dataset
 from holdfast.core.types import Boxes, Sample
 from holdfast.data.patchfile import png_of
@@ -145,3 +146,22 @@ def test_bad_input_is_one_line(fails, options, said):
     import re
 
     assert re.search(said, fails("patchbench", "make", "out", "--images", 1, *options))
+
+
+def test_classes_are_mapped_and_unknown_ones_left_out(halving, fails, holdfast, tmp_path):
+    making.blob_coco(tmp_path / "blobs", 3)
+    args = ("--model", halving(flip=False), "--data", tmp_path / "blobs", "--held-out", "--images", 1)
+    assert "the model does not know blob. Use --map" in fails("patchbench", "make", "out", *args)
+    line = fails("patchbench", "make", "out", *args, "--map", "blob=mandatory")
+    assert "got 0 of the 3 in the test part (of 3 in all); give more data" in line  # the boxes are small
+    content = json.loads((tmp_path / "blobs" / "annotations.json").read_text())
+    for row in content["annotations"]:
+        row["bbox"] = [0, 0, 62, 62]
+    content["categories"].append({"id": 1, "name": "other"})
+    content["annotations"][0]["category_id"] = 1
+    for name in ("000.jpg", "001.jpg", "002.jpg"):
+        (tmp_path / "blobs" / "images" / name).write_bytes(making.jpeg(np.full((64, 64, 3), 255, np.uint8)))
+    (tmp_path / "blobs" / "annotations.json").write_text(json.dumps(content))
+    done = holdfast("patchbench", "make", "out", *args, "--map", "blob=mandatory", "--classes", "common")
+    assert done.code == 0, done
+    assert "IoU > 0.5, right class" in done.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
@@ -34,6 +34,9 @@ Renames = Annotated[
     tuple[str, ...],
     Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
 ]
+Classes = Annotated[
+    Literal["all", "common"], Option("'common': only classes both model and data know.", group=WHAT)
+]
 Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
 Format = Annotated[
     str | None,
@@ -62,6 +65,7 @@ def make(
     seed: Seed = 0,
     held_out: HeldOut = False,
     renames: Renames = (),
+    classes: Classes = "all",
     card: Card = None,
     data_format: Format = None,
     split: Split = None,
@@ -86,10 +90,11 @@ def make(
     check_single(chosen)
     patches = _patches(patch, content)
     found = open_dataset(data, task="single", format=data_format, split=split)
+    alignment = align(chosen.card.classes, found.classes, common=classes == "common", renames=_pairs(renames))
     plan = Plan(
         model=chosen,
         data=found,
-        alignment=align(chosen.card.classes, found.classes, renames=_pairs(renames)),
+        alignment=alignment,
         patches=patches,
         told=content if content in (BLACK, FREE) else Path(content).name,
         images=images,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import ModelError
+from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Card, Head, Input, read_onnx
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.registry import lookup, part
@@ -150,11 +150,16 @@ def apart(graph: WireGraph, manifest: Mapping[str, Any]) -> Apart:
 
 def card_of(plain: Mapping[str, Any]) -> Card:
     """The card that a manifest holds."""
-    given = dict(plain["input"])
-    given |= {"size": Size(*given["size"]), "mean": tuple(given["mean"]), "std": tuple(given["std"])}
-    head = Head(plain["head"]["name"], dict(plain["head"]["options"]))
-    rest = {key: value for key, value in plain.items() if key not in ("input", "head", "classes")}
-    return Card(input=Input(**given), head=head, classes=tuple(plain["classes"]), **rest)
+    try:
+        given = dict(plain["input"])
+        given |= {"size": Size(*given["size"]), "mean": tuple(given["mean"]), "std": tuple(given["std"])}
+        head = Head(plain["head"]["name"], dict(plain["head"]["options"]))
+        rest = {key: value for key, value in plain.items() if key not in ("input", "head", "classes")}
+        return Card(input=Input(**given), head=head, classes=tuple(plain["classes"]), **rest)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"manifest.json: expected the model's card, got one with a fault: {problem}"
+        ) from None
 
 
 def laid(image: Image, patch: Patch, at: tuple[int, int]) -> Image:

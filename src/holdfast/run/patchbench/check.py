@@ -65,7 +65,9 @@ def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
             try:
                 _look(bench, row, notes)
             except HoldfastError as problem:
-                notes.findings.append(Finding("unreadable", row.spec_name, str(problem)))
+                notes.findings.append(
+                    Finding("unreadable", row.spec_name, str(problem).removeprefix(f"{row.spec}: "))
+                )
         step(1, 0)
     return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
 

@@ -24,7 +24,6 @@ from holdfast.verify.vnnlib.spec import Spec
 FORMAT = 1  # of the manifest
 LISTING, MANIFEST = "instances.csv", "manifest.json"
 KIND = "holdfast patch benchmark"
-_KEYS = {"model", "size", "content", "networks", "rule", "specs", "files"}
 
 
 @dataclass(frozen=True)
@@ -129,14 +128,26 @@ def _manifest(folder: Path) -> Mapping[str, Any] | None:
         raise InputError(f"{path}: expected JSON, got: {problem}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         return None
-    if content.get("format") != FORMAT or not content.keys() >= _KEYS:
-        got = (
-            f"format {content.get('format')!r} without {', '.join(sorted(_KEYS - content.keys())) or 'fault'}"
-        )
-        raise InputError(
-            f"{path}: expected a manifest of format {FORMAT}, got {got}; make the benchmark anew"
-        )
+    if content.get("format") != FORMAT or not _is_whole(content):
+        got = f"format {content.get('format')!r}, or something missing"
+        raise InputError(f"{path}: expected a whole manifest of format {FORMAT}, got {got}; make it anew")
     return content
+
+
+def _is_whole(content: Mapping[str, Any]) -> bool:
+    """Whether a manifest has the fields that are read, in their types."""
+    try:
+        sizes = [content["size"], *(network["patch"] for network in content["networks"].values())]
+        mappings = [content["model"]["card"], content["specs"], content["files"]]
+        names = [content["model"]["input"], *content["model"]["outputs"], content["content"]]
+        whole = isinstance(content["rule"]["strict"], bool) and all(isinstance(n, str) for n in names)
+        return whole and all(map(_is_size, sizes)) and all(isinstance(one, dict) for one in mappings)
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) for n in value)
 
 
 def instances(bench: Bench) -> Iterator[Instance]:
