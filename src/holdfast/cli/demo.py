@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from holdfast.cli.evaluate import Choices
     from holdfast.report.parts import Section
 
-MODEL, SINGLE = "signs-yolo", "signs-single"
-POSITIONS = 2  # pictures whose every patch position is tried
+MODEL = "signs-yolo"
 
 
 def demo(
@@ -33,6 +32,7 @@ def demo(
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
     from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
     from holdfast.cli.noise import demo_sections
+    from holdfast.cli.patchbench_evaluate import demo_sections as positions
     from holdfast.metrics.rules import RULES
     from holdfast.report.html import write
     from holdfast.run.evaluate import run_folder
@@ -47,7 +47,7 @@ def demo(
         *demo_sections(MODEL, f"signs:0:{noise_images}", how),
         *_attacked(f"signs:0:{attack_images}", how),
         *_contest(contest_images, how),
-        *_positions(),
+        *positions(how.jobs),
     ]
     evaluation = open_run(run_folder(plan))
     say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")
@@ -99,18 +99,3 @@ def _contest(images: int, how: Choices) -> list[Section]:
         finish(folder)
     enter_baselines(contest, progress, how.jobs)
     return [board_section(board(folder))]
-
-
-def _positions() -> list[Section]:
-    """Every position of a black 3×3 patch on a few pictures of one sign."""
-    import numpy as np
-
-    from holdfast.data.open import open_dataset
-    from holdfast.graph.load import load_model
-    from holdfast.report.positions import sections
-    from holdfast.run.patchbench.evaluate import evaluate_model
-
-    model = load_model(SINGLE)
-    data = open_dataset(f"signs:0:{POSITIONS}", task="single")
-    found = evaluate_model(model, data, np.zeros((3, 3, 3), np.uint8))
-    return list(sections(found))
