@@ -139,6 +139,10 @@ def test_fabricate_makes_something_new():
     assert found.success
     assert found.after.scores[-1] >= 0.25
     assert 25 <= changed_pixels(CLEAN, found.image) <= 40
+    bare = Target(CLEAN, Boxes(np.zeros((0, 4)), np.zeros(0)), target(seeing).before)
+    limits = Limits(pixels=200, steps=100)
+    found = search_black(seeing, bare, Method(goal="fabricate"), limits, np.random.default_rng(0))
+    assert found.success  # without a box to lie in, paint lies anywhere
 
 
 scores = st.lists(st.floats(0.0, 1.0), min_size=0, max_size=5)

@@ -45,7 +45,8 @@ def search_black(
 
 def _allowed(target: Target, method: Method, limits: Limits, rng: np.random.Generator) -> Bools:
     """Where paint may lie: in the mask of that name, or, where it would need a gradient, in the boxes."""
-    within = inside(target) if method.inside else np.ones(target.image.shape[:2], bool)
+    boxed = method.inside and len(target.boxes) > 0  # to fabricate needs no boxes
+    within = inside(target) if boxed else np.ones(target.image.shape[:2], bool)
     mask = part("mask", method.mask)
     if mask.facts.get("grows"):
         return within
@@ -78,7 +79,8 @@ def _started(inquiry: Inquiry, rng: np.random.Generator, end: int) -> tuple[Pain
 def _places(inquiry: Inquiry, rng: np.random.Generator) -> Floats:
     """The boxes (n, 4) in which designs are laid out."""
     height, width = inquiry.target.image.shape[:2]
-    if inquiry.method.inside or inquiry.method.goal != "fabricate":
+    boxed = inquiry.method.inside or inquiry.method.goal != "fabricate"
+    if boxed and len(inquiry.target.boxes):
         return np.clip(inquiry.target.boxes.xyxy, 0, [width, height, width, height])
     return np.array([[0.0, 0.0, width, height]])
 
