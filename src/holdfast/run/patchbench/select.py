@@ -20,6 +20,7 @@ from holdfast.run.classes import Alignment
 from holdfast.verify.patchbench.layout import THRESHOLD, Target
 
 SHARE = 10  # one instance of so many is of the test part
+_TRAINED = 1  # the seed of the scenes on which the shipped models were trained
 Step = Callable[[int, int], None]
 
 
@@ -97,8 +98,12 @@ def draw(
         )
     how = f"the first tenth of {len(data):,} instances by a hash of seed and name (9:1)"
     if whole or embedded:
-        # What the shipped models were trained on is drawn from seed 1 alone: nothing has to be set apart.
-        why = "drawn scenes; the shipped models saw seed 1 only" if embedded else "said to be held out"
+        # The shipped models were trained on scenes of one seed alone: nothing has to be set apart.
+        trained = {getattr(entry, "seed", None) for entry in part} == {_TRAINED}
+        seen = (
+            "of the seed the shipped models were trained on" if trained else "no shipped model was trained on"
+        )
+        why = f"drawn scenes {seen}" if embedded else "said to be held out"
         how = f"all {len(data):,} instances of {data.name} ({why})"
     names = _unique([picture.name for picture in found])
     pictures = tuple(
