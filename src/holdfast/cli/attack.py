@@ -175,7 +175,7 @@ def run_attack(wanted: AttackPlan) -> Outcome:
     check_attack(wanted)
     patch = None
     if wanted.universal != "none":
-        with progress("universal patch, steps", wanted.limits.steps) as step:
+        with progress("universal patch", wanted.limits.steps * wanted.limits.restarts, "steps") as step:
             patch = make_universal(wanted, step)
     with progress("attack", len(wanted.plan.dataset)) as step:
         return run(wanted, step, patch)

@@ -11,17 +11,17 @@ EVERY_SECONDS = 10.0
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[int, int], None]]:
     """A function to call with (images done, images found finished already)."""
     if sys.stderr.isatty():
-        with _bar(what, total) as step:
+        with _bar(what, total, unit) as step:
             yield step
     else:
-        yield _lines(what, total)
+        yield _lines(what, total, unit)
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+def _bar(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -29,7 +29,7 @@ def _bar(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("images, time left"),
+        TextColumn(f"{unit}, time left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -37,7 +37,7 @@ def _bar(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, reused: bar.update(task, advance=done)
 
 
-def _lines(what: str, total: int) -> Callable[[int, int], None]:
+def _lines(what: str, total: int, unit: str) -> Callable[[int, int], None]:
     began = last = time.monotonic()
     done_so_far = worked = 0
 
@@ -50,10 +50,10 @@ def _lines(what: str, total: int) -> Callable[[int, int], None]:
             return
         last = now
         rate = worked / max(now - began, 1e-9)
-        speed = f", {rate:.1f} images/s" if worked else ""
+        speed = f", {rate:.1f} {unit}/s" if worked else ""
         left = f", {(total - done_so_far) / rate:.0f} s left" if worked and done_so_far < total else ""
         found = f" ({done_so_far - worked} were finished already)" if done_so_far > worked else ""
-        sys.stderr.write(f"{what}: {done_so_far}/{total} images{speed}{left}{found}\n")
+        sys.stderr.write(f"{what}: {done_so_far}/{total} {unit}{speed}{left}{found}\n")
         sys.stderr.flush()
 
     return step

@@ -21,7 +21,7 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.model import Model
-from holdfast.core.patch import Patch
+from holdfast.core.patch import OnBoxes, Patch, Spot
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Image
@@ -236,5 +236,12 @@ def make_universal(plan: AttackPlan, progress: Progress = lambda done, reused: N
         raise DataError(
             f"{task.model.name} finds nothing true in {plan.plan.dataset.name}: nothing to attack"
         )
-    rng = generator(plan.seed, "universal")
-    return universal(victims_of(task), targets, plan.method, plan.limits, rng, progress)
+    rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
+    told = 0
+
+    def step(done: int, _reused: int) -> None:  # it counts from the beginning, progress from step to step
+        nonlocal told
+        progress(done - told, 0)
+        told = done
+
+    return universal(victims_of(task), targets, plan.method, plan.limits, rng, step, where)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from holdfast.attack.goals import shortfall
 from holdfast.attack.judge import Judge, found_boxes, open_judge, target_in
 from holdfast.attack.types import Found, Target
 from holdfast.core import fingerprint
@@ -30,6 +31,7 @@ from holdfast.run.records import Failed
 from holdfast.run.store import to_json, write_atomic
 
 IMAGES, PATCHES = "images", "patches"
+WEAK = 0.01  # score from which a black-box search is told of detections
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,25 @@ def _search(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator],
     if task.patch is not None:
         return lambda target, _rng: _laid(task, judge, target)
     if task.method.black_box:
-        from holdfast.attack.blackbox import search_black
-
-        return lambda target, rng: search_black(judge, target, task.method, task.limits, rng)
+        return _black(task, judge)
     from holdfast.attack.search import search
 
     victims = victims_of(task)
     return lambda target, rng: search(victims, target, task.method, task.limits, rng)
+
+
+def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], Found]:
+    """The search from predictions alone; it is told of weak detections too, which show where to go."""
+    from holdfast.attack.blackbox import search_black
+
+    rule = dataclasses.replace(task.method.rule, score=min(WEAK, task.method.rule.score))
+    hints = open_judge(task.model, task.pipeline, rule, task.threads)
+
+    def search(target: Target, rng: np.random.Generator) -> Found:
+        found = search_black(hints, target, task.method, task.limits, rng)
+        return dataclasses.replace(found, after=judge(found.image))
+
+    return search
 
 
 def victims_of(task: Task) -> list[Any]:
@@ -141,8 +155,8 @@ def _laid(task: Task, judge: Judge, target: Target) -> Found:
         raise DataError("no universal patch was made")
     image = apply(target.image, task.patch, target.boxes.xyxy)
     after = judge(image)
-    dead = not found_boxes(after, target.boxes, task.method.rule).any()
-    return Found(image, after, dead, 0, 0.0)
+    done = shortfall(task.method.goal, target, after, task.method.rule) == 0.0
+    return Found(image, after, done, 0, 0.0)
 
 
 def attacked(task: Task, opened: Opened, entry: Entry) -> Attempt | Failed:
