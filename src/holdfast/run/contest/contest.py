@@ -70,8 +70,8 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     """The contest of these rules and of the files in the folder."""
     if rules.mimic.hidden:
         raise RulesError(
-            f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's members "
-            "not named (mimic.hidden); only the organisers' own folder can score"
+            f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's "
+            "members not named (mimic.hidden); only the organisers' own folder can score"
         )
     problems: list[str] = []
     models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
