@@ -15,7 +15,8 @@ from holdfast.cli import run
 from holdfast.cli.contest_show import exhibits
 from holdfast.data.contest.archive import open_entry
 from holdfast.report.contest import image_table, score_table, show_page, write
-from holdfast.report.contest_pictures import chosen, difference, lost, told
+from holdfast.report.contest_pictures import chosen, lost, told
+from holdfast.report.patched import difference
 from holdfast.run.contest.contest import open_contest
 from holdfast.run.contest.ledger import enter
 from holdfast.run.contest.score import Row, judge, score_of
@@ -57,7 +58,7 @@ def page(judged, dark):
 
 def images_in(page, number):
     """What is embedded about an image: original, changed pixels, mask, difference."""
-    start = page.index(f'id="shot-{number}-0"')
+    start = page.index(f'<strong class="file">{number}.png</strong>')
     found = re.findall(r'href="data:image/(jpeg|png);base64,([^"]+)"', page[start:])[:4]
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))) for _, data in found]
 

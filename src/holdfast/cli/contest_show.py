@@ -13,7 +13,7 @@ from holdfast.cli.output import say
 
 if TYPE_CHECKING:
     from holdfast.data.contest.archive import Entry
-    from holdfast.report.contest_pictures import Exhibit
+    from holdfast.report.patched import Exhibit
     from holdfast.run.contest.contest import Contest
     from holdfast.run.contest.score import Judged, Row
 
@@ -61,7 +61,9 @@ def show(
 
 def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
     """The images of these rows with all that is drawn on them."""
-    from holdfast.report.contest_pictures import Exhibit
+    from holdfast.report.contest_pictures import told
+    from holdfast.report.patched import Exhibit
+    from holdfast.run.contest.score import MIMIC, SINGLE
 
     places = {shot.number: place for place, shot in enumerate(contest.shots)}
     made = []
@@ -71,6 +73,7 @@ def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]
             name: (records[place].detections, judged.after[name][place].detections)
             for name, records in judged.before.items()
         }
-        truth = judged.before["single"][place].truth
-        made.append(Exhibit(row, contest.shots[place].before(), entry.image(row.number), truth, said))
+        truth = judged.before[SINGLE][place].truth
+        pictures = contest.shots[place].before(), entry.image(row.number)
+        made.append(Exhibit(f"{row.number}.png", told(row), *pictures, truth, said[SINGLE], said[MIMIC]))
     return made

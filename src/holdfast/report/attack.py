@@ -15,7 +15,7 @@ from holdfast.report.about import scroll
 from holdfast.report.charts.lines import Line, line_chart
 from holdfast.report.html import document
 from holdfast.report.parts import Card, Document, Figure, Section
-from holdfast.report.patched import Patched, patched_figure
+from holdfast.report.patched import GAIN, Exhibit, exhibition
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.run.attack.attempt import Attempt
 from holdfast.run.attack.result import Outcome
@@ -162,11 +162,15 @@ def _charts(found: Outcome) -> list[Figure]:
 
 def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
     rows = [r for r in (_row(found, a, clean) for a in chosen(found, shown)) if r is not None]
-    body = patched_figure(rows, found.alignment.names) if rows else "<p>No image was changed.</p>"
+    least = float(found.about["method"]["rule"]["iou"])
+    body = (
+        exhibition(rows, found.alignment.names, least, "patched") if rows else "<p>No image was changed.</p>"
+    )
+    note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
     lead = (
         "Boxes before and after: what is found rightly, what is wrong, and true boxes nothing is found for."
     )
-    return Section("patched", "Patched images", (Figure("", body, "", wide=True),), lead)
+    return Section("patched", "Patched images", (Figure("", body, note, wide=True),), lead)
 
 
 def chosen(found: Outcome, count: int) -> list[Attempt]:
@@ -178,7 +182,7 @@ def chosen(found: Outcome, count: int) -> list[Attempt]:
     return [changed[i] for i in dict.fromkeys(places.tolist())]
 
 
-def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Patched | None:
+def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Exhibit | None:
     before = clean(attempt.name)
     if before is None:
         return None
@@ -189,7 +193,8 @@ def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Patched | None:
         f"{attempt.left} of {attempt.targets} targets still found"
     )
     after = apply(before, attempt.patch)
-    return Patched(attempt.name, note, before, after, first.detections, second.detections, first.truth)
+    said = first.detections, second.detections
+    return Exhibit(attempt.name, note, before, after, first.truth, said)
 
 
 def _about(found: Outcome) -> Section:

@@ -11,9 +11,10 @@ from holdfast.core.errors import OutputError
 from holdfast.data.contest.rules import Rules
 from holdfast.report.about import scroll
 from holdfast.report.contest_board import board_page, rule_text
-from holdfast.report.contest_pictures import GAIN, Exhibit, gallery, lost
+from holdfast.report.contest_pictures import gallery, lost
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.patched import GAIN, Exhibit
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.run.contest.score import MIMIC, SINGLE, Row, Score
 from holdfast.run.store import write_atomic
@@ -139,7 +140,7 @@ def _sections(
     }
     for name, (title, exhibits, lead) in galleries.items():
         if exhibits:
-            body = gallery(exhibits, classes, rules.iou)
+            body = gallery(exhibits, classes, rules.iou, name)
             told = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
             sections.append(Section(name, title, (Figure("", body, told, wide=True),), lead))
     body = scroll(to_html(image_table(made.rows)), "All images")

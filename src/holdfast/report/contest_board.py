@@ -88,6 +88,12 @@ def _board_sections(board: Board) -> list[Section]:
     return sections
 
 
+def board_section(board: Board) -> Section:
+    """The standings alone, for a page about more than the contest."""
+    figures = [figure for section in _board_sections(board)[:1] for figure in section.figures]
+    return Section("contest", "Patch contest", tuple(figures), rule_text(board.rules))
+
+
 def _numbers(record: Record, *, clip: bool = False) -> dict[str, Cell]:
     """The numbers of one score by column; `clip`: only those every contest has, whatever its distance."""
     score: Mapping[str, Any] = record.score

@@ -1,38 +1,19 @@
-"""Images of an entry as a page shows them: original, adversarial, mask, difference, with boxes."""
+"""Which images of an entry a page shows, and what it says of them."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-from markupsafe import Markup
+from holdfast.report.patched import Exhibit, exhibition
+from holdfast.run.contest.score import Row
 
-from holdfast.core.patch import changed
-from holdfast.core.types import Bools, Boxes, Detections, Image
-from holdfast.metrics.boxes import iou
-from holdfast.report.charts.svg import element, label, number, shortened, tip, width_of
-from holdfast.report.parts import fragment
-from holdfast.run.contest.score import MIMIC, SINGLE, Row, hits
-
-GAIN = 10  # how often the difference is multiplied
-_QUALITY = 88
-_TEXT = 17.0  # units of the picture, which has one a pixel
-
-
-@dataclass(frozen=True, eq=False)
-class Exhibit:
-    """One image to show: its row of the score, both pictures, its truth, and by scenario what was said."""
-
-    row: Row
-    before: Image
-    after: Image
-    truth: Boxes
-    said: Mapping[str, tuple[Detections, Detections]]  # before and after
+NAMES = {
+    "truth": "true box",
+    "missed": "true box the single model misses",
+    "right": "single model, right",
+    "wrong": "single model, wrong",
+    "mimic": "mimic model",
+}
 
 
 def lost(row: Row) -> float | None:
@@ -53,17 +34,9 @@ def chosen(rows: Sequence[Row], images: int) -> tuple[tuple[Row, ...], tuple[Row
     return tuple(best), tuple(worst)
 
 
-def gallery(exhibits: Sequence[Exhibit], classes: Sequence[str], least: float) -> str:
+def gallery(exhibits: Sequence[Exhibit], classes: Sequence[str], least: float, prefix: str) -> str:
     """The markup of these images, four pictures each; `least` is the IoU from which a box is found."""
-    tiles = [_tile(exhibit, classes, least) for exhibit in exhibits]
-    return fragment("contest.html", tiles=tiles)
-
-
-def difference(before: Image, after: Image) -> Image:
-    """The difference of every channel, ten times as large and cut off at 255."""
-    away = np.abs(before.astype(np.int16) - after.astype(np.int16))
-    made: Image = np.minimum(GAIN * away, 255).astype(np.uint8)
-    return made
+    return exhibition(exhibits, classes, least, prefix, NAMES)
 
 
 def told(row: Row) -> str:
@@ -76,153 +49,3 @@ def told(row: Row) -> str:
         for name in row.found_before
     ]
     return f"{pixels}{ratio}; {targets}: {'; '.join(found)}"
-
-
-def _tile(exhibit: Exhibit, classes: Sequence[str], least: float) -> dict[str, Any]:
-    name = f"{exhibit.row.number}.png"
-    mask = changed(exhibit.before, exhibit.after)
-    size = mask.shape[1], mask.shape[0]
-    grounds = _grounds(exhibit, mask)
-    marks = [_marks(exhibit, classes, least, 0), _marks(exhibit, classes, least, 1), [], []]
-    titles = ("original", "adversarial", "mask", f"difference ×{GAIN}")
-    whole = (0.0, 0.0, float(size[0]), float(size[1]))
-    pictures = []
-    for place, (title, ground) in enumerate(zip(titles, grounds, strict=True)):
-        identifier = f"shot-{exhibit.row.number}-{place}"
-        held = element("g", ground, id=identifier)
-        labels = _labels(marks[place], size)
-        pictures.append((title, _drawn(f"{name}, {title}", whole, held, marks[place], labels, "picture")))
-    near = _region(exhibit, mask)
-    if near:
-        for place, title in enumerate(titles):
-            again = element("use", href=f"#shot-{exhibit.row.number}-{place}")
-            drawn = _drawn(f"{name}, {title}, detail", near, again, marks[place], [], "picture detail")
-            pictures.append(("detail", drawn))
-    safe = [(what, Markup(svg)) for what, svg in pictures]  # noqa: S704 - every text in it is escaped
-    return {"name": name, "summary": told(exhibit.row), "pictures": safe}
-
-
-def _grounds(exhibit: Exhibit, mask: Bools) -> list[str]:
-    """The four pictures without boxes; the changed pixels lie, exactly as they are, over the original."""
-    place = {"x": 0.0, "y": 0.0, "width": float(mask.shape[1]), "height": float(mask.shape[0])}
-    only = np.dstack([exhibit.after, np.where(mask, 255, 0).astype(np.uint8)])
-    only[~mask] = 0
-    original = element("use", href=f"#shot-{exhibit.row.number}-0")  # stored once
-    return [
-        element("image", href=_jpeg(exhibit.before), preserveAspectRatio="none", **place),
-        original + element("image", href=_png(only), **place),
-        element("image", href=_png(np.where(mask, 255, 0).astype(np.uint8)), **place),
-        element("image", href=_png(difference(exhibit.before, exhibit.after)), **place),
-    ]
-
-
-def _region(exhibit: Exhibit, mask: Bools) -> tuple[float, float, float, float] | None:
-    """The square (x, y, side, side) worth a closer look: what is changed, or else the largest target.
-
-    None if nothing is changed, or if that square is most of the picture.
-    """
-    if not mask.any():
-        return None
-    height, width = mask.shape
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
-    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(exhibit.truth):
-        x1, y1, x2, y2 = _corners(exhibit.truth.xyxy[int(np.argmax(exhibit.truth.areas))])
-    side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
-    if side > 0.7 * min(width, height):
-        return None
-    x = min(max((x1 + x2 - side) / 2, 0.0), width - side)
-    y = min(max((y1 + y2 - side) / 2, 0.0), height - side)
-    return x, y, side, side
-
-
-@dataclass(frozen=True)
-class _Mark:
-    xyxy: tuple[float, float, float, float]
-    kind: str
-    text: str
-
-
-def _marks(exhibit: Exhibit, classes: Sequence[str], least: float, when: int) -> list[_Mark]:
-    """The boxes of one picture, those that matter most last: the truth, the vote, the single model."""
-    truth = exhibit.truth
-    single, mimic = exhibit.said[SINGLE][when], exhibit.said[MIMIC][when]
-    found = hits(truth, single, least)
-    counts = ~(truth.crowd | truth.difficult)
-    marks = []
-    for box, kind, seen, counted in zip(truth.xyxy, truth.classes, found, counts, strict=True):
-        what = "truth" if seen else "missed" if counted else "ignored"
-        marks.append(_Mark(_corners(box), what, classes[kind] if what == "missed" else ""))
-    marks += [_Mark(_corners(box), "mimic", "") for box in mimic.boxes]
-    right = _right(truth, single, least)
-    for box, kind, score, good in zip(single.boxes, single.classes, single.scores, right, strict=True):
-        marks.append(_Mark(_corners(box), "right" if good else "wrong", f"{classes[kind]} {score:.2f}"))
-    return marks
-
-
-def _right(truth: Boxes, said: Detections, least: float) -> list[bool]:
-    """Per detection whether it lies on a true box of its class."""
-    if not len(truth) or not len(said):
-        return [False] * len(said)
-    alike = (iou(truth.xyxy, said.boxes) >= least) & (truth.classes[:, None] == said.classes[None, :])
-    return [bool(x) for x in alike.any(axis=0)]
-
-
-def _corners(box: Any) -> tuple[float, float, float, float]:
-    x1, y1, x2, y2 = (float(v) for v in box)
-    return x1, y1, x2, y2
-
-
-def _drawn(
-    title: str, view: tuple[float, float, float, float], ground: str, marks: Sequence[_Mark],
-    labels: Sequence[str], kind: str,
-) -> str:  # fmt: skip
-    frame = " ".join(number(value) for value in view)
-    head = element("title", html.escape(title))
-    boxes = [_box(mark) for mark in marks]
-    return element("svg", head, ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
-
-
-def _box(mark: _Mark) -> str:
-    x1, y1, x2, y2 = mark.xyxy
-    place = {"x": x1, "y": y1, "width": max(x2 - x1, 0.5), "height": max(y2 - y1, 0.5)}
-    told = tip(f"{mark.kind}{f': {mark.text}' if mark.text else ''}")
-    under = element("rect", class_="under", **place)
-    return element("g", told, under, element("rect", class_=f"mark {mark.kind}", **place))
-
-
-def _labels(marks: Sequence[_Mark], size: tuple[int, int]) -> list[str]:
-    """A label for each box that has one and a free place above or below; the others keep their tip."""
-    taken: list[tuple[float, float, float, float]] = []
-    written = []
-    for mark in reversed(marks):
-        text = shortened(mark.text, 24)
-        wide = width_of(text, _TEXT * 1.1) + 6
-        x1, y1, _, y2 = mark.xyxy
-        x = min(max(x1, 2.0), max(size[0] - wide, 2.0))
-        for y in (y1 - 5, y2 + _TEXT, y1 - 5 - 1.3 * _TEXT, y2 + 2.3 * _TEXT) if text else ():
-            area = (x, y - _TEXT, x + wide, y + 4)
-            free = all(
-                area[2] <= t[0] or t[2] <= area[0] or area[3] <= t[1] or t[3] <= area[1] for t in taken
-            )
-            if area[1] >= 0 and area[3] <= size[1] and free:
-                taken.append(area)
-                written.append(label(x, y, text, class_=f"tag {mark.kind}"))
-                break
-    return written
-
-
-def _jpeg(image: Image) -> str:
-    return _encoded(image, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
-
-
-def _png(pixels: Any) -> str:
-    return _encoded(pixels, "PNG", optimize=True)
-
-
-def _encoded(pixels: Any, kind: str, **how: Any) -> str:
-    from PIL import Image as Pillow
-
-    out = io.BytesIO()
-    Pillow.fromarray(pixels).save(out, kind, **how)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"

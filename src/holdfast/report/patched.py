@@ -1,87 +1,212 @@
-"""A patched image for a page: before, after, mask and difference × 10 side by side, with the boxes."""
+"""A patched image for a page: original, adversarial, mask and difference side by side, with boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from holdfast.core.patch import changed
-from holdfast.core.types import Boxes, Detections, Image, Size
-from holdfast.data.patchfile import png_of
+from holdfast.core.types import Bools, Boxes, Detections, Image
 from holdfast.metrics.boxes import iou
+from holdfast.report.charts.svg import element, label, number, shortened, tip, width_of
 from holdfast.report.parts import fragment
-from holdfast.report.pictures import Mark, overlay, thumbnail
 
-TIMES = 10  # the difference is shown so many times as strong
+GAIN = 10  # how often the difference is multiplied
+_QUALITY = 88
+_TEXT = 17.0  # units of the picture, which has one a pixel
+ONE_MODEL = {
+    "truth": "true box",
+    "missed": "true box the model misses",
+    "right": "the model, right",
+    "wrong": "the model, wrong",
+}
 
 
 @dataclass(frozen=True, eq=False)
-class Patched:
-    """One image: its heading, a line about it, pixels and detections before and after, and the truth."""
+class Exhibit:
+    """One image to show: its name, a line about it, both pictures, its truth, what was said before and after.
 
-    label: str
-    note: str
+    `also` is what a second model said, drawn beneath the first one's.
+    """
+
+    name: str
+    summary: str
     before: Image
     after: Image
-    found_before: Detections
-    found_after: Detections
     truth: Boxes
+    said: tuple[Detections, Detections]
+    also: tuple[Detections, Detections] | None = None
 
 
-def patched_figure(rows: Sequence[Patched], classes: Sequence[str], iou_at_least: float = 0.5) -> str:
-    """The markup of one row of four pictures an image; classes name both detections and truth."""
-    made = []
-    for row in rows:
-        pictures = [
-            ("original", _drawn(row.before, marks(row.truth, row.found_before, classes, iou_at_least), row)),
-            (
-                "with the patch",
-                _drawn(row.after, marks(row.truth, row.found_after, classes, iou_at_least), row),
-            ),
-            ("changed pixels", _drawn(_mask(row), (), row)),
-            (f"difference × {TIMES}", _drawn(_difference(row), (), row)),
-        ]
-        made.append({"label": row.label, "note": row.note, "pictures": pictures})
-    return fragment("patched.html", rows=made)
+def exhibition(
+    exhibits: Sequence[Exhibit], classes: Sequence[str], least: float, prefix: str,
+    names: Mapping[str, str] = ONE_MODEL,
+) -> str:  # fmt: skip
+    """The markup of these images, four pictures each; `least` is the IoU from which a box is found.
+
+    `prefix` keeps the pictures' identifiers apart from those of other sections; `names` is the legend.
+    """
+    tiles = [_tile(e, classes, least, f"{prefix}-{i}") for i, e in enumerate(exhibits)]
+    return fragment("patched.html", tiles=tiles, names=names)
 
 
-def marks(truth: Boxes, found: Detections, classes: Sequence[str], iou_at_least: float) -> tuple[Mark, ...]:
-    """Detections as right or wrong, and the true boxes nothing was found for as missed."""
-    overlap = (
-        iou(found.boxes, truth.xyxy) if len(found) and len(truth) else np.zeros((len(found), len(truth)))
-    )
-    same = found.classes[:, None] == truth.classes[None, :]
-    good = same & (overlap >= iou_at_least)
-    made = [
-        Mark.of(truth.xyxy[i], "missed", _named(classes, truth.classes[i]))
-        for i in range(len(truth))
-        if not good[:, i].any()
+def difference(before: Image, after: Image) -> Image:
+    """The difference of every channel, ten times as large and cut off at 255."""
+    away = np.abs(before.astype(np.int16) - after.astype(np.int16))
+    made: Image = np.minimum(GAIN * away, 255).astype(np.uint8)
+    return made
+
+
+def _tile(exhibit: Exhibit, classes: Sequence[str], least: float, key: str) -> dict[str, Any]:
+    name = exhibit.name
+    mask = changed(exhibit.before, exhibit.after)
+    size = mask.shape[1], mask.shape[0]
+    grounds = _grounds(exhibit, mask, key)
+    marks = [_marks(exhibit, classes, least, 0), _marks(exhibit, classes, least, 1), [], []]
+    titles = ("original", "adversarial", "mask", f"difference ×{GAIN}")
+    whole = (0.0, 0.0, float(size[0]), float(size[1]))
+    pictures = []
+    for place, (title, ground) in enumerate(zip(titles, grounds, strict=True)):
+        identifier = f"{key}-{place}"
+        held = element("g", ground, id=identifier)
+        labels = _labels(marks[place], size)
+        pictures.append((title, _drawn(f"{name}, {title}", whole, held, marks[place], labels, "picture")))
+    near = _region(exhibit, mask)
+    if near:
+        for place, title in enumerate(titles):
+            again = element("use", href=f"#{key}-{place}")
+            drawn = _drawn(f"{name}, {title}, detail", near, again, marks[place], [], "picture detail")
+            pictures.append(("detail", drawn))
+    safe = [(what, Markup(svg)) for what, svg in pictures]  # noqa: S704 - every text in it is escaped
+    return {"name": name, "summary": exhibit.summary, "pictures": safe}
+
+
+def _grounds(exhibit: Exhibit, mask: Bools, key: str) -> list[str]:
+    """The four pictures without boxes; the changed pixels lie, exactly as they are, over the original."""
+    place = {"x": 0.0, "y": 0.0, "width": float(mask.shape[1]), "height": float(mask.shape[0])}
+    only = np.dstack([exhibit.after, np.where(mask, 255, 0).astype(np.uint8)])
+    only[~mask] = 0
+    original = element("use", href=f"#{key}-0")  # stored once
+    return [
+        element("image", href=_jpeg(exhibit.before), preserveAspectRatio="none", **place),
+        original + element("image", href=_png(only), **place),
+        element("image", href=_png(np.where(mask, 255, 0).astype(np.uint8)), **place),
+        element("image", href=_png(difference(exhibit.before, exhibit.after)), **place),
     ]
-    for i in range(len(found)):
-        kind = "right" if good[i].any() else "wrong"
-        text = f"{_named(classes, found.classes[i])} {found.scores[i]:.2f}"
-        made.append(Mark.of(found.boxes[i], kind, text))  # type: ignore[arg-type]
-    return tuple(made)
 
 
-def _named(classes: Sequence[str], number: int) -> str:
-    return classes[number] if 0 <= number < len(classes) else str(number)
+def _region(exhibit: Exhibit, mask: Bools) -> tuple[float, float, float, float] | None:
+    """The square (x, y, side, side) worth a closer look: what is changed, or else the largest target.
+
+    None if nothing is changed, or if that square is most of the picture.
+    """
+    if not mask.any():
+        return None
+    height, width = mask.shape
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
+    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(exhibit.truth):
+        x1, y1, x2, y2 = _corners(exhibit.truth.xyxy[int(np.argmax(exhibit.truth.areas))])
+    side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
+    if side > 0.7 * min(width, height):
+        return None
+    x = min(max((x1 + x2 - side) / 2, 0.0), width - side)
+    y = min(max((y1 + y2 - side) / 2, 0.0), height - side)
+    return x, y, side, side
 
 
-def _mask(row: Patched) -> Image:
-    mask = changed(row.before, row.after)
-    return np.repeat(np.where(mask, 255, 24).astype(np.uint8)[:, :, None], 3, axis=2)
+@dataclass(frozen=True)
+class _Mark:
+    xyxy: tuple[float, float, float, float]
+    kind: str
+    text: str
 
 
-def _difference(row: Patched) -> Image:
-    apart = np.abs(row.after.astype(np.int32) - row.before.astype(np.int32))
-    strong: Image = np.minimum(apart * TIMES, 255).astype(np.uint8)
-    return strong
+def _marks(exhibit: Exhibit, classes: Sequence[str], least: float, when: int) -> list[_Mark]:
+    """The boxes of one picture, those that matter most last: the truth, the second model, the first."""
+    truth, said = exhibit.truth, exhibit.said[when]
+    alike = _alike(truth, said, least)
+    found, right = (np.asarray(alike.any(axis=axis)).tolist() for axis in (1, 0))
+    counts = ~(truth.crowd | truth.difficult)
+    marks = []
+    for box, kind, seen, counted in zip(truth.xyxy, truth.classes, found, counts, strict=True):
+        what = "truth" if seen else "missed" if counted else "ignored"
+        marks.append(_Mark(_corners(box), what, classes[kind] if what == "missed" else ""))
+    if exhibit.also is not None:
+        marks += [_Mark(_corners(box), "mimic", "") for box in exhibit.also[when].boxes]
+    for box, kind, score, good in zip(said.boxes, said.classes, said.scores, right, strict=True):
+        marks.append(_Mark(_corners(box), "right" if good else "wrong", f"{classes[kind]} {score:.2f}"))
+    return marks
 
 
-def _drawn(image: Image, drawn: Sequence[Mark], row: Patched) -> Markup:
-    size = Size(image.shape[1], image.shape[0])
-    return Markup(overlay(thumbnail(png_of(image)), size, drawn, row.label))  # noqa: S704 - our own SVG
+def _alike(truth: Boxes, said: Detections, least: float) -> Bools:
+    """(true boxes, detections): whether they are of one class and overlap enough."""
+    same: Bools = truth.classes[:, None] == said.classes[None, :]
+    return same & (iou(truth.xyxy, said.boxes) >= least)
+
+
+def _corners(box: Any) -> tuple[float, float, float, float]:
+    x1, y1, x2, y2 = (float(v) for v in box)
+    return x1, y1, x2, y2
+
+
+def _drawn(
+    title: str, view: tuple[float, float, float, float], ground: str, marks: Sequence[_Mark],
+    labels: Sequence[str], kind: str,
+) -> str:  # fmt: skip
+    frame = " ".join(number(value) for value in view)
+    head = element("title", html.escape(title))
+    boxes = [_box(mark) for mark in marks]
+    return element("svg", head, ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
+
+
+def _box(mark: _Mark) -> str:
+    x1, y1, x2, y2 = mark.xyxy
+    place = {"x": x1, "y": y1, "width": max(x2 - x1, 0.5), "height": max(y2 - y1, 0.5)}
+    told = tip(f"{mark.kind}{f': {mark.text}' if mark.text else ''}")
+    under = element("rect", class_="under", **place)
+    return element("g", told, under, element("rect", class_=f"mark {mark.kind}", **place))
+
+
+def _labels(marks: Sequence[_Mark], size: tuple[int, int]) -> list[str]:
+    """A label for each box that has one and a free place above or below; the others keep their tip."""
+    taken: list[tuple[float, float, float, float]] = []
+    written = []
+    for mark in reversed(marks):
+        text = shortened(mark.text, 24)
+        wide = width_of(text, _TEXT * 1.1) + 6
+        x1, y1, _, y2 = mark.xyxy
+        x = min(max(x1, 2.0), max(size[0] - wide, 2.0))
+        for y in (y1 - 5, y2 + _TEXT, y1 - 5 - 1.3 * _TEXT, y2 + 2.3 * _TEXT) if text else ():
+            area = (x, y - _TEXT, x + wide, y + 4)
+            free = all(
+                area[2] <= t[0] or t[2] <= area[0] or area[3] <= t[1] or t[3] <= area[1] for t in taken
+            )
+            if area[1] >= 0 and area[3] <= size[1] and free:
+                taken.append(area)
+                written.append(label(x, y, text, class_=f"tag {mark.kind}"))
+                break
+    return written
+
+
+def _jpeg(image: Image) -> str:
+    return _encoded(image, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
+
+
+def _png(pixels: Any) -> str:
+    return _encoded(pixels, "PNG", optimize=True)
+
+
+def _encoded(pixels: Any, kind: str, **how: Any) -> str:
+    from PIL import Image as Pillow
+
+    out = io.BytesIO()
+    Pillow.fromarray(pixels).save(out, kind, **how)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"
