@@ -55,7 +55,7 @@ bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at offic
 bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
 	$(BIN)/python benchmarks/verify.py acasxu
 
-train: $(VENV)/.full  ## train the shipped models again (about two hours on two cores)
+train: $(VENV)/.full  ## train the six shipped models again (about two and a half hours on two cores)
 	$(BIN)/python -m holdfast.train --out src/holdfast/models
 
 clean:  ## remove what was set up and made

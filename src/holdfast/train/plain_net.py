@@ -13,9 +13,7 @@ class PlainNet(nn.Module):
 
     stride = 8
 
-    def __init__(
-        self, classes: int, width: int = 96, dilations: tuple[int, ...] = (1, 2, 4, 8, 2, 1)
-    ) -> None:
+    def __init__(self, classes: int, width: int = 96, dilations: tuple[int, ...] = (1, 2, 4, 8, 1)) -> None:
         super().__init__()
         self.stem = nn.Sequential(conv(3, 16, 3, 2), nn.MaxPool2d(3, 2, 1), conv(16, 32))
         self.enter = conv(32, width, 3, 2)

@@ -152,8 +152,8 @@ FREE_STAGES: Final = (
     Stage("whole", 300, 8, 416, 3e-4, 1e-5),
 )
 PLAIN_STAGES: Final = (
-    Stage("windows", 1500, 32, 224, 3e-3, 3e-4, warmup=150),
-    Stage("whole", 300, 8, 416, 3e-4, 1e-5),
+    Stage("windows", 1000, 32, 224, 3e-3, 3e-4, warmup=150),
+    Stage("whole", 200, 8, 416, 3e-4, 1e-5),
 )
 SINGLE_STAGES: Final = (Stage("crops", 2500, 128, 64, 3e-3, 1e-5, warmup=150),)
 CLASS_STAGES: Final = (Stage("crops", 1200, 128, 64, 2e-3, 1e-5, warmup=150),)
