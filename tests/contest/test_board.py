@@ -182,4 +182,6 @@ def test_two_scores_never_take_one_number(contest):
     folder, hand_in = contest
     records = [hand_in("strong") for _ in range(3)]
     assert [r.number for r in records] == [1, 2, 3]
+    assert {r.submission for r in records} == {1}, "the same zip again is the same submission"
+    assert next(s for s in board(folder).standings if s.team == "strong").submissions == 1
     assert len(read_ledger(folder)) == 3 + 3

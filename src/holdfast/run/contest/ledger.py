@@ -67,11 +67,17 @@ def _read(path: Path) -> Record:
 
 
 def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Record:
-    """The record of a new submission; the zip is copied into the folder unless `keep` is False."""
+    """The record of a new submission; the zip is copied into the folder unless `keep` is False.
+
+    The zip of the team's last submission once more is that submission, scored again.
+    """
     mine = [r for r in read_ledger(folder) if r.team == score.team]
     now = _now()
     where = _kept(folder, archive, score) if keep else str(archive.resolve())
-    return _write(folder, score, max((r.submission for r in mine), default=0) + 1, now, now, where)
+    last = max(mine, key=lambda r: r.submission, default=None)
+    if last is not None and last.sha256 == score.archive:
+        return _write(folder, score, last.submission, last.submitted, now, where)
+    return _write(folder, score, last.submission + 1 if last else 1, now, now, where)
 
 
 def enter_again(folder: Path, before: Record, score: Score) -> Record:
