@@ -62,10 +62,12 @@ def test_as_the_head_finds_them(case):
 
 
 def test_energy_has_a_slope_where_scores_are_flat():
-    logits = torch.tensor([40.0, -60.0, 0.0], requires_grad=True)
-    energy = of_two_logits(logits, torch.tensor([30.0, 50.0, 0.0]))
+    logits = torch.tensor([40.0, -60.0, 0.0, -150.0], requires_grad=True)
+    energy = of_two_logits(logits, torch.tensor([30.0, 50.0, 0.0, -120.0]))
     (slope,) = torch.autograd.grad(energy.sum(), logits)
     assert torch.isfinite(energy).all()
+    assert torch.isfinite(slope).all()
+    assert energy[3].item() == -270.0
     assert energy[2].item() == pytest.approx(-np.log(3))
     assert slope[1].item() == pytest.approx(1.0, abs=1e-6)
 

@@ -54,5 +54,5 @@ def _held(values: Tensor, least: float, most: float) -> Tensor:
 def of_two_logits(first: Tensor, second: Tensor) -> Tensor:
     """The log-odds of the product of two sigmoids, exact: 1/p = (1 + e^-a)(1 + e^-b)."""
     low, high = torch.minimum(first, second), torch.maximum(first, second)
-    # log-odds = -log(e^-a + e^-b + e^-(a+b)) with the largest of the three taken out of the sum
-    return low - torch.log1p(torch.exp(low - high) + torch.exp(-high))
+    # log-odds = -log(e^-a + e^-b + e^-(a+b)); each sum is one that overflows in neither direction
+    return low - torch.logaddexp(functional.softplus(low - high), -high)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from holdfast.attack.loss import LOSSES, Aim, succeeded
-from holdfast.attack.tensors import Candidates
 from holdfast.attack.types import Method, Target
 from holdfast.attack.victim import Victim
 from holdfast.core.errors import InputError
@@ -47,16 +46,14 @@ class Oracle:
             pixels = torch.tensor(image[np.newaxis], dtype=party.victim.net.dtype, requires_grad=True)
             seen, aim = self._moved(pixels, party.aim, rng)
             aim = replace(aim, floor=aim.floor * floor)
-            loss = LOSSES[self.method.goal](self._candidates(party, seen), aim).sum()
+            loss = LOSSES[self.method.goal](party.victim.candidates(seen), aim).sum()
             value = float(loss.detach())
             if value == 0.0 or not np.isfinite(value):
                 continue
             (found,) = torch.autograd.grad(loss, pixels)
-            share = found[0].numpy().astype(np.float64)
-            size = float(np.abs(share).sum())
-            if not np.isfinite(size) or size == 0.0:
-                continue
-            total += value
+            # A value beyond float32 somewhere in a network must not blind the search to all the others.
+            share = np.nan_to_num(found[0].numpy().astype(np.float64), posinf=0.0, neginf=0.0)
+            total, size = total + value, max(float(np.abs(share).sum()), 1e-30)
             slope += share * (value / size if len(self.parties) == 1 else 1.0 / size)
         return total, slope
 
@@ -72,9 +69,6 @@ class Oracle:
         if not len(party.target.boxes) and self.method.goal != "fabricate":
             return True
         return succeeded(self.method.goal, party.target, party.target.boxes, said, party.victim.rule)
-
-    def _candidates(self, party: Party, pixels: Tensor) -> Candidates:
-        return party.victim.candidates(pixels)
 
     def _moved(self, pixels: Tensor, aim: Aim, rng: np.random.Generator) -> tuple[Tensor, Aim]:
         """The pixels through a transform drawn from the method's, and the aim moved along."""
