@@ -28,15 +28,13 @@ def search(
     begun = time.perf_counter()
     ledger = Ledger(begun + limits.seconds if limits.seconds else np.inf)
     oracle = open_oracle(victims, target, method)
-    within = (
-        method.inside and len(target.boxes) > 0
-    )  # to fabricate needs no boxes
+    within = method.inside and len(target.boxes) > 0  # to fabricate needs no boxes
     allowed = inside(target) if within else np.ones(target.image.shape[:2], bool)
     ground = field_of(target, allowed, limits)
     thorough = method.diversity or bool(method.transforms)
     best = _walked(oracle, ground, target, method, limits, ledger, rng, 0)
     for restart in range(1, limits.restarts):
-        if ledger.late or (best.success and not thorough):
+        if ledger.late or best.success:
             break
         best = min(best, _walked(oracle, ground, target, method, limits, ledger, rng, restart), key=_rank)
     note = ""
