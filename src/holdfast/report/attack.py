@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -121,9 +122,10 @@ def verdict(found: Outcome) -> str:
 
 def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
     """The sections of an attack, for its own page or for one about more."""
-    figures = [Figure(t.caption, scroll(to_html(t, sortable=False), t.caption)) for t in tables(found)]
+    effects, costs, curve = (Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found))
+    figures = (effects, costs, *_charts(found), dataclasses.replace(curve, wide=True))
     return (
-        Section("attack", "Patch attack", (*figures, *_charts(found)), verdict(found)),
+        Section("attack", "Patch attack", figures, verdict(found)),
         _pictures(found, clean, shown),
     )
 

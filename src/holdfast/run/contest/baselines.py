@@ -20,6 +20,7 @@ from holdfast.run.contest.contest import CACHE, Contest
 from holdfast.run.contest.ledger import Record, enter, read_ledger
 from holdfast.run.contest.pool import Phase
 from holdfast.run.contest.score import score
+from holdfast.run.contest.shots import noisy
 from holdfast.run.executor import execute
 from holdfast.run.store import write_atomic
 
@@ -49,14 +50,7 @@ def grey_square(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generato
 
 def random_noise(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
     """The image with random colours in as many pixels of its true boxes as the limit allows."""
-    out = np.array(image)
-    mask = np.zeros(out.shape[:2], bool)
-    for x1, y1, x2, y2 in np.rint(boxes.xyxy).astype(int).clip(0):
-        mask[y1:y2, x1:x2] = True
-    places = np.flatnonzero(mask)
-    chosen = rng.choice(places, min(pixels, len(places)), replace=False)
-    out.reshape(-1, 3)[chosen] = rng.integers(0, 256, (len(chosen), 3), np.uint8)
-    return out
+    return noisy(image, boxes.xyxy, pixels, rng)
 
 
 # name -> what it does to one image; the team is called baseline-NAME

@@ -115,8 +115,8 @@ def _write_model(folder: Path, model: Model) -> None:
 def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     """The distance of the originals from themselves with noise; the clean answers lie in the cache then.
 
-    As many pixels as an entry may change are scattered over each image and get random colours: what a team
-    would reach that spends all of its budget with no thought of being seen.
+    As many pixels of the true boxes as an entry may change get random colours: what a team would reach that
+    spends all of its budget on the targets with no thought of being seen.
     """
     rules = contest.rules
     wanted = not math.isfinite(rules.distance_max)

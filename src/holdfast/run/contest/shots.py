@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.seeds import generator
-from holdfast.core.types import Image, Sample, Size
+from holdfast.core.types import Floats, Image, Sample, Size
 from holdfast.data.contest.archive import EntryError, read_image
 from holdfast.data.contest.directory import Packed
 from holdfast.data.contest.png import decode
@@ -29,7 +29,7 @@ class Zipped:
 
 @dataclass(frozen=True)
 class Noisy:
-    """The original with so many pixels, scattered over it, replaced by uniform noise."""
+    """The original with so many pixels inside its true boxes replaced by uniform noise."""
 
     pixels: int
     seed: int
@@ -71,7 +71,8 @@ class Shot:
         before = self.before()
         if self.change is None:
             return before
-        return scattered(before, self.change.pixels, generator(self.change.seed, "noise", self.number))
+        boxes = self.truth.read(self.name, b"").xyxy
+        return noisy(before, boxes, self.change.pixels, generator(self.change.seed, "noise", self.number))
 
     def key(self) -> str:
         """A hash of the pixels it became and of its truth."""
@@ -114,10 +115,13 @@ def held(shot: Shot, image: Image) -> Held:
     return Held(shot.name, image, shot.truth)
 
 
-def scattered(image: Image, pixels: int, rng: np.random.Generator) -> Image:
-    """A copy in which `pixels` pixels, chosen anywhere, have uniformly random colours."""
+def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) -> Image:
+    """A copy in which `pixels` pixels of the boxes, or all they have, are of uniformly random colours."""
     out = np.array(image)
-    flat = out.reshape(-1, 3)
-    chosen = rng.choice(len(flat), min(pixels, len(flat)), replace=False)
-    flat[chosen] = rng.integers(0, 256, (len(chosen), 3), np.uint8)
+    mask = np.zeros(out.shape[:2], bool)
+    for x1, y1, x2, y2 in np.rint(boxes).astype(int).clip(0):
+        mask[y1:y2, x1:x2] = True
+    places = np.flatnonzero(mask)
+    chosen = rng.choice(places, min(pixels, len(places)), replace=False)
+    out.reshape(-1, 3)[chosen] = rng.integers(0, 256, (len(chosen), 3), np.uint8)
     return out
