@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-verify bench-acasxu train lint clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu train lint clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,11 @@ $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m compileall -q src/holdfast
 	@touch $@
 
+# With torch (CPU): what gradients need.
+$(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
+	$(PIP) -e '.[torch]'
+	@touch $@
+
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
 	$(PIP) -e '.[dev,decoders,runtimes,torch,verify,vnnlib2]'
@@ -31,7 +36,7 @@ $(VENV)/.bench: $(VENV)/.full
 	$(PIP) -e '.[bench]'
 	@touch $@
 
-demo: $(VENV)/.light  ## set up, evaluate the embedded model on the embedded scenes, write report.html
+demo: $(VENV)/.torch  ## set up, put the embedded model through every engine, write report.html
 	$(BIN)/holdfast demo -o report.html
 
 test: lint  ## set up, check style, types and layers, run the tests
@@ -48,6 +53,9 @@ lint: $(VENV)/.full
 
 bench: $(VENV)/.bench  ## the benchmarks, side by side with the peers
 	$(BIN)/python benchmarks/coco_scoring.py
+
+bench-attack: $(VENV)/.bench  ## patch attacks beside ART's: about an hour
+	$(BIN)/python benchmarks/attack.py
 
 bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at official limits: about an hour
 	$(BIN)/python benchmarks/verify.py
