@@ -42,6 +42,14 @@ def test_what_make_wrote_is_well(bench, holdfast, tmp_path):
     assert content["findings"] == []
 
 
+@pytest.mark.parametrize("side", [9, 13, 16])
+def test_a_patch_that_always_covers_the_middle_is_well_too(bench, holdfast, side):
+    done = holdfast("patchbench", "check", bench("--patch", side))
+    assert done.code == 0, done
+    if side < 16:  # else there is only one position
+        assert f"a {side}×{side} patch in all colours, set to 0, its left side at column = first" in done.out
+
+
 def test_wrong_ranges_are_found(bench, holdfast):
     folder = bench("--patch", 1)
     edited(a_spec(folder), r"\(<= X_768 15.0\)", "(<= X_768 14.0)")

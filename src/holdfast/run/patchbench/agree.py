@@ -88,15 +88,9 @@ def clean_output(network: Opened, instance: Instance, image: Image) -> float:
         base[:at] = (
             np.ascontiguousarray(image.transpose(2, 0, 1)).astype(np.float32) / np.float32(255)
         ).ravel()
-
-    def seen(x: float, y: float) -> Values:
-        moved = base.copy()
-        moved[at : at + 2] = x, y
-        return network.probe.picture(moved)
-
     height, width = image.shape[:2]
     columns, rows = _some(instance.columns, width), _some(instance.rows, height)
-    return network.after(clean_picture(seen, columns, rows), base)
+    return network.after(clean_picture(network.probe, base, columns, rows), base)
 
 
 def as_described(network: Opened, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:

@@ -78,6 +78,12 @@ class Probe:
             raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
         return np.asarray(found)
 
+    def at(self, point: Values, x: float, y: float) -> Values:
+        """That tensor for a flat input with another position."""
+        moved = point.copy()
+        moved[-TAIL : 2 - TAIL] = x, y
+        return self.picture(moved)
+
 
 def open_probe(graph: WireGraph, length: int) -> Probe:
     """The probe of a network with one flat input; ModelError if nothing like a picture is read."""
@@ -120,11 +126,9 @@ def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequenc
     base[:at] = rng.permutation(np.linspace(0.11, 0.93, at)).astype(np.float32)
 
     def seen(x: float, y: float) -> Values:
-        moved = base.copy()
-        moved[at : at + 2] = x, y
-        return _channels_first(probe.picture(moved))
+        return _channels_first(probe.at(base, x, y))
 
-    clean = clean_picture(seen, first, second)
+    clean = _channels_first(clean_picture(probe, base, first, second))
     found = {(x, y): seen(x, y) for x, y in itertools.product(first, second)}
     changed = {where: picture != clean for where, picture in found.items()}
     axes = tuple(_axis(name, axis, changed) for axis, name in enumerate(_WORDS))
@@ -136,10 +140,27 @@ def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequenc
     return Effect(probe.tensor, axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
 
 
-def clean_picture(seen: Any, first: Sequence[int], second: Sequence[int]) -> Values:
-    """The picture without a patch: what each element is at most of the positions far from one another."""
+def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequence[int]) -> Values:
+    """The picture of a flat input without a patch: what the network reads with the position far outside.
+
+    Where that is not possible, what each element is at most of the positions far from one another.
+    """
+    outside = _outside(probe, base)
+    if outside is not None:
+        return outside
     spots = [(x, y) for x in _spread(first) for y in _spread(second)]
-    return np.asarray(np.median(np.stack([seen(x, y) for x, y in spots]), axis=0), np.float32)
+    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
+
+
+def _outside(probe: Probe, base: Values) -> Values | None:
+    """The picture with the position far outside, if every element then follows the input; else None."""
+    other, far = base.copy(), float(len(base))
+    other[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # what a patch covers stays the same
+    try:
+        seen, moved = probe.at(base, far, far), probe.at(other, far, far)
+    except ModelError:  # a network need not take such a position
+        return None
+    return seen if seen.shape == moved.shape and (seen != moved).all() else None
 
 
 def _spread(values: Sequence[int]) -> list[int]:
