@@ -9,6 +9,7 @@ from holdfast.cli import run
 from holdfast.core.model import Network
 from holdfast.core.verdict import Budget
 from holdfast.data.open import open_dataset
+from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
 from holdfast.metrics.single import single_values
 from holdfast.report.positions import page, sections, table_of
@@ -121,6 +122,23 @@ def test_bad_input_gets_one_line(words, why, capsys, tmp_path, monkeypatch):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("holdfast:")]
     assert len(lines) == 1
     assert why in lines[0]
+
+
+def test_an_image_that_cannot_be_read_is_told_and_the_others_are_mapped(tmp_path, capsys):
+    for part in ("images", "gt_labels"):
+        (tmp_path / "data" / part).mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    for name in ("bad", "good"):
+        data = png_of(pixels)
+        (tmp_path / "data" / "images" / f"{name}.png").write_bytes(data[:300] if name == "bad" else data)
+        (tmp_path / "data" / "gt_labels" / f"{name}.txt").write_text("0 0.1 0.1 0.9 0.9\n")
+    kept = tmp_path / "map.json"
+    words = ["patchbench", "evaluate", "signs-single", str(tmp_path / "data"), "--patch", "60", "--jobs", "1"]
+    assert run([*words, "--json", str(kept)]) == 0
+    assert "bad.png: " in capsys.readouterr().out
+    content = json.loads(kept.read_text())
+    assert [made["name"] for made in content["maps"]] == ["good.png"]
+    assert list(content["without"]) == ["bad.png"]
 
 
 def test_a_folder_says_its_patch_itself(made, capsys):

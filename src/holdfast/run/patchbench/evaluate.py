@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.errors import ImageError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.model import Network as File
@@ -106,9 +106,7 @@ def evaluate_model(
             found = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
             shown = Shown("position", found, size)
             made.append(Mapped(entry.name, pixels, target, _label(card.classes, target), (shown,)))
-        except HoldfastError as problem:
-            if isinstance(problem, InputError):
-                raise
+        except ImageError as problem:  # one that cannot be read, or at which the network says no number
             made.append(Mapped(entry.name, np.zeros((1, 1, 3), np.uint8), None, "", (), str(problem)))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
