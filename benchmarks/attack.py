@@ -6,7 +6,8 @@ white-*: yolo-fastest-1.1-xl on roadsign images with a stop sign or traffic ligh
 to 416x416. signs: signs-yolo on embedded scenes. transfer: gradients of two surrogates, judged on YOLOX-nano,
 which none of them sees. Per row: our attack (it may take fewer pixels than the row allows), then each peer
 with one square patch of as many pixels as the row allows, on the largest target, after as many gradient
-steps as ours took in the mean. S_e = 1 - mAP(after) / mAP(before) at IoU 0.5, rule voc, score >= 0.25.
+steps as ours may take (it stops at success), or took in the mean if that is more.
+S_e = 1 - mAP(after) / mAP(before) at IoU 0.5, rule voc, score >= 0.25.
 
 Needs ART (pip install adversarial-robustness-toolbox==1.20.1) for its rows and, but for signs, real data in
 HOLDFAST_DATA or ../shared/data. Every image is kept in --work: a run that was ended goes on.
@@ -66,15 +67,16 @@ class Row:
     limits: Limits
 
 
+XL = "yolo-fastest-xl"
 ROWS = {
     row.name: row
     for row in (
-        Row("white-700", ("yolo-fastest-xl",), "yolo-fastest-xl", 700, 0.97, Method(), Limits(3000)),
-        Row("white-300", ("yolo-fastest-xl",), "yolo-fastest-xl", 300, 0.90, Method(), Limits(300)),
-        Row("signs-1000", ("signs-yolo",), "signs-yolo", 1000, 0.95, Method(), Limits(3000)),
+        Row("white-700", (XL,), XL, 700, 0.97, Method(shrink=False), Limits(3000, steps=60)),
+        Row("white-300", (XL,), XL, 300, 0.90, Method(), Limits(300, steps=60)),
+        Row("signs-1000", ("signs-yolo",), "signs-yolo", 1000, 0.95, Method(), Limits(3000, steps=40)),
         Row(
-            "transfer-3000", ("yolo-fastest-xl", "nanodet_m"), "yolox_nano", 3000, 0.75,
-            Method(shrink=False, diversity=True), Limits(3000),
+            "transfer-3000", (XL, "nanodet_m"), "yolox_nano", 3000, 0.75, Method(diversity=True),
+            Limits(3000, steps=24),
         ),
     )
 }  # fmt: skip
@@ -218,7 +220,7 @@ def run_row(row: Row, options: argparse.Namespace) -> list[dict[str, Any]]:
         for how in ("ours", *peers):
             rows = kept(row, how, steps, found, options, pool)
             if how == "ours":
-                steps = round(float(np.mean([r["steps"] for r in rows])))
+                steps = max(row.limits.steps, round(float(np.mean([r["steps"] for r in rows]))))
             before, after, value = effect(rows, len(model_of(row.judged, work).card.classes))
             line = {
                 "row": row.name,

@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from PIL import Image
 
 import making
 from holdfast.data.patchfile import png_of, read_patch
-
 
 QUICK = ("attack", "--out", "out", "--steps", 5, "--jobs", 1, "--features", "none")
 
@@ -191,14 +191,48 @@ def test_a_killed_attack_goes_on(blobs, tmp_path):
         ),
         (("blobs.onnx", "data", "--out", "o", "--deployment", "resize"), "FAMILY=OPTION"),
         (("blobs.onnx", "data", "--out", "o", "--black-box", "--universal", "spot"), "leave out --black-box"),
+        *(
+            (("blobs.onnx", "data", "--out", "o", "--black-box", *words), f"{words[0]}: .* leave out --black")
+            for words in (("--transform", "jpeg"), ("--diverse",))
+        ),
+        (("blobs.onnx", "data", "--out", "o", "--universal", "spot", "--mask", "cross"), "--mask: .* leave"),
+        (("blobs.onnx", "data", "--out", "o", "--universal", "boxes", "--anywhere"), "--anywhere: .* leave"),
+        (
+            ("blobs.onnx", "data", "--out", "o", "--unseen", "blobs.onnx", "--unseen", "x/blobs.onnx"),
+            "two mod",
+        ),
+        (("blobs.onnx", "data", "--out", "o", "--unseen", "signs-yolo"), "class mismatch"),
         (("blobs.onnx", "data", "--out", "blobs.onnx"), "blobs.onnx"),
         (("blobs.onnx", "data", "--out", "o", "--pixels", "0"), "--pixels: expected a whole number from 1"),
         (("blobs.onnx", "data", "--out", "o", "--features", "inception:none.pth"), "none.pth"),
     ],
 )
-def test_bad_input_is_one_line(fails, blobs, words, said):
+def test_bad_input_is_one_line(fails, blobs, words, said, tmp_path):
+    (tmp_path / "x").mkdir()
+    making.detector(tmp_path / "x")
     line = fails("attack", *words, "--jobs", 1, "--steps", 2)
     assert re.search(said, line), line
+    assert not (tmp_path / "o").exists(), "told before any work is done"
+
+
+def test_another_feature_net_behind_the_same_name_is_another_attack(holdfast, fails, blobs, tmp_path):
+    def net(gain):
+        nodes = [helper.make_node("Mul", ["x", "gain"], ["y"])]
+        ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3, "h", "w"]) for n in "xy"]
+        making.save_graph(tmp_path / "f.onnx", nodes, ends[:1], ends[1:], {"gain": np.float32([gain])})
+
+    words = ("attack", *blobs, "--out", "out", "--steps", 2, "--jobs", 1, "--features", "onnx:f.onnx")
+    net(1.0)
+    assert holdfast(*words).code == 0
+    net(5.0)
+    assert "holds another attack" in fails(*words)
+
+
+def test_a_broken_image_does_not_stop_a_universal_patch(holdfast, blobs, tmp_path):
+    (tmp_path / "data" / "images" / "001.jpg").write_bytes(b"no image")
+    done = holdfast(*QUICK, *blobs, "--universal", "boxes")
+    assert done.code == 4, done.err
+    assert "failed   001.jpg" in done.err
 
 
 def test_patch_apply_takes_a_folder_a_box_and_another_spot(holdfast, fails, tmp_path):
@@ -223,3 +257,39 @@ def test_patch_apply_takes_a_folder_a_box_and_another_spot(holdfast, fails, tmp_
         or True
     )
     assert read_patch(tmp_path / "p.png").where.side == 0.5
+
+
+def test_a_black_box_holds_under_its_deployments_too(holdfast, blobs, tmp_path):
+    words = ("--black-box", "--deployment", "resize=opencv-nearest", "--images", 1, "--steps", 60)
+    done = holdfast("attack", *blobs, "--out", "out", "--jobs", 1, "--features", "none", *words)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "out" / "attack.json").read_text())
+    assert found["about"]["deployments"] == ["resize=opencv-nearest"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--black-box", "--transform", "shift"), "--transform: needs gradients"),
+        (("--black-box", "--diverse"), "--diverse: needs gradients"),
+        (("--black-box", "--deployment", "resize=opencv-nearest", "--goal", "fabricate"), "--goal vanish"),
+        (("--universal", "spot", "--amplitude", "9"), "--amplitude: a universal patch"),
+        (("--universal", "spot", "--mask", "cross"), "--mask: a universal patch"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(fails, blobs, words, said):
+    assert said in fails("attack", *blobs, "--out", "o", "--jobs", 1, *words)
+
+
+def test_one_patch_for_all_images(holdfast, blobs, tmp_path):
+    rest = ("--jobs", 1, "--features", "none")
+    done = holdfast("attack", *blobs, "--out", "out", *rest, "--universal", "boxes", "--steps", 12)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "out" / "attack.json").read_text())
+    assert all(0 < r["pixels"] <= 3000 for r in found["images"])
+    assert found["about"]["universal"] == "boxes"
+    few = ("--steps", 3, "--pixels", 100)
+    spot = holdfast("attack", *blobs, "--out", "spot", *rest, "--universal", "spot", *few)
+    assert spot.code == 0, spot.err
+    first, second = (pixels(tmp_path / "spot" / "images" / f"00{i}.png") for i in range(2))
+    assert (first[:10, :10] == second[:10, :10]).all()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from holdfast.attack.types import Rule, Target
+from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.errors import ModelError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
@@ -61,10 +61,18 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
     return result
 
 
-def target_in(judge: Callable[[Image], Detections], image: Image, boxes: Boxes, rule: Rule) -> Target | None:
-    """The true boxes that are found in the clean image; None if there is none to attack."""
+def target_in(
+    judge: Callable[[Image], Detections], image: Image, boxes: Boxes, rule: Rule, goal: Goal = "vanish"
+) -> Target | None:
+    """What is to be attacked in the image; None if no true box is found in it.
+
+    To vanish, all true boxes: one that is missed now may be found once its neighbour is not. For other goals
+    those that are found.
+    """
     before = judge(image)
     ours = found_boxes(before, boxes, rule) & ~boxes.crowd
     if not ours.any():
         return None
+    if goal == "vanish":
+        ours = ~boxes.crowd
     return Target(image, Boxes(boxes.xyxy[ours], boxes.classes[ours]), before)

@@ -39,7 +39,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What is attacked in one image (decoded pixels): the true boxes that the model finds, unless none."""
+    """What is attacked in one image (decoded pixels): true boxes, at least one of which the model finds."""
 
     image: Image
     boxes: Boxes

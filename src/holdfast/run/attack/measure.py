@@ -19,7 +19,7 @@ import orjson
 from holdfast.attack.judge import open_judge
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ModelError
+from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.patch import OnBoxes, Patch, Spot
 from holdfast.core.pipeline import pipeline_of
@@ -49,6 +49,7 @@ def attack(
     """
     began = time.perf_counter()
     alignment = alignment_of(plan.plan)
+    others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
     task = task_of(plan, alignment, patch)
     entries = plan.plan.dataset.entries
     claim(plan.out, task.setup, entries)
@@ -65,7 +66,8 @@ def attack(
     points = points_of(attempts, alignment, settings, plan.limits.pixels)
     about = _about(plan, alignment, before, time.perf_counter() - began)
     name = "" if attempts[0].features is None else _distance_name(plan)
-    found = Outcome(attempts, failed, _effects(plan, attempts, alignment), points, name, alignment, about)
+    effects = _effects(plan, attempts, alignment, others)
+    found = Outcome(attempts, failed, effects, points, name, alignment, about)
     _save(plan, found)
     return found
 
@@ -131,11 +133,12 @@ def _read(task: Task, keys: list[str]) -> tuple[tuple[Attempt, ...], tuple[Faile
     return attempts, tuple(f for f in found if isinstance(f, Failed))
 
 
-def _effects(plan: AttackPlan, attempts: tuple[Attempt, ...], alignment: Alignment) -> tuple[Effect, ...]:
+def _effects(
+    plan: AttackPlan, attempts: tuple[Attempt, ...], alignment: Alignment, others: list[Alignment]
+) -> tuple[Effect, ...]:
     settings = plan.plan.settings
     found = [effect_of(attempts, plan.plan.model.name, [a.model for a in attempts], alignment, settings)]
-    for other in plan.unseen:
-        own = alignment_of(dataclasses.replace(plan.plan, model=other))
+    for other, own in zip(plan.unseen, others, strict=True):
         pairs = [a.unseen[other.name] for a in attempts]
         found.append(effect_of(attempts, other.name, pairs, own, settings))
     return tuple(found)
@@ -227,10 +230,14 @@ def make_universal(plan: AttackPlan, progress: Progress = lambda done, reused: N
     judge = open_judge(task.model, task.pipeline, plan.method.rule)
     targets = []
     for entry in plan.plan.dataset.entries:
-        sample = entry.load()
-        if isinstance(sample.truth, Boxes):
+        try:
+            sample = entry.load()
             image = judge.machine.decode(sample.data)
-            found = target_in(judge, image, known_boxes(sample.truth, task), plan.method.rule)
+        except ImageError:  # told when it is its turn to be attacked
+            continue
+        if isinstance(sample.truth, Boxes):
+            boxes = known_boxes(sample.truth, task)
+            found = target_in(judge, image, boxes, plan.method.rule, plan.method.goal)
             targets += [found] if found else []
     if not targets:
         raise DataError(

@@ -16,6 +16,7 @@ from holdfast.core.errors import InputError, MissingExtra
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.core.registry import part
 from holdfast.core.types import Ints
 from holdfast.noise.families import applied, is_installed, options_of
 from holdfast.run.classes import Alignment
@@ -78,7 +79,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
     deployed = tuple(applied(clean, options_of(text)) for text in attack.deployments)
     store = Store(attack.out / CELLS)
     jobs = [job_for(plan, pipeline, store) for pipeline in (clean, *deployed)]
-    others = [(m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
+    others = [(m.name, m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
     laid = None if patch is None else (patch.pixels.tobytes().hex(), patch.mask.tobytes().hex(), patch.where)
     setup = fingerprint.of(
         {
@@ -88,7 +89,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
             "method": attack.method,
             "limits": attack.limits,
             "seed": attack.seed,
-            "features": attack.features,
+            "features": [attack.features, _features_hash(attack.features)],
             "patch": laid,
             "code": code_hash(),
         }
@@ -115,9 +116,46 @@ def check_attack(attack: AttackPlan) -> None:
             )
     if not attack.method.black_box and not is_installed("torch"):
         raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
-    if attack.method.black_box and (attack.surrogates or attack.universal != "none"):
-        what = "--surrogate" if attack.surrogates else "--universal"
-        raise InputError(f"{what}: needs gradients; leave out --black-box")
+    names = [m.name for m in attack.unseen]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
+    for what, given in _useless(attack).items():
+        if given:
+            raise InputError(what)
+    part("mask", attack.method.mask)  # UnknownName here, not once the folder is taken
+    for name in attack.method.transforms:
+        part("transform", name)
+
+
+def _useless(attack: AttackPlan) -> dict[str, bool]:
+    """What to say of options that would change nothing, and whether they were given."""
+    method, limits, lone = attack.method, attack.limits, attack.universal != "none"
+    gradients = {
+        "--surrogate": bool(attack.surrogates), "--universal": lone, "--transform": bool(method.transforms),
+        "--diverse": method.diversity,
+    }  # fmt: skip
+    return {
+        **{
+            f"{n}: needs gradients; leave out --black-box": method.black_box and g
+            for n, g in gradients.items()
+        },
+        "--deployment: a black box under several can only be made to lose targets: --goal vanish": (
+            method.black_box and bool(attack.deployments) and method.goal != "vanish"
+        ),
+        "--mask: a universal patch is a square; leave it out": lone and method.mask != Method.mask,
+        "--regions: a universal patch is one square; leave it out": lone and limits.regions > 0,
+        "--amplitude: a universal patch has any colours; leave it out": lone
+        and attack.limits.amplitude < 255,
+        "--anywhere: --universal says where the patch lies; leave it out": lone and not method.inside,
+    }
+
+
+def _features_hash(text: str) -> str:
+    """The hash of a feature net: another file behind the same name is another distance."""
+    from holdfast.stages.features import open_features
+
+    return open_features(text).sha256 if text else ""
 
 
 def to_model(alignment: Alignment) -> Ints:

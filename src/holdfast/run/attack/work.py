@@ -21,7 +21,7 @@ from holdfast.core.errors import DataError, ImageError
 from holdfast.core.patch import amplitude, apply, changed, changed_pixels, difference
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.seeds import generator
-from holdfast.core.types import Boxes, Floats, Image, Sample, Size
+from holdfast.core.types import Boxes, Detections, Floats, Image, Sample, Size
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.metrics.similarity import psnr, ssim
 from holdfast.run.attack.attempt import Attempt, Pair, attempt_from_plain, attempt_to_plain
@@ -128,7 +128,12 @@ def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], 
     from holdfast.attack.blackbox import search_black
 
     rule = dataclasses.replace(task.method.rule, score=min(WEAK, task.method.rule.score))
-    hints = open_judge(task.model, task.pipeline, rule, task.threads)
+    judges = [open_judge(task.model, p, rule, task.threads) for p in (task.pipeline, *task.deployments)]
+
+    def hints(image: Image) -> Detections:
+        said = [one(image) for one in judges]  # a target is lost when none of them finds it
+        columns = ([getattr(d, name) for d in said] for name in ("boxes", "scores", "classes"))
+        return Detections(*map(np.concatenate, columns))
 
     def search(target: Target, rng: np.random.Generator) -> Found:
         found = search_black(hints, target, task.method, task.limits, rng)
@@ -174,7 +179,7 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
     if not isinstance(truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
     rule = task.method.rule
-    target = target_in(opened.judge, image, known_boxes(truth, task), rule)
+    target = target_in(opened.judge, image, known_boxes(truth, task), rule, task.method.goal)
     found = (
         Found(image, opened.judge(image), False, 0, 0.0, note="nothing true is found in the clean image")
         if target is None
@@ -188,7 +193,7 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
         Size(image.shape[1], image.shape[0]),
         truth,
         Pair(before, found.after),
-        targets=0 if target is None else len(target.boxes),
+        targets=0 if target is None else int(found_boxes(before, target.boxes, rule).sum()),
         left=left,
         success=found.success,
         pixels=changed_pixels(image, found.image),
