@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast._version import __version__
 
 if TYPE_CHECKING:
+    from holdfast.attack.types import Limits, Method
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
     from holdfast.core.frame import Frame
     from holdfast.core.model import Card, Head, Input, Model, Network
+    from holdfast.core.patch import OnBoxes, Patch, Spot
+    from holdfast.core.patch import apply as apply_patch
     from holdfast.core.pipeline import Machine, Noise, Pipeline, open_machine, pipeline_of
     from holdfast.core.property import Property, Rows
     from holdfast.core.registry import stage
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
     from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Sample, Scores, Size
     from holdfast.core.verdict import Budget, Verdict, settle
     from holdfast.data.open import open_dataset
+    from holdfast.data.patchfile import read_patch
     from holdfast.graph.load import load_model
     from holdfast.metrics.rules import RULES, Rule
     from holdfast.report.html import write as write_report
+    from holdfast.run.attack.measure import attack as attack_data
+    from holdfast.run.attack.plan import AttackPlan
     from holdfast.run.evaluate import Plan, evaluate
     from holdfast.run.evaluation import Evaluation, open_run
     from holdfast.run.noise.choose import Wanted
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "RULES": "metrics.rules",
+    "AttackPlan": "run.attack.plan",
     "Box": "core.threat",
     "Boxes": "core.types",
     "Budget": "core.verdict",
@@ -51,12 +58,16 @@ _HOMES = {
     "Input": "core.model",
     "Label": "core.types",
     "LabelMap": "core.types",
+    "Limits": "attack.types",
     "Machine": "core.pipeline",
     "MaskFile": "core.types",
+    "Method": "attack.types",
     "Model": "core.model",
     "Network": "core.model",
     "Noise": "core.pipeline",
     "NoisePlan": "run.noise.suite",
+    "OnBoxes": "core.patch",
+    "Patch": "core.patch",
     "PatchAnywhere": "core.threat",
     "Pipeline": "core.pipeline",
     "Plan": "run.evaluate",
@@ -68,9 +79,12 @@ _HOMES = {
     "Settings": "run.score",
     "Size": "core.types",
     "Spec": "verify.vnnlib",
+    "Spot": "core.patch",
     "Threat": "core.threat",
     "Verdict": "core.verdict",
     "Wanted": "run.noise.choose",
+    "apply_patch": "core.patch:apply",
+    "attack_data": "run.attack.measure:attack",
     "evaluate": "run.evaluate",
     "generator": "core.seeds",
     "linf_ball": "core.threat",
@@ -84,6 +98,7 @@ _HOMES = {
     "prepare_noise": "run.noise.suite:prepare",
     "print_vnnlib": "verify.vnnlib",
     "property_of": "verify.vnnlib",
+    "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
     "settle": "core.verdict",
     "stage": "core.registry",
@@ -93,6 +108,7 @@ _HOMES = {
 
 __all__ = [
     "RULES",
+    "AttackPlan",
     "Box",
     "Boxes",
     "Budget",
@@ -106,12 +122,16 @@ __all__ = [
     "Input",
     "Label",
     "LabelMap",
+    "Limits",
     "Machine",
     "MaskFile",
+    "Method",
     "Model",
     "Network",
     "Noise",
     "NoisePlan",
+    "OnBoxes",
+    "Patch",
     "PatchAnywhere",
     "Pipeline",
     "Plan",
@@ -123,10 +143,13 @@ __all__ = [
     "Settings",
     "Size",
     "Spec",
+    "Spot",
     "Threat",
     "Verdict",
     "Wanted",
     "__version__",
+    "apply_patch",
+    "attack_data",
     "evaluate",
     "generator",
     "linf_ball",
@@ -140,6 +163,7 @@ __all__ = [
     "prepare_noise",
     "print_vnnlib",
     "property_of",
+    "read_patch",
     "read_vnnlib",
     "settle",
     "stage",
