@@ -45,6 +45,8 @@ def test_the_blobs_vanish_and_everything_is_written(holdfast, blobs, tmp_path):
     assert effect["after"] == 0.0
     assert effect["S_e"] == 1.0
     assert found["success"] == 1.0
+    assert all(len(r["before"]) == r["detections_before"] > 0 for r in found["images"])
+    assert all(d["score"] >= 0.25 for r in found["images"] for d in r["before"] + r["after"])
     assert found["about"]["model"]["unchanged"]["sha256"] == before
     assert hashlib.sha256((tmp_path / "blobs.onnx").read_bytes()).hexdigest() == before
     rows = list(csv.DictReader((tmp_path / "out" / "images.csv").read_text().splitlines()))
@@ -288,6 +290,13 @@ def test_one_patch_for_all_images(holdfast, blobs, tmp_path):
     found = json.loads((tmp_path / "out" / "attack.json").read_text())
     assert all(0 < r["pixels"] <= 3000 for r in found["images"])
     assert found["about"]["universal"] == "boxes"
+    box = json.loads((tmp_path / "data" / "annotations.json").read_text())["annotations"][0]["bbox"]
+    where = f"{box[0]},{box[1]},{box[0] + box[2]},{box[1] + box[3]}"
+    laid = holdfast(
+        "patch", "apply", "out/universal.png", "data/images/000.jpg", "-o", "l.png", "--box", where
+    )
+    assert laid.code == 0, laid.err
+    assert (pixels(tmp_path / "l.png") == pixels(tmp_path / "out" / "images" / "000.png")).all()
     few = ("--steps", 3, "--pixels", 100)
     spot = holdfast("attack", *blobs, "--out", "spot", *rest, "--universal", "spot", *few)
     assert spot.code == 0, spot.err

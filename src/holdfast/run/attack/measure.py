@@ -25,6 +25,7 @@ from holdfast.core.patch import OnBoxes, Patch, Spot
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Image
+from holdfast.data.patchfile import files_of
 from holdfast.run.attack.attempt import Attempt, attempt_from_plain, row_of
 from holdfast.run.attack.plan import AttackPlan, Task, task_of
 from holdfast.run.attack.result import Effect, Outcome, effect_of, points_of
@@ -36,7 +37,7 @@ from holdfast.run.records import Failed
 from holdfast.run.store import printable, to_json, write_atomic
 from holdfast.run.versions import versions
 
-MANIFEST, TABLE, CLAIM = "attack.json", "images.csv", "claim.json"
+MANIFEST, TABLE, CLAIM, UNIVERSAL = "attack.json", "images.csv", "claim.json", "universal.png"
 
 
 def attack(
@@ -54,6 +55,8 @@ def attack(
     entries = plan.plan.dataset.entries
     claim(plan.out, task.setup, entries)
     before = state_of(plan, entries)
+    if patch is not None:
+        _write_patch(plan, patch)
     work = AttackWork(task, file_names(entries))
     rows = execute(work, entries, plan.plan.jobs, progress, size=1)
     attempts, failed = _read(task, [key for row in rows for key in row])
@@ -88,6 +91,14 @@ def claim(folder: Path, setup: str, entries: tuple[Entry, ...]) -> None:
             "give another --out, or delete it"
         )
     write_atomic(path, to_json({"setup": setup, "images": names}))
+
+
+def _write_patch(plan: AttackPlan, patch: Patch) -> None:
+    model = plan.plan.model
+    about: dict[str, str | int | float] = {"model": model.name, "sha256": model.sha256, "seed": plan.seed}
+    png, toml = files_of(patch, about)
+    write_atomic(plan.out / UNIVERSAL, png)
+    write_atomic((plan.out / UNIVERSAL).with_suffix(".toml"), toml)
 
 
 def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
@@ -198,8 +209,23 @@ def as_plain(found: Outcome) -> dict[str, Any]:
         "mean_ssim": found.mean(lambda a: a.ssim),
         "distance": {"name": found.distance, "value": found.points[-1].distance},
         "curve": [dataclasses.asdict(p) for p in found.points],
-        "images": [row_of(a) for a in found.attempts],
+        "images": [{**row_of(a), **_said(a)} for a in found.attempts],
         "failed": [str(f) for f in found.failed],
+    }
+
+
+def _said(attempt: Attempt) -> dict[str, Any]:
+    """What the model says before and after, and what those say that were never attacked."""
+    pairs = {"": attempt.model, **attempt.unseen}
+    return {
+        f"{name}{' ' if name else ''}{when}": [
+            {"box": box, "score": score, "class": number}
+            for box, score, number in zip(
+                d.boxes.tolist(), d.scores.tolist(), d.classes.tolist(), strict=True
+            )
+        ]
+        for name, pair in pairs.items()
+        for when, d in (("before", pair.before), ("after", pair.after))
     }
 
 
