@@ -122,7 +122,7 @@ def _made_text(contest: Contest) -> str:
 
 
 def score(
-    archive: Annotated[Path, Argument("advimages_TEAM.zip", shown="ZIP")],
+    archive: Annotated[Path, Argument("The entry: advimages_TEAM.zip.", shown="ZIP")],
     contest: Folder,
     json: Annotated[Path | None, Option("Write all numbers and the table of images to this file.")] = None,
     csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None,

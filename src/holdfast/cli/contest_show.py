@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    archive: Annotated[Path, Argument("advimages_TEAM.zip", shown="ZIP")],
+    archive: Annotated[Path, Argument("The entry: advimages_TEAM.zip.", shown="ZIP")],
     contest: Annotated[Path, Option("The folder of the contest.", shown="DIR")],
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("contest.html"),
     images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12,
