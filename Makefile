@@ -40,10 +40,10 @@ demo: $(VENV)/.torch  ## set up, put the embedded model through every engine, wr
 	$(BIN)/holdfast demo -o report.html
 
 test: lint  ## set up, check style, types and layers, run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-full: lint  ## the tests including the heavy ones
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "slow or not slow"
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Patch attacks side by side: ours, ART's, a grey square, random noise, at equal gradient steps.
 
-    python benchmarks/attack.py [white-700] [white-300] [signs-1000] [transfer-3000] [--images 48] [--jobs 2]
+    python benchmarks/attack.py [white-700] [white-300] [signs-1000] [transfer-3000] [--images 40] [--jobs 2]
 
 white-*: yolo-fastest-1.1-xl on roadsign images with a stop sign or traffic light that it recognises, scaled
 to 416x416. signs: signs-yolo on embedded scenes. transfer: gradients of two surrogates, judged on YOLOX-nano,
@@ -72,7 +72,7 @@ ROWS = {
     row.name: row
     for row in (
         Row("white-700", (XL,), XL, 700, 0.97, Method(shrink=False), Limits(3000, steps=60)),
-        Row("white-300", (XL,), XL, 300, 0.90, Method(), Limits(300, steps=60)),
+        Row("white-300", (XL,), XL, 300, 0.90, Method(), Limits(300, steps=40)),
         Row("signs-1000", ("signs-yolo",), "signs-yolo", 1000, 0.95, Method(), Limits(3000, steps=40)),
         Row(
             "transfer-3000", (XL, "nanodet_m"), "yolox_nano", 3000, 0.75, Method(diversity=True),
@@ -303,7 +303,7 @@ def write(table: list[dict[str, Any]], options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("rows", nargs="*", help=f"of {', '.join(ROWS)}; without: all")
-    parser.add_argument("--images", type=int, default=48)
+    parser.add_argument("--images", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("build/attack-benchmark"))
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
