@@ -60,6 +60,13 @@ def test_half_of_the_targets_gone(folder, dark):
     assert made.distance > 0
 
 
+def test_more_changed_pixels_than_allowed_are_never_scored(folder, dark, tmp_path):
+    strict = copied(folder, tmp_path / "strict")
+    write_rules(dataclasses.replace(read_rules(strict), pixels=143), strict)
+    with pytest.raises(InputError, match=r"1\.png: 144 changed pixels, limit 143"):
+        score(strict, dark, jobs=1)
+
+
 def test_two_runs_say_the_same_and_the_second_computes_nothing(folder, dark, tmp_path):
     seen = []
     first, again = (score(folder, dark, lambda *step: seen.append(step), jobs=1) for _ in range(2))

@@ -77,14 +77,17 @@ def board(folder: Path) -> Board:
     """The leaderboard of the contest in a folder."""
     rules = read_rules(folder)
     hashes = hashes_of(folder, rules)
-    # Scores of one submission under the same hashes are one: the last made counts.
-    latest = {(r.team, r.submission, r.hashes): r for r in read_ledger(folder)}
-    current = [r for r in latest.values() if r.hashes == hashes]
-    current.sort(key=lambda r: (r.submitted, r.team, r.submission))
-    counted = {(r.team, r.submission) for r in current}
-    old = {(r.team, r.submission): r for r in latest.values() if (r.team, r.submission) not in counted}
+    # Scores of one submission are one: the last made under these hashes counts, else the last of all.
+    current: dict[tuple[str, int, str], Record] = {}
+    old: dict[tuple[str, int, str], Record] = {}
+    for record in read_ledger(folder):
+        # With the zip's hash: two zips scored at the same time may have got one number.
+        which = record.team, record.submission, record.sha256
+        (current if record.hashes == hashes else old)[which] = record
+    old = {which: record for which, record in old.items() if which not in current}
+    counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
     stale = tuple(Stale(r, hashes.differing(r.hashes)) for r in old.values())
-    return Board(rules, hashes, _ranked(current), tuple(current), stale)
+    return Board(rules, hashes, _ranked(counted), tuple(counted), stale)
 
 
 def _ranked(records: list[Record]) -> tuple[Standing, ...]:
@@ -93,7 +96,7 @@ def _ranked(records: list[Record]) -> tuple[Standing, ...]:
         by_team.setdefault(record.team, []).append(record)
     rows = []
     for team, mine in by_team.items():
-        mine.sort(key=lambda r: r.submission)
+        mine.sort(key=lambda r: (r.submission, r.number))
         best = max(mine, key=lambda r: round(r.final, DIGITS))  # of equal ones the first
         rows.append((-round(best.final, DIGITS), team, best, mine[-1], len(mine)))
     rows.sort(key=lambda row: row[:2])

@@ -14,8 +14,9 @@ from holdfast.data.contest.rules import Rules
 
 # Where the code lies that a score goes through, and the libraries that do the arithmetic.
 _CODE = (
-    "core", "data/contest", "graph", "metrics", "stages", "run/contest", "run/answer.py", "run/work.py",
-    "run/share.py", "run/classes.py", "run/recording.py",
+    "core", "data/contest", "data/readers/coco.py", "data/boxes.py", "data/entries.py", "data/images.py",
+    "graph", "metrics", "stages", "run/contest", "run/answer.py", "run/classes.py", "run/evaluation.py",
+    "run/job.py", "run/recording.py", "run/records.py", "run/score.py", "run/share.py", "run/work.py",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "onnxruntime", "pillow")
 

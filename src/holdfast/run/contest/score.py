@@ -139,13 +139,17 @@ class Judged:
 def score(
     contest: Path | Contest, archive: Path, progress: Progress = lambda done, found: None, jobs: int = 0
 ) -> Score:
-    """The score of a zip that `validate` found good; EntryError says in one line why it cannot be read."""
+    """The score of a zip that `validate` found good; InputError says in one line why it cannot be scored."""
     opened = contest if isinstance(contest, Contest) else open_contest(contest)
     entry = open_entry(archive, opened.rules)
     digest = fingerprint.of_file(archive)
     judged = judge(opened, entry, progress, jobs)
     if fingerprint.of_file(archive) != digest:
         raise DataError(f"{archive}: was changed while it was scored; score it again")
+    most = max(judged.changed)
+    if most > opened.rules.pixels:
+        name = f"{judged.changed.index(most) + 1}.png"
+        raise DataError(f"{archive}: {name}: {most} changed pixels, limit {opened.rules.pixels}; validate it")
     return score_of(opened, judged, entry.team, digest)
 
 
