@@ -12,6 +12,7 @@ from holdfast.cli.output import say
 if TYPE_CHECKING:
     from holdfast.cli.evaluate import Choices
     from holdfast.report.parts import Section
+    from holdfast.run.attack.plan import AttackPlan
 
 MODEL = "signs-yolo"
 
@@ -64,19 +65,31 @@ def _attacked(data: str, how: Choices) -> list[Section]:
     from holdfast.report.attack import sections, tables
     from holdfast.report.tables import to_text
     from holdfast.run.attack.measure import clean_pictures
-    from holdfast.run.attack.plan import AttackPlan
+    from holdfast.run.attack.plan import AttackPlan as Planned
     from holdfast.run.score import Settings
 
     black = not is_installed("torch")
     if black:
         sys.stderr.write("note     torch is not installed: the attack searches from predictions alone\n")
     limits = Limits(steps=400) if black else Limits(steps=40)
-    out = how.runs / f"attack-on-{data.replace(':', '-')}{'-black-box' if black else ''}"
     plan = plan_of(MODEL, data, Settings(RULES["voc"], 0.5, 0.25), how)
-    wanted = AttackPlan(plan, out, Method(black_box=black), limits)
+    wanted = apart(Planned(plan, how.runs / "attack", Method(black_box=black), limits))
     found = run_attack(wanted)
     say("\n\n".join(to_text(table) for table in tables(found)) + "\n")
     return list(sections(found, clean_pictures(wanted), 4))
+
+
+def apart(wanted: AttackPlan) -> AttackPlan:
+    """The attack in a folder of its own name, so that what another version left there is not in the way."""
+    from dataclasses import replace
+
+    from holdfast.run.attack.plan import task_of
+    from holdfast.run.evaluate import alignment_of
+
+    setup = task_of(wanted, alignment_of(wanted.plan)).setup
+    data = wanted.plan.dataset
+    name = f"{wanted.out.name}-{data.name}-{len(data)}-{setup[:8]}".replace(":", "-")
+    return replace(wanted, out=wanted.out.with_name(name))
 
 
 def _contest(images: int, how: Choices) -> list[Section]:

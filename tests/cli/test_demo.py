@@ -1,0 +1,23 @@
+"""The parts of `holdfast demo` that are not the engines' own."""
+
+from holdfast.attack.types import Method
+from holdfast.cli.demo import MODEL, apart
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.run.attack.measure import claim
+from holdfast.run.attack.plan import AttackPlan, task_of
+from holdfast.run.evaluate import Plan, alignment_of
+
+
+def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
+    data = open_dataset("signs:0:2", task="detect")
+    plan = Plan(load_model(MODEL), data)
+    wanted = AttackPlan(plan, tmp_path / "attack", Method(black_box=True), features="")
+    folders = set()
+    for code in ("a", "b", "a"):
+        monkeypatch.setattr("holdfast.run.attack.plan.code_hash", lambda code=code: code)
+        mine = apart(wanted)
+        claim(mine.out, task_of(mine, alignment_of(plan)).setup, data.entries)  # DataError if it is another's
+        folders.add(mine.out.name)
+    assert len(folders) == 2
+    assert ":" not in "".join(folders)
