@@ -190,6 +190,18 @@ def test_two_scores_never_take_one_number(contest):
     assert len(read_ledger(folder)) == 3 + 3
 
 
+def test_a_zip_changed_after_its_score_is_not_kept_as_the_scored_one(contest, made, tmp_path):
+    folder = contest[0]
+    mine = tmp_path / made[1]["weak"].name
+    mine.write_bytes(made[1]["weak"].read_bytes())
+    scored = score(open_contest(folder), mine, jobs=1)
+    mine.write_bytes(made[1]["weak again"].read_bytes())
+    with pytest.raises(InputError, match="was changed after it was scored"):
+        enter(folder, mine, scored)
+    assert not [r for r in read_ledger(folder) if r.team == "weak"]
+    assert not list(folder.glob("entries/weak/zips/*/*"))
+
+
 def test_two_zips_of_a_team_scored_at_the_same_time_both_count(contest):
     folder, hand_in = contest
     first, second = hand_in("weak"), hand_in("weak again")

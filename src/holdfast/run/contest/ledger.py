@@ -111,6 +111,8 @@ def _kept(folder: Path, archive: Path, score: Score) -> str:
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             shutil.copyfile(archive, part)
+            if fingerprint.of_file(part) != score.archive:
+                raise InputError(f"{archive}: was changed after it was scored; score it again")
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
