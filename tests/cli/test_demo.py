@@ -4,7 +4,7 @@ from holdfast.attack.types import Method
 from holdfast.cli.demo import MODEL, apart
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.run.attack.measure import claim
+from holdfast.run.attack.guard import claim
 from holdfast.run.attack.plan import AttackPlan, task_of
 from holdfast.run.evaluate import Plan, alignment_of
 

@@ -48,6 +48,7 @@ def test_without_toml_it_lies_in_the_corner(tmp_path):
         (b'[where]\non = "faces"', 'expected on = "boxes"'),
         (b"[where]\nside = 3", 'expected on = "boxes"'),
         (b"[where]\nz = 3", "expected x, y"),
+        (b'[where]\non = "boxes"\nside = 200', "side: expected a number above 0 and up to 4, got 200"),
         (b"where = [", "expected TOML"),
         (b"\xff\xfe", "expected TOML"),
     ],

@@ -14,7 +14,7 @@ from holdfast.attack.types import Method, Target
 from holdfast.attack.victim import Victim
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup
-from holdfast.core.types import Boxes, Detections, Floats, Image
+from holdfast.core.types import Boxes, Detections, Floats, Image, plain_name
 
 STRICT = 0.2  # of the rule's score: how dead candidates shall be where others are to be fooled too
 
@@ -120,6 +120,6 @@ def _renamed(boxes: Boxes, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Bo
     """The boxes of classes that the other model knows too, by its numbers."""
     if ours == theirs:
         return boxes
-    index = [theirs.index(ours[c]) if ours[c] in theirs else -1 for c in boxes.classes]
-    known = np.array(index, np.int64) >= 0
-    return Boxes(boxes.xyxy[known], np.array(index, np.int64)[known])
+    number = {plain_name(name): i for i, name in enumerate(theirs)}
+    index = np.array([number.get(plain_name(ours[c]), -1) for c in boxes.classes], np.int64)
+    return Boxes(boxes.xyxy[index >= 0], index[index >= 0])

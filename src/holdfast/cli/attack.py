@@ -169,8 +169,8 @@ def run_attack(wanted: AttackPlan) -> Outcome:
     """The outcome, with progress on standard error; a universal patch is searched first."""
     from holdfast.cli.progress import progress
     from holdfast.run.attack.measure import attack as run
-    from holdfast.run.attack.measure import make_universal
     from holdfast.run.attack.plan import check_attack
+    from holdfast.run.attack.universal import make_universal
 
     check_attack(wanted)
     patch = None

@@ -17,6 +17,11 @@ Bools: TypeAlias = NDArray[np.bool_]
 Tensor: TypeAlias = NDArray[Any]
 
 
+def plain_name(name: str) -> str:
+    """The name of a class as names are compared: without case, spaces, hyphens and underscores."""
+    return "".join(c for c in name.casefold() if c not in " -_")
+
+
 class Size(NamedTuple):
     """Width and height in pixels."""
 

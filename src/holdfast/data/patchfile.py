@@ -16,6 +16,8 @@ from holdfast.core.patch import OnBoxes, Patch, Spot
 from holdfast.core.types import Image
 from holdfast.data.images import sniff
 
+LARGEST = 4  # times a box's shorter side: a patch file must not ask for a picture of any size
+
 
 def png_of(image: Image) -> bytes:
     """The image (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
@@ -95,6 +97,11 @@ def _where(found: Any, name: str) -> Spot | OnBoxes:
     if found.get("on", "boxes") != "boxes" or (kind is Spot and "side" in found):
         raise DataError(f'{name}.toml: [where]: expected on = "boxes" (with side) or only x and y')
     numbers = {k: v for k, v in found.items() if k != "on"}
+    side = numbers.get("side", 1)
+    if isinstance(side, int | float) and not 0 < side <= LARGEST:
+        raise DataError(
+            f"{name}.toml: [where] side: expected a number above 0 and up to {LARGEST}, got {side}"
+        )
     for key, value in numbers.items():
         good = isinstance(value, int if kind is Spot else int | float) and not isinstance(value, bool)
         if not good or not abs(value) < 1e6:

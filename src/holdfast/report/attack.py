@@ -49,11 +49,16 @@ def _costs(found: Outcome) -> Table:
         "seconds": [a.seconds for a in found.aimed],
     }
     rows: list[list[Cell]] = [
-        [name, *((float(np.mean(v)), min(v), max(v)) if v else (None, None, None))]
-        for name, v in columns.items()
+        [name, *(_rounded(name, v) if v else (None, None, None))] for name, v in columns.items()
     ]
     told = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
     return Table(names, rows, f"What it costs an image: {told}")
+
+
+def _rounded(name: str, values: list[float]) -> tuple[Cell, ...]:
+    """Mean, least and most; SSIM is so near to 1 that two digits would say nothing."""
+    three = float(np.mean(values)), min(values), max(values)
+    return tuple(f"{v:.4f}" for v in three) if name == "SSIM" else three
 
 
 def _curve(found: Outcome) -> Table:
@@ -191,7 +196,7 @@ def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Exhibit | None:
     seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
     first, second = (r for r in seen if isinstance(r, Found))
     note = (
-        f"{attempt.pixels} pixels, amplitude {attempt.amplitude}, "
+        f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
         f"{attempt.left} of {attempt.targets} targets still found"
     )
     after = apply(before, attempt.patch)

@@ -67,8 +67,8 @@ def rule_of(result: Result) -> str:
     gap = max(shown.map.difference for _, shown in rows_of(result))
     return (
         f"output = iou(prediction, target) × [class equal]; {' / '.join(bars)}. {grouped(replayed)} "
-        "positions, all near the threshold and every witness among them, were run one by one in ONNX Runtime "
-        f"on the user's file; largest difference from the fast way {gap:.1e}."
+        "positions, among them all near the threshold and the smallest output, were run one by one in ONNX "
+        f"Runtime on the user's file; largest difference from the fast way {gap:.1e}."
     )
 
 

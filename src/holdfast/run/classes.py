@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.core.errors import DataError, UnknownName
 from holdfast.core.model import Task
-from holdfast.core.types import Boxes, Ints
+from holdfast.core.types import Boxes, Ints, plain_name
 from holdfast.run.records import Failed, Found, Ranked, Record
 
 
@@ -71,8 +71,8 @@ def _places(names: list[str], model: tuple[str, ...]) -> list[int]:
     exact = {name: i for i, name in enumerate(model)}
     plain: dict[str, list[int]] = {}
     for i, name in enumerate(model):
-        plain.setdefault(_plain(name), []).append(i)
-    alike = [plain.get(_plain(name), []) for name in names]
+        plain.setdefault(plain_name(name), []).append(i)
+    alike = [plain.get(plain_name(name), []) for name in names]
     return [exact.get(name, at[0] if len(at) == 1 else -1) for name, at in zip(names, alike, strict=True)]
 
 
@@ -97,10 +97,6 @@ def _renamed(data: tuple[str, ...], model: tuple[str, ...], renames: Mapping[str
         if new not in model:
             raise UnknownName("class of the model", new, model)
     return [renames.get(name, name) for name in data]
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.casefold() if c not in " -_")
 
 
 def _numbered(names: tuple[str, ...]) -> bool:

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import hashlib
 import io
 import time
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
 import orjson
 
-from holdfast.attack.judge import open_judge
-from holdfast.core import fingerprint
-from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError, ModelError
+from holdfast.core.errors import DataError, ModelError
 from holdfast.core.model import Model
-from holdfast.core.patch import OnBoxes, Patch, Spot
+from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.types import Boxes, Image
-from holdfast.data.patchfile import files_of
+from holdfast.core.types import Image
 from holdfast.run.attack.attempt import Attempt, attempt_from_plain, row_of
+from holdfast.run.attack.guard import claim, file_names, state_of
 from holdfast.run.attack.plan import AttackPlan, Task, task_of
 from holdfast.run.attack.result import Effect, Outcome, effect_of, points_of
+from holdfast.run.attack.universal import write_patch
 from holdfast.run.attack.work import AttackWork
 from holdfast.run.classes import Alignment
 from holdfast.run.evaluate import alignment_of
 from holdfast.run.executor import Progress, execute
 from holdfast.run.records import Failed
-from holdfast.run.store import printable, to_json, write_atomic
+from holdfast.run.store import to_json, write_atomic
 from holdfast.run.versions import versions
 
-MANIFEST, TABLE, CLAIM, UNIVERSAL = "attack.json", "images.csv", "claim.json", "universal.png"
+MANIFEST, TABLE = "attack.json", "images.csv"
 
 
 def attack(
@@ -56,7 +50,7 @@ def attack(
     claim(plan.out, task.setup, entries)
     before = state_of(plan, entries)
     if patch is not None:
-        _write_patch(plan, patch)
+        write_patch(plan, patch)
     work = AttackWork(task, file_names(entries))
     rows = execute(work, entries, plan.plan.jobs, progress, size=1)
     attempts, failed = _read(task, [key for row in rows for key in row])
@@ -73,64 +67,6 @@ def attack(
     found = Outcome(attempts, failed, effects, points, name, alignment, about)
     _save(plan, found)
     return found
-
-
-def claim(folder: Path, setup: str, entries: tuple[Entry, ...]) -> None:
-    """Nothing; the folder is this attack's. DataError if it holds another one, or images beyond these."""
-    path, names = folder / CLAIM, [e.name for e in entries]
-    try:
-        held = orjson.loads(path.read_bytes())
-        same = held["setup"] == setup and set(held["images"]) <= set(map(printable, names))
-    except FileNotFoundError:
-        same = True
-    except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
-        raise DataError(
-            f"{folder}: holds another attack (other model, data, options or version of holdfast); "
-            "give another --out, or delete it"
-        )
-    write_atomic(path, to_json({"setup": setup, "images": names}))
-
-
-def _write_patch(plan: AttackPlan, patch: Patch) -> None:
-    model = plan.plan.model
-    about: dict[str, str | int | float] = {"model": model.name, "sha256": model.sha256, "seed": plan.seed}
-    png, toml = files_of(patch, about)
-    write_atomic(plan.out / UNIVERSAL, png)
-    write_atomic((plan.out / UNIVERSAL).with_suffix(".toml"), toml)
-
-
-def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
-    """The hash of the model's file and of what the model says of the first image that can be read."""
-    model = plan.plan.model
-    content = hashlib.sha256(model.read()).hexdigest()
-    judge = open_judge(model, plan.plan.pipeline, plan.method.rule)
-    for entry in entries[:20]:
-        try:
-            tensor = judge.prepared(judge.machine.decode(entry.load().data)).tensor
-        except DataError:
-            continue
-        outputs = judge.machine.run(tensor)
-        values = [
-            (name, hashlib.sha256(np.ascontiguousarray(v).tobytes()).hexdigest())
-            for name, v in outputs.items()
-        ]
-        return {"sha256": content, "image": entry.name, "outputs": fingerprint.of(values)}
-    return {"sha256": content}
-
-
-def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
-    """Image -> its name in the folder of results: without its ending, unless two images then meet."""
-    plain = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
-    times = Counter(name.casefold() for name in plain.values())
-    return {n: short if times[short.casefold()] == 1 else _inside(n) for n, short in plain.items()}
-
-
-def _inside(name: str) -> str:
-    """The name as a path that cannot leave the folder it is put into."""
-    parts = [p for p in PurePosixPath(name.replace("\\", "/")).parts if p not in ("/", "..", ".")]
-    return "/".join(parts) or "image"
 
 
 def _read(task: Task, keys: list[str]) -> tuple[tuple[Attempt, ...], tuple[Failed, ...]]:
@@ -242,39 +178,3 @@ def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
         return image
 
     return picture
-
-
-def make_universal(plan: AttackPlan, progress: Progress = lambda done, reused: None) -> Patch:
-    """One patch for the whole data set, searched on the images in which something true is found."""
-    from holdfast.attack.judge import target_in
-    from holdfast.attack.universal import universal
-    from holdfast.core.seeds import generator
-    from holdfast.run.attack.work import known_boxes, victims_of
-
-    alignment = alignment_of(plan.plan)
-    task = task_of(plan, alignment)
-    judge = open_judge(task.model, task.pipeline, plan.method.rule)
-    targets = []
-    for entry in plan.plan.dataset.entries:
-        try:
-            sample = entry.load()
-            image = judge.machine.decode(sample.data)
-        except ImageError:  # told when it is its turn to be attacked
-            continue
-        if isinstance(sample.truth, Boxes):
-            boxes = known_boxes(sample.truth, task)
-            found = target_in(judge, image, boxes, plan.method.rule, plan.method.goal)
-            targets += [found] if found else []
-    if not targets:
-        raise DataError(
-            f"{task.model.name} finds nothing true in {plan.plan.dataset.name}: nothing to attack"
-        )
-    rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
-    told = 0
-
-    def step(done: int, _reused: int) -> None:  # it counts from the beginning, progress from step to step
-        nonlocal told
-        progress(done - told, 0)
-        told = done
-
-    return universal(victims_of(task), targets, plan.method, plan.limits, rng, step, where)

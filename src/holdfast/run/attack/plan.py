@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+import holdfast
 from holdfast.attack.types import Limits, Method
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, MissingExtra
@@ -17,7 +18,7 @@ from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.registry import part
-from holdfast.core.types import Ints
+from holdfast.core.types import Ints, plain_name
 from holdfast.noise.families import applied, is_installed, options_of
 from holdfast.run.classes import Alignment
 from holdfast.run.evaluate import Plan, job_for
@@ -109,7 +110,7 @@ def check_attack(attack: AttackPlan) -> None:
     if plan.pipeline:
         check_names(plan.pipeline)
     for other in attack.surrogates:
-        if not set(other.card.classes) & set(plan.model.card.classes):
+        if not set(map(plain_name, other.card.classes)) & set(map(plain_name, plan.model.card.classes)):
             raise InputError(
                 f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
                 f"{len(other.card.classes)}, got none; correct the names in its card"
@@ -166,10 +167,10 @@ def to_model(alignment: Alignment) -> Ints:
 
 @cache
 def code_hash() -> str:
-    """A hash of the source of the attacks: another code is another result."""
-    import holdfast.attack
-
+    """A hash of the source an attack's result hangs on: another code is another result."""
+    root = Path(holdfast.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(Path(holdfast.attack.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for package in ("attack", "core", "graph", "metrics", "stages"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from holdfast.run.classes import Alignment, realign
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
 
-BUDGETS = (0, 50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 3000)
+BUDGETS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import orjson
 
 from holdfast.attack.goals import shortfall
 from holdfast.attack.judge import Judge, found_boxes, open_judge, target_in
+from holdfast.attack.regions import count_regions
 from holdfast.attack.types import Found, Target
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
@@ -31,6 +32,7 @@ from holdfast.run.records import Failed
 from holdfast.run.store import to_json, write_atomic
 
 IMAGES, PATCHES = "images", "patches"
+SMALLEST = 16  # pixels a side: what SSIM and the feature nets need
 WEAK = 0.01  # score from which a black-box search is told of detections
 
 
@@ -178,6 +180,9 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
     truth = sample.truth
     if not isinstance(truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
+    if min(image.shape[:2]) < SMALLEST:
+        size = f"{image.shape[1]}×{image.shape[0]}"
+        raise ImageError(f"expected a picture of at least {SMALLEST}×{SMALLEST} pixels to attack, got {size}")
     rule = task.method.rule
     target = target_in(opened.judge, image, known_boxes(truth, task), rule, task.method.goal)
     found = (
@@ -186,19 +191,22 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
         else opened.search(target, generator(task.seed, "attack", sample.name))
     )
     before = opened.judge(image) if target is None else target.before
-    left = 0 if target is None else int(found_boxes(found.after, target.boxes, rule).sum())
+    ours, still = (
+        np.zeros(0, bool) if target is None else found_boxes(said, target.boxes, rule)
+        for said in (before, found.after)
+    )
     ratio = psnr(image, found.image)
     return Attempt(
         sample.name,
         Size(image.shape[1], image.shape[0]),
         truth,
         Pair(before, found.after),
-        targets=0 if target is None else int(found_boxes(before, target.boxes, rule).sum()),
-        left=left,
+        targets=int(ours.sum()),
+        left=int((ours & still).sum()),
         success=found.success,
         pixels=changed_pixels(image, found.image),
         amplitude=amplitude(image, found.image),
-        regions=_regions(image, found.image),
+        regions=count_regions(changed(image, found.image)),
         psnr=ratio if math.isfinite(ratio) else None,
         ssim=ssim(image, found.image),
         steps=found.steps,
@@ -217,13 +225,6 @@ def known_boxes(truth: Boxes, task: Task) -> Boxes:
     classes = task.to_model[truth.classes] if len(task.to_model) else truth.classes
     keep = classes >= 0
     return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])
-
-
-def _regions(before: Image, after: Image) -> int:
-    import cv2
-
-    count, _ = cv2.connectedComponents(changed(before, after).astype(np.uint8), connectivity=8)
-    return int(count) - 1
 
 
 def _decode(task: Task) -> Callable[[bytes], Image]:
