@@ -105,7 +105,9 @@ def pictures(row: Row, work: str, count: int) -> list[tuple[str, Image, Boxes]]:
     data = open_dataset("signs:0:400" if signs else str(DATA / "roadsign"))
     model = model_of(row.attacked[0], work)
     names = {"stop": "stop sign", "trafficlight": "traffic light"}
-    number = {n: model.card.classes.index(names.get(n, n)) for n in data.classes if signs or n in names}
+    if signs:
+        names = {name: name for name in data.classes}
+    number = {ours: model.card.classes.index(theirs) for ours, theirs in names.items()}
     judges = [open_judge(model_of(n, work)) for n in dict.fromkeys((*row.attacked, row.judged))]
     if len(judges) > 1:
         judges = [judges[0], judges[-1]]  # both must find it: the first attacked one, and the one judged
