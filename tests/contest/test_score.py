@@ -207,7 +207,24 @@ def test_an_original_that_was_changed_is_noticed(folder, dark, tmp_path):
     path = spoiled / "images" / "2.png"
     path.unlink()  # it is linked to the one in public/
     path.write_bytes((spoiled / "images" / "3.png").read_bytes())
-    with pytest.raises(DataError, match=r"2\.png: not the image the contest was made with"):
+    with pytest.raises(InputError, match=r"images: 2\.png: not the images the contest was made with"):
+        score(spoiled, dark, jobs=1)
+
+
+def test_a_distance_is_called_what_its_network_says(folder, dark, tmp_path):
+    spoiled = copied(folder, tmp_path / "c")
+    write_rules(dataclasses.replace(read_rules(spoiled), distance="FID"), spoiled)
+    with pytest.raises(
+        InputError, match=r"distance\.name: expected 'FD-signs' .* got 'FID'"
+    ):
+        score(spoiled, dark, jobs=1)
+
+
+def test_a_wrong_size_in_the_rules_is_not_laid_to_the_participant(folder, dark, tmp_path):
+    spoiled = copied(folder, tmp_path / "c")
+    rules = read_rules(spoiled)
+    write_rules(dataclasses.replace(rules, width=rules.width - 1), spoiled)
+    with pytest.raises(InputError, match="width, height: the rules say"):
         score(spoiled, dark, jobs=1)
 
 

@@ -204,14 +204,18 @@ def board(
 
 
 def rescore(contest: Folder, jobs: Jobs = 0) -> int:
-    """Score again what was scored under other rules, models or code; older scores stay in the history.
+    """Score again what was scored under other rules, models or code; older scores stay as files in entries/.
 
     Exit code 4 means: done, but some submissions could not be scored again.
     """
     from holdfast.cli.progress import progress
+    from holdfast.data.contest.rules import read_rules
+    from holdfast.run.contest.make import PUBLIC, publish_rules
     from holdfast.run.contest.rescore import rescore as again
 
     outcomes = again(contest, progress, jobs)
+    if (contest / PUBLIC).is_dir() and publish_rules(contest, read_rules(contest)):
+        say(f"{contest / PUBLIC / 'rules.toml'}: written anew, to be published")
     if not outcomes:
         say("nothing to score again: every submission has a score under the contest as it is")
         return 0

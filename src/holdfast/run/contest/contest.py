@@ -17,6 +17,7 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules, told
 from holdfast.data.entries import FileEntry, PixelBoxes
+from holdfast.data.images import sniff
 from holdfast.data.readers.coco import coco
 from holdfast.graph.load import load_model
 from holdfast.run.classes import Alignment, align
@@ -77,7 +78,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
     classes, shots = _shots(folder, rules, problems)
     try:
-        opened_features(rules.features, rules.features_sha256, 1)
+        opened_features(rules.features, rules.features_sha256, 1, rules.distance)
     except InputError as problem:
         problems.append(str(problem))
     known = [m for m in models if m is not None]
@@ -148,12 +149,26 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
         problems.append(f"{said} in images/, {TRUTH} or {MANIFEST}")
         return (), ()
     size = Size(rules.width, rules.height)
+    problems += _pictures(folder, names, manifest, size)
     shots = []
     for number, name in enumerate(names, 1):
         truth = entries[name].truth
         if isinstance(truth, PixelBoxes):
             shots.append(Shot(number, Path(entries[name].path), manifest[name], truth, size))
     return data.classes, tuple(shots)
+
+
+def _pictures(folder: Path, names: list[str], manifest: Mapping[str, str], size: Size) -> list[str]:
+    """What is wrong with the originals: none of it shall be laid to a participant."""
+    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
+    if other:
+        more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+        return [f"images: {', '.join(other[:5])}{more}: not the images the contest was made with"]
+    found = sniff((folder / "images" / names[0]).read_bytes(), names[0]).size
+    if found != size:
+        said = f"{size.width}×{size.height}"
+        return [f"width, height: the rules say {said}, the images are {found.width}×{found.height}"]
+    return []
 
 
 def read_manifest(folder: Path) -> Mapping[str, str]:

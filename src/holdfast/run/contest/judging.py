@@ -107,8 +107,10 @@ class Judging:
         return Seen(tuple(keys), name), fresh
 
 
-def opened_features(text: str, sha256: str, threads: int) -> Callable[[Sequence[Image]], Floats]:
-    """The feature net; InputError if it is another than the rules name."""
+def opened_features(
+    text: str, sha256: str, threads: int, name: str = ""
+) -> Callable[[Sequence[Image]], Floats]:
+    """The feature net; InputError if it is another than the rules name, or called otherwise."""
     from holdfast.stages.features import open_features
 
     net = open_features(text, threads)
@@ -116,6 +118,8 @@ def opened_features(text: str, sha256: str, threads: int) -> Callable[[Sequence[
         raise InputError(
             f"distance.sha256: the feature net {text!r} has the hash {net.sha256}, the rules say {sha256}"
         )
+    if name and name != net.name:
+        raise InputError(f"distance.name: expected {net.name!r} for the features {text!r}, got {name!r}")
     return net
 
 

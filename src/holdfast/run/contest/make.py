@@ -25,6 +25,7 @@ from holdfast.run.contest.shots import Noisy
 from holdfast.run.executor import execute
 from holdfast.run.store import Store, to_json, write_atomic
 
+PUBLIC = "public"
 ORDER = "a permutation of the data set by the seed; images in which the single model finds no target left out"
 
 
@@ -165,10 +166,8 @@ def write_zip(path: Path, inside: str, files: Sequence[Path]) -> None:
 
 def _publish(folder: Path, rules: Rules) -> None:
     """Nothing; public/ holds what participants may have: all but the hidden members."""
-    public = folder / "public"
+    public = folder / PUBLIC
     shutil.rmtree(public, ignore_errors=True)
-    hidden = len(rules.mimic.members) - 1
-    open_vote = dataclasses.replace(rules.mimic, members=(rules.single,), hidden=hidden)
     single = folder / rules.single.file
     files = [folder / TRUTH, folder / "images.zip", single, single.with_suffix(".toml")]
     for file in [*files, *_images(folder, rules)]:
@@ -178,4 +177,15 @@ def _publish(folder: Path, rules: Rules) -> None:
             os.link(file, target)  # no second copy where the disk knows links
         except OSError:
             shutil.copyfile(file, target)
-    write_atomic(public / RULES_FILE, rules_text(dataclasses.replace(rules, mimic=open_vote)).encode())
+    publish_rules(folder, rules)
+
+
+def publish_rules(folder: Path, rules: Rules) -> bool:
+    """Whether the participants' rules had to be written anew: without the names of the hidden members."""
+    hidden = len(rules.mimic.members) - 1
+    mimic = dataclasses.replace(rules.mimic, members=(rules.single,), hidden=hidden)
+    path, text = folder / PUBLIC / RULES_FILE, rules_text(dataclasses.replace(rules, mimic=mimic)).encode()
+    if path.is_file() and path.read_bytes() == text:
+        return False
+    write_atomic(path, text)
+    return True
