@@ -302,3 +302,16 @@ def test_one_patch_for_all_images(holdfast, blobs, tmp_path):
     assert spot.code == 0, spot.err
     first, second = (pixels(tmp_path / "spot" / "images" / f"00{i}.png") for i in range(2))
     assert (first[:10, :10] == second[:10, :10]).all()
+
+
+@pytest.mark.parametrize("how", [("--steps", 30), ("--black-box", "--steps", 200)])
+def test_something_new_appears_where_nothing_is(holdfast, blobs, tmp_path, how):
+    grey = making.jpeg(np.full((64, 64, 3), 40, np.uint8))
+    (tmp_path / "data" / "images" / "000.jpg").write_bytes(grey)
+    rest = ("--jobs", 1, "--features", "none", "--images", 1)
+    done = holdfast("attack", *blobs, "--out", "out", "--goal", "fabricate", *rest, *how)
+    assert done.code == 0, done.err
+    row = json.loads((tmp_path / "out" / "attack.json").read_text())["images"][0]
+    assert row["success"]
+    assert row["detections_before"] == 0
+    assert row["detections_after"] > 0

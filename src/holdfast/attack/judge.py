@@ -64,14 +64,14 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
 def target_in(
     judge: Callable[[Image], Detections], image: Image, boxes: Boxes, rule: Rule, goal: Goal = "vanish"
 ) -> Target | None:
-    """What is to be attacked in the image; None if no true box is found in it.
+    """What is to be attacked in the image; None if no true box is found in it and the goal needs one.
 
     To vanish, all true boxes: one that is missed now may be found once its neighbour is not. For other goals
-    those that are found.
+    those that are found; something new can be made to appear where there is none.
     """
     before = judge(image)
     ours = found_boxes(before, boxes, rule) & ~boxes.crowd
-    if not ours.any():
+    if not ours.any() and goal != "fabricate":
         return None
     if goal == "vanish":
         ours = ~boxes.crowd

@@ -56,8 +56,8 @@ class Outcome:
 
     @property
     def aimed(self) -> tuple[Attempt, ...]:
-        """The images with a target."""
-        return tuple(a for a in self.attempts if a.targets)
+        """The images that were attacked: those with a target, or all where something new is to appear."""
+        return tuple(a for a in self.attempts if a.targets or a.steps)
 
     def mean(self, of: Callable[[Attempt], float]) -> float | None:
         """The mean over the images with a target."""
@@ -101,7 +101,7 @@ def points_of(
     largest = max((a.pixels for a in attempts), default=0)
     budgets = sorted({b for b in BUDGETS if b < largest} | {min(largest, limit)}) if largest else [0]
     pairs = [a.model for a in attempts]
-    aimed = max(1, sum(a.targets > 0 for a in attempts))
+    aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
     found = []
     for budget in budgets:
         after = [0 < a.pixels <= budget for a in attempts]
