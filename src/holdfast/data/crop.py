@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +15,13 @@ import numpy as np
 import orjson
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import DataError, ImageError, InputError, OutputError
+from holdfast.core.errors import DataError, ImageError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
+from holdfast.data.whole import whole_folder
 
 MARK = "holdfast-crop.json"
 INTRUDED, SMALL, LARGE, OUTSIDE, CROWD = (
@@ -81,23 +80,8 @@ def crop(
     Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
     (COCO).
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: expected a new or empty folder, got one with something in it")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as problem:
-        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another") from problem
-    try:
+    with whole_folder(folder) as place:
         made = _written(data, place, cut, progress)
-        place.chmod(0o755)
-        place.replace(folder)
-    except OSError as problem:
-        raise OutputError(
-            f"{folder}: could not be written: {problem.strerror}; nothing was kept"
-        ) from problem
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     return Cropped(folder, *made)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import InputError, ModelError, OutputError
+from holdfast.core.errors import ModelError
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats, Size
 from holdfast.data.patchfile import files_of, png_of
+from holdfast.data.whole import check_new, whole_folder
 from holdfast.graph.inspect import load_proto
 from holdfast.run.classes import Alignment
 from holdfast.run.patchbench.select import Drawn, Picture, draw
@@ -71,32 +70,13 @@ def scaled(patch: Patch, size: Size) -> Patch:
 
 def make(plan: Plan, folder: Path, step: Step = lambda done, reused: None) -> Mapping[str, Any]:
     """The manifest of the benchmark written to a new or empty folder, which is there whole or not at all."""
-    _check(folder)
+    check_new(folder)
     networks = dict(_networks(plan))
     drawn = draw(
         plan.model, plan.data, plan.alignment, plan.images, plan.seed, whole=plan.held_out, step=step
     )
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as problem:
-        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another") from problem
-    try:
-        manifest = _written(plan, drawn, networks, place)
-        place.chmod(0o755)
-        place.replace(folder)
-        return manifest
-    except OSError as problem:
-        raise OutputError(
-            f"{folder}: could not be written: {problem.strerror}; nothing was kept"
-        ) from problem
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def _check(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: expected a new or empty folder, got one with something in it")
+    with whole_folder(folder) as place:
+        return _written(plan, drawn, networks, place)
 
 
 def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
