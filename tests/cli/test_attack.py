@@ -276,10 +276,11 @@ def test_a_black_box_holds_under_its_deployments_too(holdfast, blobs, tmp_path):
         (("--black-box", "--diverse"), "--diverse: needs gradients"),
         (("--black-box", "--deployment", "resize=opencv-nearest", "--goal", "fabricate"), "--goal vanish"),
         (("--universal", "spot", "--amplitude", "9"), "--amplitude: a universal patch"),
+        (("--deployment", "precision=int8"), "needs calibration images"),
         (("--universal", "spot", "--mask", "cross"), "--mask: a universal patch"),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(fails, blobs, words, said):
+def test_options_that_cannot_be_obeyed_are_refused(fails, blobs, words, said):
     assert said in fails("attack", *blobs, "--out", "o", "--jobs", 1, *words)
 
 

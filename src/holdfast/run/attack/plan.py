@@ -115,6 +115,11 @@ def check_attack(attack: AttackPlan) -> None:
                 f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
                 f"{len(other.card.classes)}, got none; correct the names in its card"
             )
+    if any(option.label == "precision=int8" for text in attack.deployments for option in options_of(text)):
+        raise InputError(
+            "--deployment precision=int8: needs calibration images, which an attack has not; "
+            "take fp16 or bf16, or a model quantised already"
+        )
     if not attack.method.black_box and not is_installed("torch"):
         raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
     names = [m.name for m in attack.unseen]
