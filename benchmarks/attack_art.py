@@ -100,8 +100,9 @@ def attacked_by_art(
     side = min(int(pixels**0.5), height, width)
     sides = target.boxes.xyxy[:, 2:] - target.boxes.xyxy[:, :2]
     x1, y1, x2, y2 = target.boxes.xyxy[int(sides.prod(axis=1).argmax())]
-    left = int(np.clip(round((x1 + x2 - side) / 2), 0, width - side))
-    top = int(np.clip(round((y1 + y2 - side) / 2), 0, height - side))
+    # DPatch takes no centre that would let the patch touch the right or lower border
+    left = int(np.clip(round((x1 + x2 - side) / 2), 0, width - side - 1))
+    top = int(np.clip(round((y1 + y2 - side) / 2), 0, height - side - 1))
     estimator = ThinDetector(victims, (height, width))
     x = image.transpose(2, 0, 1)[None].astype(np.float32)
     y = [
