@@ -214,9 +214,7 @@ def test_an_original_that_was_changed_is_noticed(folder, dark, tmp_path):
 def test_a_distance_is_called_what_its_network_says(folder, dark, tmp_path):
     spoiled = copied(folder, tmp_path / "c")
     write_rules(dataclasses.replace(read_rules(spoiled), distance="FID"), spoiled)
-    with pytest.raises(
-        InputError, match=r"distance\.name: expected 'FD-signs' .* got 'FID'"
-    ):
+    with pytest.raises(InputError, match=r"distance\.name: expected 'FD-signs' .* got 'FID'"):
         score(spoiled, dark, jobs=1)
 
 
