@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-import holdfast
 from holdfast.attack.types import Limits, Method
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, MissingExtra
@@ -173,7 +172,7 @@ def to_model(alignment: Alignment) -> Ints:
 @cache
 def code_hash() -> str:
     """A hash of the source an attack's result hangs on: another code is another result."""
-    root = Path(holdfast.__file__).parent
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for package in ("attack", "core", "graph", "metrics", "stages"):
         for path in sorted((root / package).rglob("*.py")):
