@@ -55,7 +55,7 @@ def test_two_functions_of_one_source_do_not_share_cells(plan):
 
 
 def test_a_program_that_cannot_be_read_again_runs_in_this_process(plan, monkeypatch):
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "<stdin>", raising=False)
     assert evaluate(dataclasses.replace(plan, jobs=0)).result["images"] == 30
 
 
