@@ -220,6 +220,9 @@ def run_row(row: Row, options: argparse.Namespace) -> list[dict[str, Any]]:
     peers = [p for p in PEERS if options.peers and (p not in ART or importlib.util.find_spec("art"))]
     with ProcessPoolExecutor(options.jobs) as pool:
         for how in ("ours", *peers):
+            if options.kept and not all(p.exists() for p in paths(row, how, steps, found, options)):
+                print(f"  {how:22} not finished: left out", flush=True)
+                continue
             rows = kept(row, how, steps, found, options, pool)
             if how == "ours":
                 steps = max(row.limits.steps, round(float(np.mean([r["steps"] for r in rows]))))
@@ -260,16 +263,21 @@ def kept(
     row: Row, how: str, steps: int, found: list[Any], options: argparse.Namespace, pool: ProcessPoolExecutor
 ) -> list[dict[str, Any]]:
     """The rows of all pictures, those of an earlier run read from the folder of work."""
-    folder = options.work / row.name / (how if how == "ours" else f"{how}-{steps}")
-    folder.mkdir(parents=True, exist_ok=True)
+    files = paths(row, how, steps, found, options)
     coming = {}
-    for picture in found:
-        path = folder / (picture[0].replace("/", "_") + ".json")
+    for path, picture in zip(files, found, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             coming[path] = pool.submit(one, row, how, steps, str(options.work), picture)
     for path, future in coming.items():
         path.write_text(json.dumps(future.result()))
-    return [json.loads((folder / (p[0].replace("/", "_") + ".json")).read_text()) for p in found]
+    return [json.loads(path.read_text()) for path in files]
+
+
+def paths(row: Row, how: str, steps: int, found: list[Any], options: argparse.Namespace) -> list[Path]:
+    """Where what a method made of each picture is kept."""
+    folder = options.work / row.name / (how if how == "ours" else f"{how}-{steps}")
+    return [folder / (picture[0].replace("/", "_") + ".json") for picture in found]
 
 
 def write(table: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -308,6 +316,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("build/attack-benchmark"))
+    parser.add_argument("--kept", action="store_true", help="only what is in --work already; nothing is run")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
