@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attack.loss import LOSSES, Aim, succeeded
+from holdfast.attack.transforms import moved
 from holdfast.attack.types import Method, Target
 from holdfast.attack.victim import Victim
 from holdfast.core.errors import InputError
@@ -77,18 +78,11 @@ class Oracle:
         chosen += ["diverse"] if self.method.diversity and "diverse" not in chosen else []
         for name in chosen:
             pixels, matrix = lookup("transform", name)(pixels, rng)
-            aim = replace(aim, boxes=moved(aim.boxes, matrix), known=moved(aim.known, matrix))
+            boxes, known = (
+                torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in (aim.boxes, aim.known)
+            )
+            aim = replace(aim, boxes=boxes, known=known)
         return pixels, aim
-
-
-def moved(boxes: Tensor, matrix: Floats) -> Tensor:
-    """The upright boxes (n, 4) around boxes whose corners an affine map (2, 3) moved."""
-    if not len(boxes):
-        return boxes
-    corners = boxes[:, [0, 1, 2, 1, 0, 3, 2, 3]].reshape(-1, 4, 2)
-    map_ = torch.as_tensor(np.asarray(matrix), dtype=boxes.dtype)
-    there = corners @ map_[:, :2].T + map_[:, 2]
-    return torch.cat([there.amin(dim=1), there.amax(dim=1)], dim=1)
 
 
 def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Oracle:

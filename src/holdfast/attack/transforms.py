@@ -97,13 +97,6 @@ def moved(boxes: Floats, matrix: Floats) -> Floats:
     return np.concatenate([middles - reach, middles + reach], axis=1)
 
 
-def joined(first: Floats, second: Floats) -> Floats:
-    """The 2×3 map that does the first, then the second."""
-    return np.concatenate(
-        [second[:, :2] @ first[:, :2], second[:, :2] @ first[:, 2:] + second[:, 2:]], axis=1
-    )
-
-
 def _identity() -> Floats:
     return np.eye(2, 3)
 

@@ -133,20 +133,11 @@ def attack(
     _check_detector(model, card)
     choices = Choices(card, data_format, split, images, stage, rename, common=classes == "common", jobs=jobs)
     plan = plan_of(model, data, Settings(rule_named(rule), iou, score), choices)
+    how = Method(mask, not anywhere, goal, black_box, shrink, transforms, diverse, Rule(score, iou, nms_iou))
     wanted = AttackPlan(
-        plan,
-        out,
-        Method(mask, not anywhere, goal, black_box, shrink, transforms, diverse, Rule(score, iou, nms_iou)),
-        Limits(pixels, amplitude, regions, steps, restarts, seconds),
-        seed,
-        _models(surrogates),
-        deployments,
-        _models(unseen),
-        "" if features == "none" else features,
-        universal,
-    )
-    for reason in plan.model.guessed:
-        sys.stderr.write(f"guessed  {reason}\n")
+        plan, out, how, Limits(pixels, amplitude, regions, steps, restarts, seconds), seed,
+        _models(surrogates), deployments, _models(unseen), "" if features == "none" else features, universal,
+    )  # fmt: skip
     return _show(run_attack(wanted), wanted, page, json)
 
 
@@ -173,6 +164,8 @@ def run_attack(wanted: AttackPlan) -> Outcome:
     from holdfast.run.attack.universal import make_universal
 
     check_attack(wanted)
+    for reason in wanted.plan.model.guessed:
+        sys.stderr.write(f"guessed  {reason}\n")
     patch = None
     if wanted.universal != "none":
         with progress("universal patch", wanted.limits.steps * wanted.limits.restarts, "steps") as step:

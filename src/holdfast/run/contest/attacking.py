@@ -19,7 +19,7 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
     """Nothing; the attacked images 1.png … N.png lie in the folder. A killed attack goes on.
 
     The hidden members are not looked at: it is what a participant could do with what is public. It is not
-    shrunk to the fewest pixels, which takes ten times as long as to find it.
+    shrunk to the fewest pixels, which takes about five times as long (benchmarks/results/attack.md).
     """
     from holdfast.attack.types import Limits, Method, Rule
     from holdfast.run.attack.measure import attack
