@@ -57,6 +57,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "candidates": ("holdfast.attack.candidates",),
     "transform": ("holdfast.attack.transforms",),
     "features": ("holdfast.stages.features",),
+    "augment": ("holdfast.train.augment",),
+    "stft": ("holdfast.stages.stft",),
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()

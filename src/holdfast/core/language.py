@@ -1,0 +1,47 @@
+"""Questions for a language model, scored by likelihood, and what a model said of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+TextKind: TypeAlias = Literal["piqa", "lambada", "hellaswag", "winogrande"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A text whose likelihood behind a prompt is asked for."""
+
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """Endings of which one is right; with a single one the model must say it by itself, word for word."""
+
+    name: str  # file:line, where it was read
+    endings: tuple[Ending, ...]
+    answer: int
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """The questions of one file; `sha256` is of the file's bytes (and of its labels')."""
+
+    name: str
+    kind: TextKind
+    questions: tuple[Question, ...]
+    sha256: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model said of one question, an entry an ending."""
+
+    name: str
+    sums: tuple[float, ...]  # log-likelihood of the ending, natural logarithm
+    tokens: tuple[int, ...]  # how many tokens it is
+    length: tuple[int, ...]  # how many bytes it is in UTF-8
+    greedy: tuple[bool, ...]  # whether each of its tokens is the model's first choice
