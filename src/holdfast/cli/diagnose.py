@@ -16,12 +16,12 @@ from holdfast.cli.noise import (
     Asked,
     CalibrationData,
     CalibrationImages,
-    Shape,
     Use,
     load_own,
     plans_of,
     watch,
 )
+from holdfast.cli.noise_shape import Shape
 from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:

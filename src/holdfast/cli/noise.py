@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
@@ -28,12 +28,13 @@ from holdfast.cli.evaluate import (
     Strict,
     plan_of,
 )
+from holdfast.cli.noise_shape import Shape
+from holdfast.cli.noise_tasks import Beyond, none_of, run_task
 from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
     from holdfast.report.parts import Section
-    from holdfast.report.tables import Table
     from holdfast.run.evaluate import Plan
     from holdfast.run.noise.combine import Staircase
     from holdfast.run.noise.result import ModelNoise, Suite
@@ -75,6 +76,10 @@ Csv = Annotated[bool, Option("Print the table as CSV.", group=SHOWN)]
 Markdown = Annotated[bool, Option("Print the tables as Markdown.", group=SHOWN)]
 Latex = Annotated[bool, Option("Print the tables as LaTeX.", group=SHOWN)]
 Page = Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=SHOWN)]
+Task = Annotated[
+    Literal["pictures", "language", "speech"],
+    Option("What the models do; language and speech take files of their own.", group=WHAT),
+]
 DryRun = Annotated[
     bool, Option("Say which cells there are, and how long and how large, from a timed sample.", group=RUN)
 ]
@@ -82,6 +87,7 @@ DryRun = Annotated[
 
 def suite(
     models_data: ModelsData,
+    task: Task = "pictures",
     card: Card = (),
     only: Only = (),
     skip: Skip = (),
@@ -113,6 +119,15 @@ def suite(
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
     shape = Shape(csv, markdown, latex, json, out)
     shape.check()
+    if task != "pictures":
+        common = classes == "common"
+        none_of(task, use=use, format=data_format, split=split, map=rename, rule=rule, classes=common)
+        calibrated = (calibration, calibration_images)
+        shown = (json, csv, markdown, latex, out)
+        words = Beyond(
+            models_data, card, only, skip, every, *calibrated, images, *shown, runs, jobs, strict, dry_run
+        )
+        return run_task(task, words)
     asked = Asked(only, skip, every, use, calibration, calibration_images, rule)
     plans = list(plans_of(models_data, card, how, asked))
     if dry_run:
@@ -225,53 +240,6 @@ class Asked(NamedTuple):
     calibration: str | None
     images: int
     rule: str | None
-
-
-class Shape(NamedTuple):
-    """How tables are shown."""
-
-    csv: bool = False
-    markdown: bool = False
-    latex: bool = False
-    json: Path | None = None
-    out: Path | None = None
-
-    def check(self) -> None:
-        """Nothing, or InputError if two ways are asked for at once or a file cannot be one."""
-        from holdfast.core.errors import InputError
-
-        if sum((self.csv, self.markdown, self.latex)) > 1:
-            raise InputError("expected one of --csv, --markdown and --latex, not several")
-        if self.json and self.json.is_dir():
-            raise InputError(f"--json {self.json}: is a folder; give the name of a file")
-        if self.out and self.out.is_dir():
-            raise InputError(
-                f"{self.out}: is a folder; give the name of the page, such as {self.out / 'noise.html'}"
-            )
-
-    def table(self, table: Table) -> None:
-        """Nothing; the table is printed."""
-        from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
-
-        if self.csv:
-            return say(to_csv(table), end="")
-        return say((to_latex if self.latex else to_markdown if self.markdown else to_text)(table))
-
-    def show(self, made: Suite) -> None:
-        """Nothing; the tables are printed, and written as JSON if asked for."""
-        from holdfast.report.noise_tables import families_table, models_csv, models_table, options_table
-        from holdfast.run.noise.result import as_plain
-
-        if self.json:
-            write_json(self.json, as_plain(made))
-        if self.csv:
-            return self.table(models_csv(made))
-        for model in made.models:
-            self.table(options_table(model))
-            say("")
-            self.table(families_table(model))
-            say("")
-        return self.table(models_table(made))
 
 
 def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: Asked) -> Iterator[NoisePlan]:

@@ -26,3 +26,23 @@ class Beyond(NamedTuple):
     jobs: int
     strict: bool
     dry_run: bool
+
+
+def none_of(task: str, **given: object) -> None:
+    """Nothing, or InputError for an option that means nothing beyond pictures."""
+    from holdfast.core.errors import InputError
+
+    for name, value in given.items():
+        if value:
+            raise InputError(f"--{name}: means nothing with --task {task}; leave it out")
+
+
+def run_task(task: str, how: Beyond) -> int:
+    """The exit code of the suite of that task."""
+    if task == "language":
+        from holdfast.cli.noise_language import language
+
+        return language(how)
+    from holdfast.cli.noise_speech import speech
+
+    return speech(how)
