@@ -122,11 +122,10 @@ def suite(
     if task != "pictures":
         common = classes == "common"
         none_of(task, use=use, format=data_format, split=split, map=rename, rule=rule, classes=common)
-        calibrated = (calibration, calibration_images)
-        shown = (json, csv, markdown, latex, out)
         words = Beyond(
-            models_data, card, only, skip, every, *calibrated, images, *shown, runs, jobs, strict, dry_run
-        )
+            models_data, card, only, skip, every, calibration, calibration_images, images,
+            json, csv, markdown, latex, out, runs, jobs, strict, dry_run,
+        )  # fmt: skip
         return run_task(task, words)
     asked = Asked(only, skip, every, use, calibration, calibration_images, rule)
     plans = list(plans_of(models_data, card, how, asked))
