@@ -1,0 +1,1 @@
+"""Question sets for language models: PIQA, LAMBADA, HellaSwag, WinoGrande, in their own files' forms."""

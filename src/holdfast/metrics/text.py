@@ -1,0 +1,98 @@
+"""Right or wrong from likelihoods, by the named rules; accuracy, and what a change of the system does to it.
+
+plain: the ending with the highest sum of log-likelihoods (lm-evaluation-harness: acc; the paper's Table 5).
+per-byte: the sum divided by the ending's bytes (acc_norm there).  per-token: divided by its tokens.
+greedy: the only ending is what the model itself would say, token by token (LAMBADA's acc).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.random import Generator
+
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.language import Scored, TextKind
+from holdfast.core.types import Bools
+from holdfast.metrics.intervals import Flips, Interval, flips, mean_difference
+
+TextRule: TypeAlias = Literal["plain", "per-byte", "per-token", "greedy"]
+RULES: tuple[TextRule, ...] = get_args(TextRule)
+DEFAULT_RULES: Mapping[TextKind, TextRule] = {
+    "piqa": "plain",
+    "lambada": "greedy",
+    "hellaswag": "plain",
+    "winogrande": "plain",
+}
+NOTHING = -1  # what a model picks when its numbers are no numbers, or when greedy it would say something else
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """Two runs on the same questions. drop = before − after, from 0 to 1: positive is a loss."""
+
+    before: float
+    after: float
+    drop: Interval  # paired
+    flips: Flips  # right before and wrong after, and the other way round
+    changed: int  # questions with another pick
+
+
+def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
+    """The rules that mean something for a kind of set, the default first."""
+    if kind == "lambada":
+        return ("greedy",)
+    return ("plain", "per-byte", "per-token")
+
+
+def picked(scored: Scored, rule: TextRule) -> int:
+    """The ending a model picks by a rule; −1 if none: all is NaN, or greedy it says another word."""
+    if rule not in RULES:
+        raise UnknownName("scoring rule", rule, RULES)
+    if rule == "greedy":
+        if len(scored.sums) != 1:
+            raise InputError(
+                f"{scored.name}: the rule 'greedy' needs questions with one ending, got {len(scored.sums)}; "
+                "use plain, per-byte or per-token"
+            )
+        return 0 if scored.greedy[0] else NOTHING
+    if len(scored.sums) < 2:
+        raise InputError(f"{scored.name}: the rule {rule!r} compares endings, got only one; use greedy")
+    weights = {"plain": (1,) * len(scored.sums), "per-byte": scored.length, "per-token": scored.tokens}[rule]
+    scores = [total / weight for total, weight in zip(scored.sums, weights, strict=True)]
+    usable = [-math.inf if math.isnan(score) else score for score in scores]
+    best = max(usable)
+    return usable.index(best) if best > -math.inf else NOTHING
+
+
+def correct(scored: Scored, answer: int, rule: TextRule) -> bool:
+    """Whether a model's pick is the right ending; of equal ones the first is picked."""
+    return picked(scored, rule) == answer
+
+
+def hits(scored: Sequence[Scored], answers: Sequence[int], rule: TextRule) -> Bools:
+    """Whether each question is answered right, (n,)."""
+    if len(scored) != len(answers):
+        raise InputError(f"expected one answer a question, got {len(scored)} and {len(answers)}")
+    return np.array([correct(s, a, rule) for s, a in zip(scored, answers, strict=True)], dtype=bool)
+
+
+def accuracy(right: Bools) -> float:
+    """The part of the questions that is right; NaN without questions."""
+    return float(right.mean()) if len(right) else float("nan")
+
+
+def compare(
+    before: Sequence[Scored], after: Sequence[Scored], answers: Sequence[int], rule: TextRule, rng: Generator
+) -> TextChange:
+    """What changed between two runs on the same questions, with the paired bootstrap interval of the drop."""
+    if [s.name for s in before] != [s.name for s in after]:
+        raise InputError("expected two runs on the same questions in the same order, got others")
+    first, second = hits(before, answers, rule), hits(after, answers, rule)
+    changed = sum(picked(a, rule) != picked(b, rule) for a, b in zip(before, after, strict=True))
+    drop = mean_difference(second, first, rng)  # the second minus the first of its arguments
+    return TextChange(accuracy(first), accuracy(second), drop, flips(first, second), changed)
