@@ -1,0 +1,26 @@
+"""The training text: paragraphs of four sorts, drawn by a seed."""
+
+import random
+from collections.abc import Iterator
+
+from holdfast.train.language.activities import activity_text
+from holdfast.train.language.carried import carried_text
+from holdfast.train.language.reasons import reason_text
+from holdfast.train.language.uses import use_text
+
+# The harder a sort is to learn, the more of it is written.
+_SORTS = ((use_text, 0.3), (carried_text, 0.3), (activity_text, 0.15), (reason_text, 0.25))
+
+
+def paragraph(rng: random.Random) -> str:
+    """One paragraph of any sort."""
+    writers, shares = zip(*_SORTS, strict=True)
+    (writer,) = rng.choices(writers, shares)
+    return str(writer(rng))
+
+
+def paragraphs(count: int, seed: int) -> Iterator[str]:
+    """So many paragraphs, the same for the same seed."""
+    rng = random.Random(f"text {seed}")
+    for _ in range(count):
+        yield paragraph(rng)
