@@ -1,13 +1,10 @@
-"""Small single-object detectors whose answers are known, white pictures for them, and the command line."""
-
-from dataclasses import dataclass
+"""Small single-object detectors whose answers are known and white pictures for them."""
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 import making
-from holdfast.cli import run
 from holdfast.data.patchfile import png_of
 
 CARD = """\
@@ -82,42 +79,6 @@ def white(tmp_path):
         return root
 
     return make
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def holdfast(tmp_path, monkeypatch, capfd):
-    """A function that runs `holdfast …` and gives exit code and output."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments):
-        code = run([str(a) for a in arguments])
-        said = capfd.readouterr()
-        return Done(code, said.out, said.err)
-
-    return command
-
-
-@pytest.fixture
-def fails(holdfast):
-    """A function that runs a command that must fail with one line and exit code 2; gives the line."""
-
-    def command(*arguments):
-        done = holdfast(*arguments)
-        lines = [line for line in done.err.splitlines() if line.startswith("holdfast: ")]
-        assert done.code == 2, done
-        assert len(lines) == 1
-        assert "Traceback" not in done.err
-        assert "internal error" not in lines[0]
-        return lines[0].removeprefix("holdfast: ")
-
-    return command
 
 
 @pytest.fixture

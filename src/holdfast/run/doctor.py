@@ -14,7 +14,12 @@ from holdfast.run.executor import cores
 
 # extra -> (module to look for, distribution, what it is good for)
 EXTRAS = {
-    "torch": (("torch", "torch", "training the shipped models"),),
+    "torch": (("torch", "torch", "attacks by gradient, training"),),
+    "language": (("tokenizers", "tokenizers", "language models"),),
+    "speech": (
+        ("librosa", "librosa", "another STFT for speech"),
+        ("scipy", "scipy", "another STFT for speech"),
+    ),
     "bench": (
         ("pycocotools", "pycocotools", "the reference AP in benchmarks"),
         ("hotcoco", "hotcoco", "the fastest peer in benchmarks"),
