@@ -160,7 +160,7 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     groups = int(node.attributes.get("group", 1))
     stride = node.ints("strides") or (1,) * axes
     weight = _dilated(weight.astype(np.float64), node.ints("dilations") or (1,) * axes)
-    before, out = _transposed_size(node, view.shape[2:], weight.shape[2:], stride)
+    before, out = transposed_size(node, view.shape[2:], weight.shape[2:], stride)
     reach = tuple(-(-k // s) for k, s in zip(weight.shape[2:], stride, strict=True))
     kernel = _phases(weight, stride, reach, groups)
     # place q of phase p holds output q * stride + p - before; the last output says how many places are needed
@@ -192,7 +192,7 @@ def _dilated(weight: Array, dilation: tuple[int, ...]) -> Array:
     return spread
 
 
-def _transposed_size(
+def transposed_size(
     node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The padding before and the output shape of a ConvTranspose."""
@@ -238,10 +238,10 @@ def _average(node: Node, build: Build) -> list[Value]:
     channels = view.shape[1]
     ones = np.ones((channels, 1, *kernel))
     summed = convolved(build, view, ones, np.zeros(channels), window, channels)
-    return [scaled(build, summed, 1.0 / _counts(node, view.shape[2:], window), 0.0)]
+    return [scaled(build, summed, 1.0 / counts_of(node, view.shape[2:], window), 0.0)]
 
 
-def _counts(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
+def counts_of(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
     """By how much each window's sum is divided; padding counts if the node says so, ceil's never does."""
     axes = len(spatial)
     pads = node.ints("pads") or (0,) * (2 * axes)

@@ -23,20 +23,20 @@ def _resize(node: Node, build: Build) -> list[Value]:
         raise node.fail("tf_crop_and_resize is not supported")
     view = node.view()
     wanted = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
-    scales = _per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
+    scales = per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
     changed = [a for a, n in enumerate(view.shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
     still = [a for a in range(len(wanted)) if a not in changed]
     if changed and not still:
         raise node.fail("expected at least one axis that keeps its size")
     for axis in changed:
-        weight = _along(node, view.shape, axis, still)
+        weight = along(node, view.shape, axis, still)
         turned = as_view(moved(view, lambda a, axis=axis: np.moveaxis(a, axis, -1)))  # type: ignore[misc]
         made = as_view(matmul(build, node, turned, weight))
         view = View(np.moveaxis(made.index, -1, axis))
     return [view]
 
 
-def _per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
+def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
     """The scales or sizes that are given, by axis."""
     found = node.attributes.get(name)
     if found is None:
@@ -47,7 +47,7 @@ def _per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[in
     return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
 
 
-def _along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
+def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
     """The interpolation matrix (n, m) along one axis: what ONNX Runtime makes of the unit vectors.
 
     They lie along the first of the axes that keep their size; every other axis has length 1.

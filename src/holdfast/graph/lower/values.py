@@ -56,10 +56,11 @@ class Node:
     outputs: int
     opset: int
     last: bool = False  # whether an output of the graph
+    aim: str = "lowered"  # what was to be done with it
 
     def fail(self, reason: str) -> ModelError:
         """The error that names this node, its operator and the reason."""
-        return ModelError(f"node {self.name!r}: operator {self.operator} cannot be lowered: {reason}")
+        return ModelError(f"node {self.name!r}: operator {self.operator} cannot be {self.aim}: {reason}")
 
     def value(self, at: int = 0) -> Value:
         """An input that must be there."""

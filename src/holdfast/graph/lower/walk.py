@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.core.errors import ModelError
@@ -22,11 +23,23 @@ OPERATORS: Mapping[str, Lowering] = {
     **sums.OPERATORS,
     **resize.OPERATORS,
 }
+
+
+@dataclass(frozen=True)
+class Table:
+    """What nodes are turned into: a function an operator, and the words for one that has none."""
+
+    operators: Mapping[str, Lowering] = field(default_factory=lambda: OPERATORS)
+    aim: str = "lowered"
+    unknown: str = "it is not linear, piecewise linear or one of the known curves"
+
+
+STEPS = Table()
 # Malformed nodes make numpy raise one of these; the node is then named.
 _NUMPY_ERRORS = (ValueError, IndexError, KeyError, TypeError, AttributeError, ZeroDivisionError)
 
 
-def walked(proto: Any, build: Build, values: dict[str, Value]) -> list[Value]:
+def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = STEPS) -> list[Value]:
     """The values of the graph's outputs, given those of its inputs; `values` is used up."""
     graph = proto.graph
     opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
@@ -35,7 +48,8 @@ def walked(proto: Any, build: Build, values: dict[str, Value]) -> list[Value]:
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
         inputs = tuple(_find(values, node, name) if name else None for name in node.input)
-        found = lowered(node_of(node, inputs, opset, set(outputs)), node.domain, build)
+        parsed = replace(node_of(node, inputs, opset, set(outputs)), aim=table.aim)
+        found = lowered(parsed, node.domain, build, table)
         for name, value in zip(node.output, found, strict=False):
             values[name] = build.normal(value) if isinstance(value, View) else value
         for name in node.input:  # a value nobody reads again is let go
@@ -48,20 +62,21 @@ def walked(proto: Any, build: Build, values: dict[str, Value]) -> list[Value]:
     return [values[name] for name in outputs]
 
 
-def lowered(node: Node, domain: str, build: Build) -> list[Value]:
+def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list[Value]:
     """The values of a node's outputs; the steps they need are emitted."""
     if domain not in ("", "ai.onnx"):
         raise node.fail(f"operators of the domain {domain!r} are not supported")
     if node.operator == "Constant":
         return [constant_of(node)]
-    lower = OPERATORS.get(node.operator)
+    lower = table.operators.get(node.operator)
     try:
         dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
         constant = all(not isinstance(v, View) for v in node.inputs)
-        if constant and not dropped and node.operator not in moves.OPERATORS:
-            return list(fold.folded(node))
+        if constant and not dropped:
+            move = moves.OPERATORS.get(node.operator)
+            return list(fold.folded(node)) if move is None else move(node, build)
         if lower is None:
-            raise node.fail("it is not linear, piecewise linear or one of the known curves")
+            raise node.fail(table.unknown)
         return lower(node, build)
     except _NUMPY_ERRORS as problem:
         raise node.fail(f"{type(problem).__name__}: {problem}") from problem
