@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-Batch: TypeAlias = tuple[Tensor, ...]  # the images first
+Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
 Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
 Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
 Say: TypeAlias = Callable[[str], None]
@@ -112,8 +112,10 @@ def _step(job: Job, net: nn.Module, optimiser: torch.optim.Optimizer, batch: Bat
     """The loss of one optimiser step."""
     for group in optimiser.param_groups:
         group["lr"] = lr
-    images = batch[0].to(memory_format=torch.channels_last)
-    loss = job.loss(net, (images, *batch[1:]))
+    first = batch[0]
+    if first.ndim == 4:  # images; a text has no channels
+        first = first.to(memory_format=torch.channels_last)
+    loss = job.loss(net, (first, *batch[1:]))
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     nn.utils.clip_grad_norm_(net.parameters(), 10.0)

@@ -1,0 +1,57 @@
+"""`python -m holdfast.train.decoder --out src/holdfast/models/decoder`: remake the learned decoder."""
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+from holdfast.core.errors import HoldfastError, MissingExtra
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code: 0, or 2 after a message about what could not be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        _train(options)
+    except HoldfastError as problem:
+        sys.stderr.write(f"holdfast.train.decoder: {problem}\n")
+        return problem.exit_code
+    return 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtra("training", "torch", "torch")
+    import torch
+
+    from holdfast.train.decoder.make import Order, make
+
+    torch.set_num_threads(options.threads)
+    start = time.monotonic()
+    make(Order(options.out, options.work, options.seed, options.fraction, held_out=options.held_out), _say)
+    _say(f"restore: {(time.monotonic() - start) / 60:.1f} min")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.train.decoder", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
+    parser.add_argument(
+        "--out", type=Path, default=Path("src/holdfast/models/decoder"), help="folder of restore.onnx"
+    )
+    parser.add_argument("--work", type=Path, default=Path(".train"), help="folder of pool and checkpoint")
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument(
+        "--fraction", type=float, default=1.0, help="part of the training steps, to try it out"
+    )
+    parser.add_argument("--held-out", type=int, default=40, help="held-out scenes to score on")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""An ONNX classifier as a torch module: its own graph, its own weights, in native torch operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from holdfast.core.errors import HoldfastError, InputError
+from holdfast.train.onnx.tape import Normalisation, Step
+
+Statistics: TypeAlias = Literal["file", "batch", "moving"]
+# What torch raises for values that do not fit an operator; the node is then named.
+_TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a forward pass does: steps, the numbers of input, weights and output, and what they belong to."""
+
+    proto: Any  # the file as it was opened
+    steps: tuple[Step, ...]
+    given: int
+    numbers: Mapping[str, int]  # weights and statistics by name
+    result: int
+    shape: tuple[int, ...]  # of one image
+    fixed: int  # the batch that is written into the file; 0: any
+    output: str
+    normalisations: tuple[Normalisation, ...]
+    kept: tuple[str, ...]
+
+
+class Trainable(nn.Module):
+    """The network of an ONNX file; parameters and buffers have the names of the file's initializers.
+
+    It never writes to the file it came from; `written` makes a new one of it.
+    """
+
+    def __init__(
+        self, plan: Plan, weights: Mapping[str, NDArray[Any]], statistics: Mapping[str, NDArray[Any]]
+    ) -> None:
+        super().__init__()
+        self.plan = plan
+        self.mode: Statistics = "file"
+        self.count = 1  # images of the forward pass at hand
+        # Put in directly: names of ONNX hold dots, which torch's own door refuses.
+        for name, value in weights.items():
+            self._parameters[name] = nn.Parameter(torch.from_numpy(np.array(value)))
+        for name, value in statistics.items():
+            self._buffers[name] = torch.from_numpy(np.array(value))
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The trained weights by the names they have in the file."""
+        return {name: value for name, value in self._parameters.items() if value is not None}
+
+    @property
+    def normalisations(self) -> tuple[Normalisation, ...]:
+        """The normalising nodes of the graph, in its order."""
+        return self.plan.normalisations
+
+    def statistics(self, mode: Statistics) -> Trainable:
+        """This network, from now on normalising batches by these statistics.
+
+        "file": the file's running averages, unchanged. "batch": the batch's own, nothing is kept. "moving":
+        in training the batch's own, by which the running averages are moved; else the running averages.
+        """
+        if mode not in get_args(Statistics):
+            raise InputError(f"statistics: expected {', '.join(get_args(Statistics))}, got {mode!r}")
+        if mode == "moving":
+            self._check_movable()
+        self.mode = mode
+        return self
+
+    def _check_movable(self) -> None:
+        owners: dict[str, str] = {}
+        for one in self.normalisations:
+            if one.operator != "BatchNormalization":
+                continue
+            for name in (one.mean, one.variance):
+                if not name:
+                    raise InputError(
+                        f"node {one.node!r}: its running statistics are no float32 initializers of the file, "
+                        'so they cannot be moved; use statistics "file"'
+                    )
+                other = owners.setdefault(name, one.node)
+                if other != one.node:
+                    raise InputError(
+                        f"nodes {other!r} and {one.node!r} share the running statistics {name!r}, so they "
+                        'cannot be moved; use statistics "file"'
+                    )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores (n, k) before a last Softmax, of images (n, …) in the model's layout."""
+        self.count = len(x)
+        values: dict[int, Tensor] = {self.plan.given: x}
+        own: dict[str, Any] = {**self._parameters, **self._buffers}
+        values.update({number: own[name] for name, number in self.plan.numbers.items()})
+        for step in self.plan.steps:
+            inputs = [values[v] if isinstance(v, int) else v for v in step.inputs]
+            try:
+                made = step.run(self, *inputs)
+            except HoldfastError:
+                raise
+            except _TORCH_ERRORS as problem:
+                raise step.node.fail(f"{type(problem).__name__}: {problem}") from problem
+            for number, value in zip(step.outputs, made if isinstance(made, tuple) else (made,), strict=True):
+                values[number] = value
+            for number in step.done:
+                values.pop(number, None)
+        result = values[self.plan.result]
+        return result.flatten(1) if result.ndim > 2 else result
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        # torch's own takes a name with a dot for one of a child.
+        own: dict[str, Any] = {**self._parameters, **self._buffers}
+        missing_keys += [prefix + name for name in own if prefix + name not in state_dict]
+        unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix) :] not in own]
+        with torch.no_grad():
+            for name, value in own.items():
+                if prefix + name in state_dict:
+                    value.copy_(state_dict[prefix + name])
