@@ -231,7 +231,9 @@ def plan_of(model: str, data: str, settings: Settings, choices: Choices) -> Plan
 
 def _absolute(data: str) -> str:
     """The path so that a report can be made from another folder; the name of the embedded data as it is."""
-    return data if data.split(":")[0] == "signs" else str(Path(data).resolve())
+    from holdfast.data.embedded import is_embedded
+
+    return data if is_embedded(data) else str(Path(data).resolve())
 
 
 def _pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:

@@ -280,15 +280,16 @@ def load_own(files: Sequence[Path]) -> None:
 
 def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
     """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
+    from holdfast.data.embedded import is_embedded
     from holdfast.data.open import open_dataset
 
     task = plan.model.card.task
     if asked.calibration:
         return open_dataset(asked.calibration, task=task)
     words = data.split(":")
-    if words[0] == "signs":
+    if is_embedded(data):
         seed = int(words[1]) if len(words) > 1 else 0
-        return open_dataset(f"signs:{seed + 1}:{asked.images}", task=task)
+        return open_dataset(f"{words[0]}:{seed + 1}:{asked.images}", task=task)
     if how.images is None:
         return None
     return open_dataset(data, task=task, format=how.data_format, split=how.split)

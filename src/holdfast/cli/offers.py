@@ -16,8 +16,8 @@ def models() -> Iterable[str]:
 
 
 def data_sets() -> Iterable[str]:
-    """The embedded data set, or a path."""
-    return "signs", FILES
+    """The embedded data sets, or a path."""
+    return "signs", "far", FILES
 
 
 def formats() -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The embedded data set `signs`: road scenes drawn when they are loaded, in the view a task needs."""
+"""The embedded data sets, drawn when they are loaded: `signs`, in the view a task needs, and `far`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from io import BytesIO
 import numpy as np
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import InputError
+from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Label, MaskFile, Sample
 
 DEFAULT_SEED, DEFAULT_COUNT = 0, 1000
+NAMES = ("signs", "far")
+
+
+def is_embedded(name: str) -> bool:
+    """Whether a name, with or without seed and count, is that of an embedded data set."""
+    return name.split(":")[0] in NAMES
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,43 @@ class SignsEntry:
         return _LOADERS[self.task](self.name, self.seed, self.index)
 
 
+@dataclass(frozen=True)
+class FarEntry:
+    """One picture with a small sign, named by what it is drawn from."""
+
+    seed: int
+    index: int
+
+    @property
+    def name(self) -> str:
+        """A file name, as if the picture had been written."""
+        return f"far-{self.seed}-{self.index:06d}.jpg"
+
+    def key(self) -> str:
+        """The generator's source, the seed and the index: known without drawing."""
+        return of(["far", generator_fingerprint(), self.seed, self.index])
+
+    def load(self) -> Sample:
+        """The picture as JPEG, with its class."""
+        from holdfast.data.signs import crop_far, encode
+
+        image, label, quality = crop_far(self.seed, self.index)
+        return Sample(self.name, encode(image, quality), Label(label))
+
+
+def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
+    """The data set of `signs` or `far`, each with `:SEED` or `:SEED:COUNT` behind it if wanted."""
+    if name.split(":")[0] == "signs":
+        return signs_dataset(name, task or "detect", images)
+    from holdfast.data.signs import CLASSES
+
+    if task not in (None, "classify"):
+        raise DataError(f"{name}: holds pictures to classify, expected some to {task}; use `signs`")
+    seed, count = _numbers(name)
+    entries = tuple(FarEntry(seed, index) for index in range(count if images is None else images))
+    return Dataset(name, "far", "classify", tuple(CLASSES), entries)
+
+
 def signs_dataset(name: str, task: Task, images: int | None = None) -> Dataset:
     """The data set of `signs`, `signs:SEED` or `signs:SEED:COUNT` for a task."""
     from holdfast.data.signs import CLASSES, GROUPS, SEGMENTS
@@ -60,7 +103,8 @@ def generator_fingerprint() -> str:
 def _numbers(name: str) -> tuple[int, int]:
     parts = name.split(":")[1:]
     if len(parts) > 2 or any(not part.isdecimal() for part in parts):
-        raise InputError(f"expected signs, signs:SEED or signs:SEED:COUNT with whole numbers, got {name!r}")
+        one = name.split(":")[0]
+        raise InputError(f"expected {one}, {one}:SEED or {one}:SEED:COUNT with whole numbers, got {name!r}")
     seed = int(parts[0]) if parts else DEFAULT_SEED
     count = int(parts[1]) if len(parts) > 1 else DEFAULT_COUNT
     if count < 1:

@@ -10,7 +10,7 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Task
 from holdfast.core.registry import Part, names, part
 from holdfast.data import problems as kinds
-from holdfast.data.embedded import signs_dataset
+from holdfast.data.embedded import embedded_dataset, is_embedded
 from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
 from holdfast.data.files import file_names, subfolders
 from holdfast.data.problems import grouped
@@ -33,15 +33,15 @@ def open_dataset(
     split: str | None = None,
     images: int | None = None,
 ) -> Dataset:
-    """The data set of a path, or the embedded one of the name `signs`, `signs:SEED` or `signs:SEED:COUNT`.
+    """The data set of a path, or the embedded one called `signs` or `far` (and `:SEED` or `:SEED:COUNT`).
 
     `task` picks among the formats that fit; `format` names the reader instead. What is wrong with the data is
     in `problems`; DataError is raised only if nothing usable remains.
     """
     if images is not None and images < 1:
         raise InputError(f"expected a number of images of 1 or more, got {images}")
-    if isinstance(name_or_path, str) and name_or_path.split(":")[0] == "signs" and format is None:
-        return _signs(name_or_path, task, split, images)
+    if isinstance(name_or_path, str) and is_embedded(name_or_path) and format is None:
+        return _embedded(name_or_path, task, split, images)
     try:
         return _open(Path(name_or_path), task, format, split).first(images)
     except OSError as problem:  # a folder that may not be listed, a disk that is gone
@@ -141,7 +141,8 @@ def _contents(path: Path) -> str:
     return f"{shown}{f' and {rest} more' if rest else ''}"
 
 
-def _signs(name: str, task: Task | None, split: str | None, images: int | None) -> Dataset:
+def _embedded(name: str, task: Task | None, split: str | None, images: int | None) -> Dataset:
     if split is not None:
-        raise InputError(f"{name}: the embedded data set has no splits; choose a seed: signs:SEED")
-    return signs_dataset(name, task or "detect", images)
+        one = name.split(":")[0]
+        raise InputError(f"{name}: the embedded data set has no splits; choose a seed: {one}:SEED")
+    return embedded_dataset(name, task, images)

@@ -21,7 +21,7 @@ _HIDDEN: Final = 0.12
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """A square window of a scene: its side, and the sign's side and centre in pixels of the window."""
 
     side: int
@@ -30,7 +30,7 @@ class _View:
     y: float
 
 
-def _render(view: _View, label: int, rng: np.random.Generator) -> tuple[Pixels, npt.NDArray[np.float64]]:
+def render(view: View, label: int, rng: np.random.Generator) -> tuple[Pixels, npt.NDArray[np.float64]]:
     """The picture (side, side, 3) and the sign's box xyxy in pixels.
 
     Only the window is painted: the camera of a whole scene, seen from the window's corner.
@@ -62,7 +62,7 @@ def crop_classify(seed: int, index: int) -> tuple[Pixels, int]:
     slack = (side - size) / 2 * 0.7
     x, y = side / 2 + rng.uniform(-slack, slack, 2)
     label = int(rng.integers(len(CLASSES)))
-    image, _ = _render(_View(side, float(size), float(x), float(y)), label, rng)
+    image, _ = render(View(side, float(size), float(x), float(y)), label, rng)
     return image, label
 
 
@@ -77,5 +77,5 @@ def crop_single(seed: int, index: int) -> tuple[Pixels, npt.NDArray[np.float64],
     margin = size / 2 + 0.04 * side
     x, y = rng.uniform(margin, side - margin, 2)
     label = int(rng.integers(len(CLASSES)))
-    image, box = _render(_View(side, float(size), float(x), float(y)), label, rng)
+    image, box = render(View(side, float(size), float(x), float(y)), label, rng)
     return image, box / side, GROUP_OF[label]
