@@ -43,14 +43,14 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
         elif _strided(node):
             as_large.append(node)
 
-    walk = begin(model, context.card, {**rules(), **dict.fromkeys(POOLS, turn)})
+    walk = begin(model, context.picture, {**rules(), **dict.fromkeys(POOLS, turn)})
     finish(walk)
     if not turned:
         return Rewritten(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
         if walk.dialect.opset >= CEIL_SINCE[node.op_type]:
             _set_mode(node, not ceils(node))
-    if context.card.task in ("classify", "single"):
+    if context.picture.task in ("classify", "single"):
         _same_answers(walk)
     tidy(walk, before)
     proven(walk)

@@ -18,6 +18,8 @@ from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16
+LARGESTS = {"float16": LARGEST, "bfloat16": float.fromhex("0x1.fep127")}
+ENDLESS = 1e38  # float32's own extremes, which stand for infinity in masks
 # Their values come out as they went in, or are the greater of two: nothing to round
 CLIPPING = ("Relu", "Clip")
 EXACT = (*MOVING, *CLIPPING, "Concat", "Max", "Min", "Neg", "Abs", "GlobalMaxPool", "Dropout", "Where")
@@ -60,15 +62,39 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
     original = type(model)()
     original.CopyFrom(model)
     model = at_opset(tidy(model)) if kind == "bfloat16" and activations else tidy(model)
+    masks = _end_masks(model, kind)
     weights, beyond = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:
         return Rewritten(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
+    ended = f", {masks} masks end at ±{LARGESTS[kind]:.5g}" if masks else ""
     return Rewritten(
-        model, (*weights, *casts), f"{how} rounded to {kind}, sums in float32{named}{_left(model)}"
+        model, (*weights, *casts), f"{how} rounded to {kind}, sums in float32{named}{ended}{_left(model)}"
     )
+
+
+def _end_masks(model: ModelProto, kind: str) -> int:
+    """How many constants held float32's own extremes, which are now those of the kind, as converters do it.
+
+    They stand for infinity in masks; a real one would be NaN times 0, or where a whole row is masked.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    filled = [a.t for n in model.graph.node if n.op_type == "ConstantOfShape" for a in n.attribute]
+    found = 0
+    for tensor in (*model.graph.initializer, *filled):
+        if tensor.data_type != onnx.TensorProto.FLOAT:
+            continue
+        values = numpy_helper.to_array(tensor)
+        endless = np.isfinite(values) & (np.abs(values) >= ENDLESS)
+        if endless.any():
+            ended = np.where(endless, np.copysign(np.float32(LARGESTS[kind]), values), values)
+            tensor.CopyFrom(numpy_helper.from_array(ended.astype(np.float32), tensor.name))
+            found += 1
+    return found
 
 
 def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -19,6 +19,7 @@ from holdfast.graph.rewrite.quantise import Grid, grid_over
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
+ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds both them and others
 
 
 @stage(
@@ -91,12 +92,16 @@ def quantised(
     if not plan_of(model).layers:
         return Rewritten(original, ())
     if context.calibration is None:
-        raise CannotRewrite("8-bit integers need calibration images; give some that are not tested on")
+        raise CannotRewrite(
+            f"8-bit integers need calibration {context.unit}s; give some that are not tested on"
+        )
     model = at_opset(model)
     plan = plan_of(model)
     entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
     watched = list(dict.fromkeys([*plan.readers, *entering]))
-    observed = observe(model, watched, context.calibration, 0 if method == "min-max" else BINS)
+    bins = 0 if method == "min-max" else BINS
+    observed = observe(model, watched, context.calibration, bins, context.unit)
+    plan = without(plan, [n for n, seen in observed.seen.items() if max(-seen.low, seen.high) > ENDLESS])
     grids = {name: grid_over(*METHODS[method](observed.seen[name])) for name in plan.readers}
     uneven = _uneven(plan, grids, observed) if careful else ()
     last = plan.last if careful else frozenset()
@@ -109,7 +114,8 @@ def quantised(
     told = _spared(len(last), [model.graph.node[place].name for place in spared])
     plan = chosen
     changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    how = _how(plan, named(method, per_channel), observed.images, told)
+    counted = f"{observed.images} {context.unit}{'s' if observed.images != 1 else ''}"
+    how = _how(plan, named(method, per_channel), counted, told)
     insert(model, plan, {name: grids[name] for name in plan.readers}, observed.means, per_channel)
     return Rewritten(model, changed, how)
 
@@ -139,8 +145,8 @@ def _spared(last: int, uneven: list[str]) -> str:
     return ends + drowned
 
 
-def _how(plan: Plan, method: str, images: int, spared: str) -> str:
+def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
     kept = Counter(plan.kept)
     told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
     after = f", {sum(kept.values())} nodes behind them in float32: {told}" if kept else ""
-    return f"{images} images, {method}, QDQ, {len(plan.layers)} layers in 8 bits{spared}{after}"
+    return f"{counted}, {method}, QDQ, {len(plan.layers)} layers in 8 bits{spared}{after}"

@@ -1,11 +1,11 @@
-"""Calibration: what images that are not tested on make of the tensors inside a graph.
+"""Calibration: what images or texts that are not tested on make of the tensors inside a graph.
 
-One image at a time and counts in bins: memory does not grow with the number of images.
+One at a time and counts in bins: memory does not grow with their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,16 @@ from numpy.typing import NDArray
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.quant_ranges import BINS, Seen
-from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of each tensor, mean and variance of its channels (axis 1), and on how many images."""
+    """What was seen of each tensor, mean and variance of its channels, and on how many images (or texts).
+
+    Channels lie along axis 1 of a picture's tensors and along the last axis of a text's. A tensor whose
+    channels are as many as a text is long has none: it counts as one.
+    """
 
     seen: dict[str, Seen]
     means: dict[str, NDArray[np.float64]]
@@ -29,40 +33,54 @@ class Observed:
 
 
 def observe(
-    model: ModelProto, tensors: Sequence[str], images: Callable[[], Iterable[Tensor]], bins: int = BINS
+    model: ModelProto,
+    tensors: Sequence[str],
+    images: Callable[[], Iterable[Tensor | Feeds]],
+    bins: int = BINS,
+    unit: str = "image",
 ) -> Observed:
     """Extremes, channel means and counts of the named tensors; `bins` 0 leaves out the counts."""
-    run = _opened(model, tensors)
+    run = _opened(model, tensors, unit)
     low = dict.fromkeys(tensors, np.inf)
     high = dict.fromkeys(tensors, -np.inf)
     sums: dict[str, Any] = {}
     squares: dict[str, Any] = {}
     number = 0
-    for values in _run_all(run, images):
+    for given in images():
         number += 1
-        for name, value in zip(tensors, values, strict=True):
+        axis = 1 if isinstance(given, np.ndarray) else -1
+        for name, value in zip(tensors, run(given), strict=True):
             if not value.size:
                 continue
             low[name] = min(low[name], float(value.min()))
             high[name] = max(high[name], float(value.max()))
-            sums[name] = sums.get(name, 0.0) + _channel_means(value)
-            squares[name] = squares.get(name, 0.0) + _channel_means(np.square(value))
+            _add(sums, name, _channel_means(value, axis))
+            with np.errstate(over="ignore"):  # masks hold float32's lowest number
+                _add(squares, name, _channel_means(np.square(value), axis))
     if not number:
-        raise CannotRewrite("no calibration image could be read; give some that are not tested on")
+        raise CannotRewrite(f"no calibration {unit} could be read; give some that are not tested on")
     bad = [n for n in tensors if not (np.isfinite(low[n]) and np.isfinite(high[n]))]
     if bad:
-        raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration image")
+        raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")
     means = {name: total / number for name, total in sums.items()}
     variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
     counts = {name: np.zeros(bins, np.int64) for name in tensors}
-    for values in _run_all(run, images) if bins else ():
-        for name, value in zip(tensors, values, strict=True):
+    for given in images() if bins else ():
+        for name, value in zip(tensors, run(given), strict=True):
             counts[name] += _binned(value, low[name], high[name], bins)
     return Observed({n: Seen(low[n], high[n], counts[n]) for n in tensors}, means, variances, number)
 
 
-def _channel_means(value: Tensor) -> NDArray[np.float64]:
-    axes = tuple(a for a in range(value.ndim) if a != 1)
+def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:
+    """Nothing; the channels are added to those before, or their mean if their number is not the same."""
+    before = sums.get(name, 0.0)
+    if np.shape(before) not in ((), more.shape):
+        before = before.mean()
+    sums[name] = before + (more if np.ndim(before) or name not in sums else more.mean())
+
+
+def _channel_means(value: Tensor, axis: int) -> NDArray[np.float64]:
+    axes = tuple(a for a in range(value.ndim) if a != axis % value.ndim)
     return np.asarray(value.mean(axis=axes, dtype=np.float64) if value.ndim > 1 else value.mean())
 
 
@@ -74,8 +92,8 @@ def _binned(value: Tensor, low: float, high: float, bins: int) -> NDArray[np.int
     return np.bincount(np.clip(place, 0, bins - 1), minlength=bins)
 
 
-def _opened(model: ModelProto, tensors: Sequence[str]) -> Callable[[Tensor], list[Tensor]]:
-    """A function that runs one input and gives the named tensors."""
+def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:
+    """A function that runs one image or text and gives the named tensors."""
     import onnx
     from onnx import helper
 
@@ -89,21 +107,17 @@ def _opened(model: ModelProto, tensors: Sequence[str]) -> Callable[[Tensor], lis
     options.log_severity_level = 4
     options.intra_op_num_threads = 1  # the same sums whatever the number of cores
     session = ort.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    entry = session.get_inputs()[0].name
-    asked = [n for n in tensors if n != entry]
+    entries = [entry.name for entry in session.get_inputs()]
+    asked = [n for n in tensors if n not in entries]
 
-    def run(tensor: Tensor) -> list[Tensor]:
+    def run(given: Tensor | Feeds) -> list[Tensor]:
+        feeds: Feeds = {entries[0]: given} if isinstance(given, np.ndarray) else given
         try:
-            found = dict(zip(asked, session.run(asked, {entry: tensor}), strict=True)) if asked else {}
+            found = dict(zip(asked, session.run(asked, dict(feeds)), strict=True)) if asked else {}
         except Exception as problem:
-            raise CannotRewrite(f"the model cannot run a calibration image: {condense(problem)}") from problem
-        return [np.asarray(found.get(n, tensor), np.float32) for n in tensors]
+            raise CannotRewrite(
+                f"the model cannot run a calibration {unit}: {condense(problem)}"
+            ) from problem
+        return [np.asarray(found[n] if n in found else feeds[n], np.float32) for n in tensors]
 
     return run
-
-
-def _run_all(
-    run: Callable[[Tensor], list[Tensor]], images: Callable[[], Iterable[Tensor]]
-) -> Iterator[list[Tensor]]:
-    for tensor in images():
-        yield run(tensor)

@@ -171,6 +171,8 @@ def _is_activation(graph: _Graph, node: Any) -> bool:
 def _origin(graph: _Graph, name: str, reader: tuple[int, int]) -> tuple[str, tuple[int, int]]:
     """The tensor whose values arrive here through nodes that only move them, and its first reader."""
     while (maker := graph.maker(name)) is not None and _moves(graph, maker):
+        if maker.input[0] not in graph.floats:  # rows of a constant: an embedding, whose table stays as it is
+            break
         reader = (graph.makers[name], 0)
         name = maker.input[0]
     return name, reader

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Card
 from holdfast.core.types import Tensor
 
 ModelProto: TypeAlias = Any  # onnx is not typed
+Feeds: TypeAlias = Mapping[str, NDArray[np.generic]]  # every input of a graph by its name
 
 
 @dataclass(frozen=True)
 class Context:
     """What a rewrite may need beyond the graph.
 
-    `calibration` gives input tensors (1, …) of images that are not tested on, each time from the start.
+    `calibration` gives what enters the graph, of images or texts that are not tested on, each time from the
+    start: the tensor (1, …) of a graph with one input, or all inputs by name. `unit` is what one is called.
     """
 
-    card: Card
-    calibration: Callable[[], Iterable[Tensor]] | None = None
+    card: Card | None = None  # None: the model does not look at pictures
+    calibration: Callable[[], Iterable[Tensor | Feeds]] | None = None
+    unit: str = "image"
+
+    @property
+    def picture(self) -> Card:
+        """The card; CannotRewrite if the model has none, for it does not look at pictures."""
+        if self.card is None:
+            raise CannotRewrite("is for models that look at pictures; this one has no card")
+        return self.card
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
         return Rewritten(model, ())
-    walk = begin(model, context.card, {})
+    walk = begin(model, context.picture, {})
     finish(walk)
     found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
     for node in found:
