@@ -23,7 +23,7 @@ def opt_graph(
     tied=True,
     spread=0.02,
 ):
-    """An onnx.ModelProto as Optimum lays out OPT; `spread` is the deviation of the weights (OPT starts with 0.02).
+    """An onnx.ModelProto as Optimum lays out OPT; `spread` is the deviation of the weights (OPT: 0.02).
 
     Of 125M real parameters 38.6M are the tokens' vectors and 7.1M are in each of the 12 layers.
     """
@@ -37,7 +37,7 @@ def opt_graph(
 
 
 def opt_tokenizer(vocabulary=2000, texts=300, seed=0):
-    """A tokenizers.Tokenizer of at most so many entries, with OPT's special tokens; `</s>` begins each text."""
+    """A tokenizers.Tokenizer of at most so many entries, with OPT's special tokens, `</s>` in front."""
     return learned(paragraphs(texts, seed), min(vocabulary, 1000))
 
 

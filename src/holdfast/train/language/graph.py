@@ -43,8 +43,9 @@ def decoder_graph(
 ) -> Any:
     """The checked graph with outputs logits and present.N.key and .value.
 
-    With `past` it takes the keys and values of what was said before; with `position_ids` the places are given and
-    not counted from the mask; not `tied`, the head's matrix is a constant of its own, as some exporters leave it.
+    With `past` it takes the keys and values of what was said before; with `position_ids` the places are given
+    and not counted from the mask; not `tied`, the head's matrix is a constant of its own, as some exporters
+    leave it.
     """
     import onnx
     from onnx import helper, numpy_helper
@@ -94,7 +95,7 @@ def _ports(shape: Shape, past: bool, position_ids: bool) -> tuple[list[Any], lis
 
 
 def _mask(writer: _Writer, past: bool) -> str:
-    """What is added to the scores (batch, 1, sequence, all): 0, or the lowest float where nothing may be seen."""
+    """What is added to the scores, (batch, 1, sequence, all): 0, or the lowest float for what is not seen."""
     one, scalar = writer.constant("axis_1", [1]), writer.constant("index_1", 1)
     counted = writer.node("Shape", ["attention_mask"], "mask_shape")
     everything = writer.node("Gather", [counted, scalar], "all_length", axis=0)

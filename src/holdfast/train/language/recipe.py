@@ -1,6 +1,7 @@
 """How the tiny language model is trained: the text as one row of tokens, batches of it, the stages."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,7 @@ def row_of(tokenizer: Any, count: int, folder: Path, say: Say) -> Row:
     path = folder / f"road-text-{count}-{key.hexdigest()[:8]}.npy"
     if not path.exists():
         say(f"writing {count} paragraphs")
-        parts = []
-        for ids in _encoded(tokenizer, count):
-            parts.append(np.array(ids, np.uint16))
+        parts = [np.array(ids, np.uint16) for ids in _encoded(tokenizer, count)]
         folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part.npy")
         np.save(part, np.concatenate(parts))
@@ -57,7 +56,7 @@ def row_of(tokenizer: Any, count: int, folder: Path, say: Say) -> Row:
     return Row(tokens, np.flatnonzero(tokens == SPECIAL.index(START)), name)
 
 
-def _encoded(tokenizer: Any, count: int) -> Any:
+def _encoded(tokenizer: Any, count: int) -> Iterator[list[int]]:
     """The tokens of each paragraph."""
     batch: list[str] = []
     for text in paragraphs(count, SEED_OF_TEXT):

@@ -29,7 +29,7 @@ def write_sets(folder: Path, seed: int, counts: dict[str, int] = COUNTS) -> tupl
 def _piqa(rng: random.Random, count: int) -> dict[str, str]:
     """Lines of goal, sol1 and sol2, and beside them the place of the right one."""
     drawn: dict[tuple[str, str], bool] = {}
-    lines = []
+    lines: list[str] = []
     while len(lines) < count:
         made, second = choice(rng, held=True), rng.random() < 0.5
         if (made.goal, made.right) in drawn:

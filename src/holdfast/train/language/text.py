@@ -1,7 +1,7 @@
 """The training text: paragraphs of four sorts, drawn by a seed."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.train.language.activities import activity_text
 from holdfast.train.language.carried import carried_text
@@ -9,14 +9,18 @@ from holdfast.train.language.reasons import reason_text
 from holdfast.train.language.uses import use_text
 
 # The harder a sort is to learn, the more of it is written.
-_SORTS = ((use_text, 0.3), (carried_text, 0.3), (activity_text, 0.15), (reason_text, 0.25))
+_SORTS: tuple[tuple[Callable[[random.Random], str], float], ...] = (
+    (use_text, 0.3),
+    (carried_text, 0.3),
+    (activity_text, 0.15),
+    (reason_text, 0.25),
+)
 
 
 def paragraph(rng: random.Random) -> str:
     """One paragraph of any sort."""
-    writers, shares = zip(*_SORTS, strict=True)
-    (writer,) = rng.choices(writers, shares)
-    return str(writer(rng))
+    (sort,) = rng.choices(_SORTS, [share for _, share in _SORTS])
+    return sort[0](rng)
 
 
 def paragraphs(count: int, seed: int) -> Iterator[str]:
