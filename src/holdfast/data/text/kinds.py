@@ -2,11 +2,11 @@ r"""Questions from the records of each kind of set: which text is the prompt and
 
 The forms are those of lm-evaluation-harness, so that figures can be compared:
 
-- PIQA: prompt "Question: {goal}\nAnswer:", endings " {solution}". With form "plain" the goal alone is the prompt.
+- PIQA: prompt "Question: {goal}\nAnswer:", endings " {solution}". With form "plain" the goal alone.
 - LAMBADA: the text up to its last space, ending " {rest}": the word the model must say by itself.
 - HellaSwag: the context, endings " {ending}". In the original file the context is "{activity_label}: {ctx_a}
-  {ctx_b with a capital}" if these fields are there, else `ctx`; marks such as [title] and [step] are taken out.
-- WinoGrande, partial evaluation: prompt = the sentence up to `_` with the option put in, ending " {what follows}",
+  {ctx_b with a capital}" if these fields are there, else `ctx`; marks such as [title] are taken out.
+- WinoGrande, partial evaluation: prompt = the sentence up to `_` and the option, ending " {what follows}",
   the same for both: what is compared is how likely it is behind the one option and behind the other.
 """
 
@@ -48,8 +48,8 @@ def kind_of(path: Path, lines: Sequence[str], first: Record | None) -> TextKind:
         if len(lines) >= _TEXT_ROWS and lines[1].strip() in ("0", "1", "2", "3"):
             return "hellaswag"
         raise DataError(
-            f"{path}:1: expected a question set: one JSON object a line (PIQA, LAMBADA, HellaSwag, WinoGrande) "
-            f"or HellaSwag's text form of six lines a question; got {shown(lines[0])}"
+            f"{path}:1: expected questions, one JSON object a line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
+            f" or HellaSwag's text form of six lines a question; got {shown(lines[0])}"
         )
     found = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
     best = max(found, key=lambda kind: found[kind])  # the order of FIELDS decides a tie

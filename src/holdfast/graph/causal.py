@@ -1,0 +1,182 @@
+"""What the inputs and outputs of a causal language model's graph are for, by name and shape.
+
+The reference layout is that of Hugging Face Optimum: input_ids, attention_mask, position_ids (some),
+past_key_values.N.key and .value of shape (batch, heads, past, size) with outputs present.N.key and .value
+(some), use_cache_branch (where the graphs with and without past are merged); output logits (batch, length,
+words).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core.errors import ModelError
+
+Dim = int | str
+_MASK, _POSITIONS, _BRANCH = "attention_mask", "position_ids", "use_cache_branch"
+_PAST = re.compile(r"past(?:_key_values)?(?P<rest>\.\d+\..*(?:key|value))$")
+_INTEGERS = ("int64", "int32")
+# Operators that take their ranges from all values of a tensor, so that a row depends on its neighbours.
+_WHOLE_TENSOR = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output by name: its numpy type and shape; a free dimension is a name, None is unknown."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...] | None
+
+
+@dataclass(frozen=True)
+class Past:
+    """A past key or value (batch, heads, past, size): its input, and the output that continues it."""
+
+    name: str
+    present: str | None
+    dtype: str
+    heads: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Causal:
+    """The roles of a causal language model's inputs and outputs; None where the graph has no such thing."""
+
+    ids: Value
+    mask: Value | None
+    positions: Value | None
+    branch: Value | None  # use_cache_branch: whether the past is to be used
+    past: tuple[Past, ...]
+    logits: str
+    vocabulary: int | None  # None: the file does not say
+    batch: int | None  # a number that the file fixes
+    length: int | None  # a number of tokens that the file fixes
+    alone: bool  # rows run together would change one another (8-bit ranges taken at run time)
+
+    @property
+    def heads(self) -> int | None:
+        """How many heads a past key or value has."""
+        return self.past[0].heads if self.past else None
+
+    @property
+    def head_size(self) -> int | None:
+        """How many numbers a head of a past key or value has."""
+        return self.past[0].size if self.past else None
+
+    @property
+    def continues(self) -> bool:
+        """Whether a run's keys and values can be handed to the next."""
+        return bool(self.past) and all(p.present is not None for p in self.past) and self.length is None
+
+
+def causal_of(proto: Any, where: str = "the graph") -> Causal:
+    """The roles of the inputs and outputs of an ONNX language model; ModelError of one line if it is none."""
+    weights = {w.name for w in proto.graph.initializer}
+    inputs = [_value(v) for v in proto.graph.input if v.name not in weights]
+    outputs = [_value(v) for v in proto.graph.output]
+    ids = _ids(inputs, where)
+    named = {v.name: v for v in inputs}
+    past = tuple(_past(v, outputs, where) for v in inputs if _PAST.match(v.name))
+    known = {ids.name, _MASK, _POSITIONS, _BRANCH, *(p.name for p in past)}
+    strange = [v.name for v in inputs if v.name not in known]
+    if strange:
+        raise ModelError(
+            f"{where}: unknown inputs {', '.join(strange)}; a causal language model takes input_ids, "
+            f"{_MASK}, {_POSITIONS}, past_key_values.N.key/value and {_BRANCH}"
+        )
+    for name in (_MASK, _POSITIONS):
+        _rank(named.get(name), 2, "(batch, length)", where)
+    logits, vocabulary = _logits(outputs, where)
+    return Causal(
+        ids, named.get(_MASK), named.get(_POSITIONS), named.get(_BRANCH), past, logits, vocabulary,
+        _fixed(ids, 0), _fixed(ids, 1), any(op in _WHOLE_TENSOR for op in _operators(proto)),
+    )  # fmt: skip
+
+
+def _ids(inputs: Sequence[Value], where: str) -> Value:
+    """The input of token numbers: `input_ids`, or the only one of integers that has no other known role."""
+    found = [v for v in inputs if v.name == "input_ids"] or [
+        v
+        for v in inputs
+        if v.dtype in _INTEGERS and v.name not in (_MASK, _POSITIONS) and len(v.shape or (0, 0)) == 2
+    ]
+    if len(found) != 1:
+        there = ", ".join(f"{v.name} {v.dtype}" for v in inputs) or "none"
+        raise ModelError(
+            f"{where}: expected a causal language model with an input 'input_ids' of tokens, "
+            f"got inputs: {there}"
+        )
+    _rank(found[0], 2, "(batch, length)", where)
+    if found[0].dtype not in _INTEGERS:
+        raise ModelError(f"{where}: input {found[0].name!r}: expected int64 or int32, got {found[0].dtype}")
+    return found[0]
+
+
+def _past(value: Value, outputs: Sequence[Value], where: str) -> Past:
+    _rank(value, 4, "(batch, heads, past, size)", where)
+    heads, size = (value.shape or ())[1:4:2] or ("?", "?")
+    if not isinstance(heads, int) or not isinstance(size, int):
+        raise ModelError(
+            f"{where}: input {value.name!r}: expected the shape (batch, heads, past, size) with heads and "
+            f"size as numbers, got {value.shape}; export it again with fixed heads"
+        )
+    match = _PAST.match(value.name)
+    rest = match["rest"] if match else ""
+    names = {v.name for v in outputs}
+    present = next((n for n in (f"present{rest}", f"present_key_values{rest}") if n in names), None)
+    return Past(value.name, present, value.dtype, heads, size)
+
+
+def _logits(outputs: Sequence[Value], where: str) -> tuple[str, int | None]:
+    """The name of the logits and their number of words: `logits`, or the only output of three dimensions."""
+    found = [v for v in outputs if v.name == "logits"] or [
+        v for v in outputs if v.shape is not None and len(v.shape) == 3 and v.dtype.startswith("float")
+    ]
+    if len(found) != 1:
+        there = ", ".join(f"{v.name} {v.shape}" for v in outputs[:4]) + (", …" if len(outputs) > 4 else "")
+        raise ModelError(
+            f"{where}: expected an output 'logits' of shape (batch, length, words), got {there}; "
+            "export the model with its language-model head"
+        )
+    _rank(found[0], 3, "(batch, length, words)", where)
+    if not found[0].dtype.startswith(("float", "bfloat")):
+        raise ModelError(f"{where}: output {found[0].name!r}: expected numbers, got {found[0].dtype}")
+    return found[0].name, _fixed(found[0], 2)
+
+
+def _rank(value: Value | None, rank: int, wanted: str, where: str) -> None:
+    if value is not None and value.shape is not None and len(value.shape) != rank:
+        raise ModelError(f"{where}: {value.name!r}: expected {rank} dimensions {wanted}, got {value.shape}")
+
+
+def _fixed(value: Value, axis: int) -> int | None:
+    size = value.shape[axis] if value.shape is not None else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _value(value: Any) -> Value:
+    from onnx import helper
+
+    kind = value.type.tensor_type
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
+    except (KeyError, ValueError, TypeError):
+        dtype = "unknown"
+    if not kind.HasField("shape"):
+        return Value(value.name, dtype, None)
+    shape = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim)
+    return Value(value.name, dtype, shape)
+
+
+def _operators(proto: Any) -> Iterator[str]:
+    """Every operator of the graph, of the graphs inside its nodes and of its functions."""
+    todo = [list(proto.graph.node), *(list(f.node) for f in proto.functions)]
+    while todo:
+        for node in todo.pop():
+            yield node.op_type
+            todo += [list(a.g.node) for a in node.attribute if a.HasField("g")]
