@@ -59,6 +59,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "features": ("holdfast.stages.features",),
     "augment": ("holdfast.train.augment",),
     "stft": ("holdfast.stages.stft",),
+    "spectrum": ("holdfast.stages.speech.settings",),
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()

@@ -1,0 +1,77 @@
+"""Errors between spectrograms and between waves, and what is compared when their lengths differ.
+
+    MSE(a, b) = 1 / (T · B) Σ_t Σ_b (a[t, b] − b[t, b])²,     T the frames that both have
+
+Spectrograms of different speakers, or of different tempo, are laid beside one another first by dynamic time
+warping: the path of steps (1, 0), (0, 1), (1, 1) of the least sum of squared distances; the error is the
+mean over the cells of that path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A mean square error over what two signals have in common, and how long each is."""
+
+    mse: float
+    common: int
+    first: int
+    second: int
+
+
+def mean_square(first: Floats, second: Floats) -> Compared:
+    """The error over the common beginning of two waves (samples,) or spectrograms (frames, bands)."""
+    if first.shape[1:] != second.shape[1:]:
+        raise DataError(f"expected the same bands of both, got {first.shape[1:]} and {second.shape[1:]}")
+    common = min(len(first), len(second))
+    if not common:
+        raise DataError("expected at least one frame or sample of both, got none")
+    difference = first[:common] - second[:common]
+    return Compared(float(np.mean(difference * difference)), common, len(first), len(second))
+
+
+def aligned_mean_square(first: Floats, second: Floats) -> float:
+    """The mean over the warping path of the squared distances between frames (frames, bands)."""
+    cost = distances(first, second)
+    path = warp(cost)
+    return float(np.mean(cost[path[:, 0], path[:, 1]]))
+
+
+def distances(first: Floats, second: Floats) -> Floats:
+    """The mean square error between every frame of the first and every one of the second."""
+    squares = (first * first).sum(axis=1)[:, None] + (second * second).sum(axis=1)[None, :]
+    return np.asarray(np.maximum(squares - 2.0 * (first @ second.T), 0.0) / first.shape[1])
+
+
+def warp(cost: Floats) -> NDArray[np.int64]:
+    """The path (steps, 2) from the first to the last cell with the least sum of costs."""
+    rows, columns = cost.shape
+    total = np.full((rows + 1, columns + 1), np.inf)
+    total[0, 0] = 0.0
+    for diagonal in range(rows + columns - 1):  # cells of a diagonal do not depend on one another
+        i = np.arange(max(0, diagonal - columns + 1), min(rows, diagonal + 1))
+        j = diagonal - i
+        before = np.minimum(np.minimum(total[i, j], total[i, j + 1]), total[i + 1, j])
+        total[i + 1, j + 1] = cost[i, j] + before
+    return _walked(total)
+
+
+def _walked(total: Floats) -> NDArray[np.int64]:
+    """The path back through the sums; of equal ways the diagonal one."""
+    i, j = total.shape[0] - 1, total.shape[1] - 1
+    path = [(i - 1, j - 1)]
+    while (i, j) != (1, 1):
+        steps = ((i - 1, j - 1), (i - 1, j), (i, j - 1))
+        i, j = min(steps, key=lambda cell: total[cell])
+        path.append((i - 1, j - 1))
+    return np.array(path[::-1], np.int64)
