@@ -11,11 +11,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 LOWEST = float(np.finfo(np.float32).min)
-WORDS = (
+_TEXT = (
     "<s> <unk> the a road is wet dry car truck brakes turns left right stops goes fast slow man dog red "
     "light green he she it because and then sign says no entry in rain snow sun drives walks , . ? Question: "
     "Answer: to of"
-).split()  # noqa: SIM905
+)
+WORDS = tuple(_TEXT.split())
 
 
 class Writer:

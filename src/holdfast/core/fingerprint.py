@@ -28,6 +28,11 @@ def of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
+def of_code(folder: Path) -> str:
+    """A hash of all Python code below a folder: a function calls others, of other files."""
+    return of([[str(p.relative_to(folder)), of_file(p)] for p in sorted(folder.rglob("*.py"))])
+
+
 def of_function(function: Callable[..., Any]) -> str:
     """A name for a function that changes when its source, its defaults or what it is bound to do."""
     if isinstance(function, functools.partial):

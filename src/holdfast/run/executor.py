@@ -7,9 +7,8 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from holdfast.core.dataset import Entry
 from holdfast.core.errors import InputError
 from holdfast.run.workers import Work, answers, workers
 
@@ -19,7 +18,7 @@ A = TypeVar("A")
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
 
 
-def shards(entries: Sequence[Entry], size: int = SHARD) -> list[tuple[Entry, ...]]:
+def shards(entries: Sequence[Any], size: int = SHARD) -> list[tuple[Any, ...]]:
     """The entries in order, cut into rows of `size`."""
     return [tuple(entries[i : i + size]) for i in range(0, len(entries), size)]
 
@@ -30,9 +29,12 @@ def cores() -> int:
 
 
 def execute(
-    task: Work[A], entries: Sequence[Entry], jobs: int, progress: Progress, size: int = SHARD
+    task: Work[A], entries: Sequence[Any], jobs: int, progress: Progress, size: int = SHARD
 ) -> tuple[A, ...]:
-    """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core)."""
+    """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core).
+
+    Entries are images mostly; any small things that can be sent to another process will do.
+    """
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
     rows = shards(entries, size)
@@ -59,7 +61,7 @@ def _not_sendable(task: Work[A]) -> str:
     return ""
 
 
-def _alone(task: Work[A], rows: list[tuple[Entry, ...]], progress: Progress) -> tuple[A, ...]:
+def _alone(task: Work[A], rows: list[tuple[Any, ...]], progress: Progress) -> tuple[A, ...]:
     state, found = None, []
     for row in rows:
         answer, state, tally = task.work(state, row)
@@ -68,7 +70,7 @@ def _alone(task: Work[A], rows: list[tuple[Entry, ...]], progress: Progress) -> 
     return tuple(found)
 
 
-def _together(task: Work[A], rows: list[tuple[Entry, ...]], jobs: int, progress: Progress) -> tuple[A, ...]:
+def _together(task: Work[A], rows: list[tuple[Any, ...]], jobs: int, progress: Progress) -> tuple[A, ...]:
     found: dict[int, A] = {}
     with workers(task, jobs) as staff:
         for place, answer, tally in answers(staff, rows):

@@ -21,7 +21,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError
 from holdfast.core.registry import load_parts
 
@@ -30,7 +29,7 @@ PATIENCE = 5.0  # seconds an idle worker has to end by itself
 
 
 class Work(Protocol[A_co]):
-    """What processes can be given: anything that answers to a shard of images, in any order."""
+    """What processes can be given: anything that answers to a shard of images or texts, in any order."""
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -46,7 +45,7 @@ class Work(Protocol[A_co]):
         """The same work with so many threads a process."""
         ...
 
-    def work(self, state: Any, shard: Sequence[Entry]) -> tuple[A_co, Any, tuple[int, int]]:
+    def work(self, state: Any, shard: Sequence[Any]) -> tuple[A_co, Any, tuple[int, int]]:
         """The answer, what is kept for the next shard (None at first), images done and found finished."""
         ...
 
@@ -109,7 +108,7 @@ def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
 
 
 def answers(
-    staff: Sequence[Worker], shards: Sequence[tuple[Entry, ...]]
+    staff: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any, tuple[int, int]]]:
     """The place, the answer and how far it brings the run, of every shard, as they are finished."""
     todo = list(enumerate(shards))[::-1]
@@ -162,9 +161,7 @@ def _serve(brief: Brief, pipe: Connection) -> None:
             pipe.send(_attempt(brief, held, shard))
 
 
-def _attempt(
-    brief: Brief, held: list[Any], shard: Sequence[Entry]
-) -> tuple[Any, tuple[int, int]] | Exception:
+def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, tuple[int, int]] | Exception:
     """The answer to one shard, or the error to be told by the parent, which is the one with a voice."""
     try:
         if not held:

@@ -136,10 +136,7 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 @functools.cache
 def _code_of_rewrites() -> str:
     """A hash of all the package's code for rewrites: a part calls functions of other files."""
-    home = Path(rewrite.__file__).parent
-    return fingerprint.of(
-        [[str(p.relative_to(home)), fingerprint.of_file(p)] for p in sorted(home.rglob("*.py"))]
-    )
+    return fingerprint.of_code(Path(rewrite.__file__).parent)
 
 
 def _times(tensor: Tensor, batch: int) -> Tensor:
