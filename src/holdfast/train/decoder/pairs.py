@@ -16,20 +16,20 @@ from holdfast.train.loop import Batch, Draw, Stage
 from holdfast.train.pool import Pool, Row
 
 SIDE = 128  # of the windows kept
-WINDOWS = 5  # of a scene, half of them on a sign
+WINDOWS = 5  # of a scene, all but one on a sign
 QUALITIES = (30, 95)
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 
 
 def window_row(seed: int, index: int) -> Row:
-    """Windows (5, 128, 128, 3) of a scene before it was ever encoded, every other one around a sign."""
+    """Windows (5, 128, 128, 3) of a scene before it was ever encoded, all but the first on a sign."""
     drawn = signs.scene(seed, index)
     rng = generator(seed, "decoder windows", index)
     room = np.array(drawn.image.shape[:2]) - SIDE
     made = np.empty((WINDOWS, SIDE, SIDE, 3), np.uint8)
     for place in range(WINDOWS):
         corner = rng.integers(0, room + 1)
-        if place % 2 and len(drawn.boxes):
+        if place and len(drawn.boxes):
             left, top, right, bottom = drawn.boxes[rng.integers(len(drawn.boxes))]
             aim = np.array([top + bottom, left + right]) / 2 - rng.uniform(0.2, 0.8, 2) * SIDE
             corner = np.clip(aim.astype(int), 0, room)

@@ -1,0 +1,118 @@
+"""A learned decoder: libjpeg-turbo's pixels with the losses of JPEG taken back by a small convolutional net.
+
+The net (models/decoder/restore.onnx, made by `python -m holdfast.train.decoder`) sees the picture at half
+size with the four pixels of each square side by side, where each pixel lies in its blocks, and how coarsely
+the file was quantised. It works tile by tile, so memory is bounded whatever the picture's size; a tile's rim
+is as wide as the net sees, so the result is that of the whole picture at once.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.core.registry import stage
+from holdfast.core.types import Image, Tensor
+from holdfast.graph.inspect import condense, runtime
+from holdfast.stages.decode.jpeg import by, has_four_channels
+from holdfast.stages.decode.pillow import pillow
+
+TILE = 256  # pixels a side: a multiple of 16, so that a tile begins where a block of halved chroma does
+RIM = 16  # pixels the net sees to each side: eight 3×3 convolutions at half size
+PLANES = 19  # 12 of colour, 4 of place, 3 of the file
+_SUBSAMPLED = {1: 0.5, 2: 1.0}  # Pillow's numbers of 4:2:2 and 4:2:0
+
+
+@stage(
+    "decode",
+    systems="learned image codecs and restoration nets (appendix B of the paper)",
+    alike="libjpeg-turbo and a restoring net",
+    default=False,
+)
+def learned(data: bytes) -> Image:
+    """RGB pixels of a JPEG restored by a small convolutional net; CMYK and other formats by Pillow."""
+    return pillow(data) if has_four_channels(data) else by(_restored, "the restoring net", data)
+
+
+def _restored(data: bytes) -> Image:
+    return restore(pillow(data), facts_of(data), TILE)
+
+
+def facts_of(data: bytes) -> Tensor:
+    """Three numbers of a JPEG file: how coarse its luma and chroma are, and how much chroma is halved.
+
+    The logarithm of a quantisation table's mean, about −2 at quality 100 and 1.5 at quality 20.
+    """
+    from PIL import Image as Pillow
+    from PIL.JpegImagePlugin import get_sampling
+
+    with Pillow.open(io.BytesIO(data)) as picture:
+        tables: dict[int, list[int]] = picture.quantization  # type: ignore[attr-defined]
+        halved = _SUBSAMPLED.get(get_sampling(picture), 0.0)
+    means = [float(np.mean(tables[key])) for key in sorted(tables)] or [16.0]
+    coarse = [np.log2(means[0]) / 2 - 2, np.log2(means[min(1, len(means) - 1)]) / 2 - 2]
+    return np.array([*coarse, halved], np.float32)
+
+
+def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
+    """The picture (h, w, 3) after the net, computed in tiles of `tile` pixels, a multiple of 16."""
+    height, width = pixels.shape[:2]
+    even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+    made = np.empty_like(even)
+    for top in range(0, len(even), tile):
+        for left in range(0, even.shape[1], tile):
+            y, x = max(top - RIM, 0), max(left - RIM, 0)
+            piece = even[y : top + tile + RIM, x : left + tile + RIM]
+            done = _levels(_run(planes(piece[None], facts[None])))[0]
+            made[top : top + tile, left : left + tile] = done[top - y :, left - x :][:tile, :tile]
+    grey = bool((pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all())
+    if grey:  # a grey file stays grey
+        made[:] = made[..., 1:2]
+    return np.ascontiguousarray(made[:height, :width])
+
+
+def planes(pixels: Image, facts: Tensor) -> Tensor:
+    """The net's input (n, 19, h/2, w/2) for pictures (n, h, w, 3) of even sides and their facts (n, 3).
+
+    Pictures begin at a corner of a 16-pixel block.
+    """
+    n, height, width = pixels.shape[:3]
+    made = np.empty((n, PLANES, height // 2, width // 2), np.float32)
+    squares = pixels.reshape(n, height // 2, 2, width // 2, 2, 3).transpose(0, 5, 2, 4, 1, 3)
+    made[:, :12] = squares.reshape(n, 12, height // 2, width // 2)
+    made[:, :12] *= np.float32(1 / 255)
+    for plane, side in ((12, 4), (14, 8)):  # blocks of 8 and 16 pixels
+        made[:, plane] = (np.arange(height // 2) % side / (side - 1) * 2 - 1)[:, None]
+        made[:, plane + 1] = np.arange(width // 2) % side / (side - 1) * 2 - 1
+    made[:, 16:] = facts[:, :, None, None]
+    return made
+
+
+def _levels(pictures: Tensor) -> Image:
+    """Pictures (n, h, w, 3) in 0..255 of the net's output (n, 3, h, w) in 0..1."""
+    return np.asarray(np.rint(pictures.clip(0, 1) * 255).astype(np.uint8).transpose(0, 2, 3, 1))
+
+
+def _run(tensor: Tensor) -> Tensor:
+    made: Tensor = _session().run(None, {"planes": tensor})[0]
+    return made
+
+
+@lru_cache(maxsize=1)  # one for each process; runs on it may overlap
+def _session() -> Any:
+    """The net in ONNX Runtime on one thread, so that sums come in one order."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    file = resources.files("holdfast").joinpath("models", "decoder", "restore.onnx")
+    try:
+        return ort.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
