@@ -43,5 +43,5 @@ class Scored:
     name: str
     sums: tuple[float, ...]  # log-likelihood of the ending, natural logarithm
     tokens: tuple[int, ...]  # how many tokens it is
-    length: tuple[int, ...]  # how many bytes it is in UTF-8
+    length: tuple[int, ...]  # how many bytes it is in UTF-8, without the space that joins it
     greedy: tuple[bool, ...]  # whether each of its tokens is the model's first choice

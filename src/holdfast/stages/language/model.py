@@ -146,6 +146,6 @@ def _scored(question: Question, lines: Sequence[Line], found: Sequence[_Found]) 
         question.name,
         tuple(total for total, _ in found),
         tuple(line.tokens for line in lines),
-        tuple(len(ending.text.lstrip().encode()) for ending in question.endings),
+        tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings),
         tuple(greedy for _, greedy in found),
     )

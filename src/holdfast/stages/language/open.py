@@ -48,12 +48,13 @@ def open_language(
     tokens = open_tokens(tokenizer if tokenizer is not None else find_tokenizer(file))
     proto, source, where = _source(file, graph)
     causal = causal_of(proto, where)
-    _fit(tokens, causal.vocabulary, file)
+    _fit(tokens, causal.vocabulary, file)  # before hundreds of megabytes are loaded for nothing
     known = [n for n in (_configured(file), positions_of(proto, causal), causal.length) if n is not None]
     del proto  # hundreds of megabytes that the session holds again
     runner = open_runner(causal, source, where, threads)
+    words = causal.vocabulary or int(runner.logits([[0]]).shape[2])
+    _fit(tokens, words, file)
     behaviour = _probed(runner, tokens)
-    _fit(tokens, behaviour.words, file)
     return LanguageModel(
         file, tokens, runner, behaviour.words, min(known, default=None), behaviour.rows, behaviour.shares,
         behaviour.notes,
@@ -79,12 +80,19 @@ def find_language(path: Path) -> Path:
 def _source(file: Path, graph: bytes | Path | None) -> tuple[Any, bytes | Path, str]:
     """The parsed graph, what ONNX Runtime is to load, and what to call it in messages."""
     if isinstance(graph, bytes):
-        import onnx
-
-        return onnx.load_model_from_string(graph), graph, f"{file} (rewritten)"
+        return _parsed(graph, f"{file} (rewritten)"), graph, f"{file} (rewritten)"
     used = file if graph is None else graph
     proto = load_proto(used)
     return proto, read_onnx(used) if used.suffix == ".gz" else used, str(used)
+
+
+def _parsed(graph: bytes, where: str) -> Any:
+    import onnx
+
+    try:
+        return onnx.load_model_from_string(graph)
+    except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
+        raise ModelError(f"{where}: not an ONNX model: {len(graph)} bytes that cannot be parsed") from None
 
 
 def _fit(tokens: Tokens, words: int | None, file: Path) -> None:
@@ -97,7 +105,7 @@ def _fit(tokens: Tokens, words: int | None, file: Path) -> None:
 
 def _configured(file: Path) -> int | None:
     """The number of positions in the model's config.json, if there is one."""
-    folder = file.resolve().parent
+    folder = file.absolute().parent
     for place in (folder / "config.json", folder.parent / "config.json"):
         try:
             content = json.loads(place.read_text(encoding="utf-8"))
@@ -130,7 +138,7 @@ def _probed(runner: Runner, tokens: Tokens) -> _Behaviour:
     if causal.continues and not causal.alone:
         shares = not _differ(_split(runner, ids), whole[3:], logits.dtype.name)
         if not shares:
-            notes.append("its past does not go on by several tokens; endings are read whole")
+            notes.append("behind a past it says other than when it reads the whole: endings are read whole")
     words = int(logits.shape[2])
     if tokens.size < 0.9 * words:
         notes.append(f"the model has {words} words, its tokenizer {tokens.size}: are they of one model?")

@@ -27,12 +27,13 @@ class Runner:
     def logits(self, rows: Rows, after: Read | None = None) -> NDArray[Any]:
         """The logits (rows, longest, words) of rows of tokens, all read behind `after` if it is given."""
         found = self._run([self.causal.logits], feeds_of(self.causal, rows, after), rows)[0]
-        if found.ndim != 3 or found.shape[1] < max(map(len, rows)) or found.shape[0] < len(rows):
+        longest = max(map(len, rows))
+        if found.ndim != 3 or found.shape[1] < longest or found.shape[0] < len(rows):
             raise ModelError(
                 f"{self.where}: output {self.causal.logits!r}: expected the shape (batch, length, words) for "
-                f"{len(rows)} rows of {max(map(len, rows))} tokens, got {found.shape}"
+                f"{len(rows)} rows of {longest} tokens, got {found.shape}"
             )
-        return found[: len(rows)]
+        return found[: len(rows), :longest]
 
     def read(self, ids: Sequence[int]) -> Read:
         """What the model keeps of one row of tokens, for rows that go on from there."""

@@ -70,7 +70,7 @@ class Tokens:
 def find_tokenizer(model: Path) -> Path:
     """The tokenizer of a model file: beside it under its name, beside it, or in the folder above."""
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
-    folder = model.resolve().parent
+    folder = model.absolute().parent  # not behind a link: caches keep the files elsewhere
     places = (folder / f"{stem}.tokenizer.json", folder / "tokenizer.json", folder.parent / "tokenizer.json")
     found = next((place for place in places if place.is_file()), None)
     if found is None:
