@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.core.errors import InputError
+
 Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
 Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
 Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
@@ -118,9 +120,12 @@ def _step(job: Job, net: nn.Module, optimiser: torch.optim.Optimizer, batch: Bat
     loss = job.loss(net, (first, *batch[1:]))
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(net.parameters(), 10.0)
+    norm = nn.utils.clip_grad_norm_(net.parameters(), 10.0)
+    value = float(loss.detach())
+    if not (math.isfinite(value) and math.isfinite(float(norm))):  # before the weights take it
+        raise InputError(f"{job.name}: the loss became {value} (gradient {float(norm):.3g}); lower the rate")
     optimiser.step()
-    return float(loss.detach())
+    return value
 
 
 def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> None:

@@ -31,6 +31,7 @@ class Plan:
     shape: tuple[int, ...]  # of one image
     fixed: int  # the batch that is written into the file; 0: any
     output: str
+    dropped: str  # the operator of a last Softmax that is left out; empty: none
     normalisations: tuple[Normalisation, ...]
     kept: tuple[str, ...]
 
@@ -65,7 +66,7 @@ class Trainable(nn.Module):
         return self.plan.normalisations
 
     def statistics(self, mode: Statistics) -> Trainable:
-        """This network, from now on normalising batches by these statistics.
+        """The same network, from now on normalising batches by these statistics.
 
         "file": the file's running averages, unchanged. "batch": the batch's own, nothing is kept. "moving":
         in training the batch's own, by which the running averages are moved; else the running averages.
@@ -109,8 +110,7 @@ class Trainable(nn.Module):
                 raise
             except _TORCH_ERRORS as problem:
                 raise step.node.fail(f"{type(problem).__name__}: {problem}") from problem
-            for number, value in zip(step.outputs, made if isinstance(made, tuple) else (made,), strict=True):
-                values[number] = value
+            values.update(zip(step.outputs, made if isinstance(made, tuple) else (made,), strict=True))
             for number in step.done:
                 values.pop(number, None)
         result = values[self.plan.result]

@@ -26,8 +26,9 @@ WEIGHTS: Final[Mapping[str, tuple[int, ...]]] = {
 STATISTICS: Final[Mapping[str, tuple[int, ...]]] = {"BatchNormalization": (3, 4)}
 # What they give is what they got: a weight behind them is a weight.
 MOVES: Final = frozenset(
-    "Identity Dropout Cast Transpose Reshape Flatten Squeeze Unsqueeze Expand Tile Slice Split Concat".split()
-)
+    ("Identity", "Dropout", "Cast", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand",
+     "Tile", "Slice", "Split", "Concat")
+)  # fmt: skip
 ARITHMETIC: Final = frozenset(("Add", "Sub", "Mul", "Div", "Sum"))
 
 
@@ -89,24 +90,20 @@ def _used(name: str, reading: _Reading, table: Mapping[str, tuple[int, ...]]) ->
 
 
 def _is_weight(name: str, size: int, reading: _Reading) -> bool:
-    if _used(name, reading, WEIGHTS):
+    return _used(name, reading, WEIGHTS) or any(
+        _takes_weight(node, name, size, reading) for node, _ in reading.readers.get(name, ())
+    )
+
+
+def _takes_weight(node: Any, name: str, size: int, reading: _Reading) -> bool:
+    """Whether a node that moves values or calculates with them makes a weight of that input."""
+    others = [i for i in node.input if i and i != name and i not in reading.constant]
+    if not others:  # it moves or changes a constant, which may go on to a layer
+        moved = node.op_type in MOVES or node.op_type in ARITHMETIC
+        return moved and any(_is_weight(out, size, reading) for out in node.output)
+    if node.op_type == "Concat":  # a token set beside what was computed
         return True
-    for node, _ in reading.readers.get(name, ()):
-        others = [i for i in node.input if i and i != name and i not in reading.constant]
-        if node.op_type in ARITHMETIC and others:
-            if size > 1 and not all(other in reading.raw for other in others):
-                return True
-        elif (
-            node.op_type == "Concat"
-            and others
-            or (
-                node.op_type in MOVES | ARITHMETIC
-                and not others
-                and any(_is_weight(out, size, reading) for out in node.output)
-            )
-        ):
-            return True
-    return False
+    return node.op_type in ARITHMETIC and size > 1 and not all(other in reading.raw for other in others)
 
 
 def _size(tensor: Any) -> int:

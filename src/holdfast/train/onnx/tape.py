@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.graph.lower.values import Build, Node, Value, View
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
 Run: TypeAlias = Callable[..., Any]  # (net, *inputs) -> a tensor, or a tuple of as many as the node has
 _NOWHERE: Final = np.zeros(0, np.int64)
@@ -87,6 +87,22 @@ class Tape(Build):
             if number != last:
                 ends.setdefault(at, []).append(number)
         return tuple(replace(step, done=tuple(ends.get(at, ()))) for at, step in enumerate(self.tape))
+
+
+def recorded(makers: Mapping[str, Callable[[Node], Run]]) -> dict[str, Lowering]:
+    """The lowerings that put one step on the tape, which runs what the node is made into."""
+
+    def lowering(make: Callable[[Node], Run]) -> Lowering:
+        return lambda node, build: tape_of(build).record(node, make(node))
+
+    return {operator: lowering(make) for operator, make in makers.items()}
+
+
+def tape_of(build: Build) -> Tape:
+    """The build as the tape it is: operators for training know no other."""
+    if not isinstance(build, Tape):
+        raise TypeError(f"expected a tape, got {type(build).__name__}")
+    return build
 
 
 def is_batched(value: Value | None) -> bool:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from holdfast.graph.lower.conv import Window, counts_of, transposed_size, window_of
-from holdfast.graph.lower.values import Lowering, Node, Value
-from holdfast.train.onnx.tape import Tape
+from holdfast.graph.lower.values import Lowering, Node
+from holdfast.train.onnx.tape import Run, recorded
 
 _CONV: Final[dict[int, Callable[..., Tensor]]] = {
     1: functional.conv1d,
@@ -41,11 +41,7 @@ def padded(x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: fl
     """The tensor (n, c, …) with a border around its spatial axes."""
     if not any(before) and not any(after):
         return x
-    pads = [
-        size
-        for low, high in zip(reversed(before), reversed(after), strict=True)
-        for size in (low, high)
-    ]
+    pads = [size for low, high in zip(reversed(before), reversed(after), strict=True) for size in (low, high)]
     return functional.pad(x, pads, value=value)
 
 
@@ -60,7 +56,7 @@ def _one_by_one(node: Node, axes: int, table: Mapping[int, Any]) -> Any:
     return table[axes]
 
 
-def _conv(node: Node, tape: Any) -> list[Value]:
+def _conv(node: Node) -> Run:
     groups = int(node.attributes.get("group", 1))
     window_at = _sliding(node)
 
@@ -73,10 +69,10 @@ def _conv(node: Node, tape: Any) -> list[Value]:
         made: Tensor = convolve(x, weight, bias, window.stride, padding, window.dilation, groups)
         return made
 
-    return _recorded(tape, node, run)
+    return run
 
 
-def _transposed(node: Node, tape: Any) -> list[Value]:
+def _transposed(node: Node) -> Run:
     groups = int(node.attributes.get("group", 1))
 
     def run(net: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -92,7 +88,7 @@ def _transposed(node: Node, tape: Any) -> list[Value]:
         made = full[(..., *(slice(b, b + o) for b, o in zip(before, out, strict=True)))]
         return made if bias is None else made + bias.reshape(-1, *(1,) * axes)
 
-    return _recorded(tape, node, run)
+    return run
 
 
 def _pool_kernel(node: Node) -> tuple[int, ...]:
@@ -104,7 +100,7 @@ def _pool_kernel(node: Node) -> tuple[int, ...]:
     return kernel
 
 
-def _max_pool(node: Node, tape: Any) -> list[Value]:
+def _max_pool(node: Node) -> Run:
     kernel = _pool_kernel(node)
     window_at = _sliding(node)
     pool = _one_by_one(node, len(kernel), _MAX)
@@ -118,10 +114,10 @@ def _max_pool(node: Node, tape: Any) -> list[Value]:
         padding = window.before if even else 0
         return _cut(pool(x, kernel, window.stride, padding, window.dilation), window.out)
 
-    return _recorded(tape, node, run)
+    return run
 
 
-def _average(node: Node, tape: Any) -> list[Value]:
+def _average(node: Node) -> Run:
     kernel = _pool_kernel(node)
     window_at = _sliding(node)
     pool = _one_by_one(node, len(kernel), _AVERAGE)
@@ -142,7 +138,7 @@ def _average(node: Node, tape: Any) -> list[Value]:
         factor = share(spatial)
         return made if factor is None else made * factor
 
-    return _recorded(tape, node, run)
+    return run
 
 
 def _cut(x: Tensor, out: tuple[int, ...]) -> Tensor:
@@ -153,23 +149,21 @@ def _cut(x: Tensor, out: tuple[int, ...]) -> Tensor:
     return cut
 
 
-def _global_average(node: Node, tape: Any) -> list[Value]:
-    return _recorded(tape, node, lambda net, x: x.mean(tuple(range(2, x.ndim)), keepdim=True))
+def _global_average(node: Node) -> Run:
+    return lambda net, x: x.mean(tuple(range(2, x.ndim)), keepdim=True)
 
 
-def _global_max(node: Node, tape: Any) -> list[Value]:
-    return _recorded(tape, node, lambda net, x: x.amax(tuple(range(2, x.ndim)), keepdim=True))
+def _global_max(node: Node) -> Run:
+    return lambda net, x: x.amax(tuple(range(2, x.ndim)), keepdim=True)
 
 
-def _recorded(tape: Tape, node: Node, run: Callable[..., Any]) -> list[Value]:
-    return tape.record(node, run)
-
-
-OPERATORS: Mapping[str, Lowering] = {
-    "Conv": _conv,
-    "ConvTranspose": _transposed,
-    "MaxPool": _max_pool,
-    "AveragePool": _average,
-    "GlobalAveragePool": _global_average,
-    "GlobalMaxPool": _global_max,
-}
+OPERATORS: Mapping[str, Lowering] = recorded(
+    {
+        "Conv": _conv,
+        "ConvTranspose": _transposed,
+        "MaxPool": _max_pool,
+        "AveragePool": _average,
+        "GlobalAveragePool": _global_average,
+        "GlobalMaxPool": _global_max,
+    }
+)

@@ -1,0 +1,220 @@
+"""Fine-tuning of an ONNX classifier: mix training (SysNoise, Algorithm 1), augmented, adversarial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import DataError, InputError, ModelError
+from holdfast.core.model import Input, Model
+from holdfast.core.registry import lookup
+from holdfast.train.loop import Batch, Job, Say, Stage, fit
+from holdfast.train.onnx import Trainable, open_trainable, written
+from holdfast.train.pictures import Choice, Pictures, Progress, gain_and_shift, normalised
+
+SAVE_EVERY = 100  # steps between checkpoints
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a classifier is trained on; `mix` of one choice means no mixing.
+
+    `rate` is the highest learning rate, reached after a tenth of the steps and left by a cosine to a
+    hundredth of it. `augment` names parts of that kind, applied in order; `shift` moves each image by up to
+    so many pixels. `adversarial` is the largest change (0 to 255) of PGD examples trained on instead; 0: none.
+    """
+
+    steps: int
+    batch: int = 64
+    rate: float = 1e-3
+    mix: tuple[Choice, ...] = (Choice(),)
+    augment: tuple[str, ...] = ()
+    adversarial: float = 0.0
+    shift: int = 0
+    statistics: Literal["file", "moving"] = "moving"
+    weight_decay: float = 0.02
+    averaging: float = 0.997
+    label_smoothing: float = 0.0
+    adversarial_steps: int = 5
+
+    def check(self) -> None:
+        """Nothing, or InputError for a number that cannot be meant."""
+        for name, value, least in (
+            ("steps", self.steps, 1),
+            ("batch", self.batch, 1),
+            ("shift", self.shift, 0),
+            ("adversarial_steps", self.adversarial_steps, 1),
+        ):
+            if value < least:
+                raise InputError(f"{name}: expected {least} or more, got {value}")
+        if not 0 < self.rate < 10:
+            raise InputError(f"rate: expected a learning rate above 0, such as 0.001, got {self.rate}")
+        if not 0 <= self.adversarial <= 255:
+            raise InputError(f"adversarial: expected 0 to 255, got {self.adversarial}")
+        if not self.mix:
+            raise InputError("mix: expected one choice of decoder and resize or more, got none")
+        for name in self.augment:
+            lookup("augment", name)
+
+
+def tune(
+    model: Model,
+    pictures: Pictures,
+    tuning: Tuning,
+    seed: int,
+    checkpoint: Path,
+    say: Say,
+    progress: Progress = lambda done, reused: None,
+) -> Any:
+    """The model's ONNX graph with weights trained on the pictures; a killed run goes on where it was.
+
+    The checkpoint's file name is `checkpoint`'s with a hash of all that decides the weights. The same seed,
+    pictures and number of threads give the same weights to the byte.
+    """
+    tuning.check()
+    if len(pictures) < tuning.batch:
+        raise DataError(
+            f"expected at least as many images as a batch holds, {tuning.batch}, got {len(pictures)}; "
+            "give more images or a smaller batch"
+        )
+    net = trainable_of(model).statistics(tuning.statistics)
+    decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
+    stage = Stage("mix", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
+    job = Job(
+        model.name, net, draw_of(pictures, tuning, model), loss_of(model, tuning), (stage,), seed,
+        tuning.weight_decay, tuning.averaging, decisive,
+    )  # fmt: skip
+    path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
+    found = _done(path)
+    progress(found, found)
+    trained = fit(_counting(job, progress), path, say, SAVE_EVERY)
+    if not isinstance(trained, Trainable):
+        raise TypeError(f"expected the network that was given, got {type(trained).__name__}")
+    return written(trained)
+
+
+def trainable_of(model: Model) -> Trainable:
+    """The model's network, if it is a classifier that can be trained and has an output a class."""
+    card = model.card
+    if card.task != "classify":
+        raise ModelError(f"{model.path}: expected a model to classify, got one to {card.task}")
+    width, height = card.input.size
+    shape = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
+    names = card.head.options.get("outputs") or ("",)
+    net = open_trainable(model.path, str(names[0]), shape)
+    with torch.no_grad():
+        found = net(_blank(card.input, shape)).shape[1]
+    wanted = len(card.classes) + skipped(model)
+    if found != wanted:
+        raise ModelError(f"{model.path}: expected {wanted} scores, one for each of its classes, got {found}")
+    return net
+
+
+def skipped(model: Model) -> int:
+    """How many leading outputs are no class."""
+    return int(model.card.head.options.get("skip", 0))
+
+
+def draw_of(
+    pictures: Pictures, tuning: Tuning, model: Model
+) -> Callable[[Stage, np.random.Generator], Batch]:
+    """The function that draws a batch: for each image the choice by which it is seen, at random."""
+    places = np.array([pictures.place(choice) for choice in tuning.mix])
+    parts = [lookup("augment", name) for name in tuning.augment]
+
+    def draw(stage: Stage, rng: np.random.Generator) -> Batch:
+        rows = rng.choice(len(pictures), stage.batch, replace=False)
+        images = pictures.images[places[rng.integers(len(places), size=stage.batch)], rows]
+        if tuning.shift:
+            images = shifted(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
+        for part in parts:
+            images = part(images, rng)
+        labels = torch.from_numpy(pictures.labels[rows] + skipped(model))
+        return normalised(images, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+
+    return draw
+
+
+def shifted(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Images (b, h, w, 3) moved by (dy, dx) pixels each; the border is repeated."""
+    count, height, width = images.shape[:3]
+    rows = np.clip(np.arange(height) - by[:, :1], 0, height - 1)
+    columns = np.clip(np.arange(width) - by[:, 1:], 0, width - 1)
+    moved: NDArray[np.uint8] = images[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved
+
+
+def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor]:
+    """The function that gives the loss of a batch: cross-entropy, on adversarial examples if asked for."""
+
+    def loss(net: nn.Module, batch: Batch) -> Tensor:
+        images, labels, seed = batch
+        if tuning.adversarial:
+            images = _attacked(net, images, labels, int(seed), model.card.input, tuning)
+        return functional.cross_entropy(net(images), labels, label_smoothing=tuning.label_smoothing)
+
+    return loss
+
+
+class _Pixels(nn.Module):
+    """A network that takes pixels 0 to 255, in its own layout and colour order."""
+
+    def __init__(self, net: nn.Module, wanted: Input) -> None:
+        super().__init__()
+        self.net = net
+        shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
+        self.gain, self.shift = (v.reshape(shape) for v in gain_and_shift(wanted))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """The scores of pixels."""
+        return self.net(pixels * self.gain - self.shift)
+
+
+def _attacked(
+    net: nn.Module, images: Tensor, labels: Tensor, seed: int, wanted: Input, tuning: Tuning
+) -> Tensor:
+    """The images after PGD within `adversarial` levels of every pixel."""
+    from holdfast.train.adversarial import perturbed
+
+    outer = _Pixels(net, wanted)
+    pixels = ((images + outer.shift) / outer.gain).clamp(0, 255)
+    size = 2.5 * tuning.adversarial / tuning.adversarial_steps
+    training = net.training
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net.eval()  # the search must not move running statistics
+        found = perturbed(
+            outer, pixels, labels, tuning.adversarial, tuning.adversarial_steps, size, 0.0, 255.0
+        )
+    net.train(training)
+    return (found.detach() * outer.gain) - outer.shift
+
+
+def _counting(job: Job, progress: Progress) -> Job:
+    """The job, telling of every step."""
+
+    def loss(net: nn.Module, batch: Batch) -> Tensor:
+        value = job.loss(net, batch)
+        progress(1, 0)
+        return value
+
+    return Job(
+        job.name, job.net, job.draw, loss, job.stages, job.seed, job.weight_decay, job.averaging, job.data
+    )
+
+
+def _done(path: Path) -> int:
+    return int(torch.load(path, weights_only=True)["done"]) if path.exists() else 0
+
+
+def _blank(wanted: Input, shape: tuple[int, ...]) -> Tensor:
+    return torch.zeros((1, *shape), dtype=torch.uint8 if wanted.dtype == "uint8" else torch.float32)
