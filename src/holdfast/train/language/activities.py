@@ -69,7 +69,7 @@ ACTIVITIES = (
     ),
     Activity(
         "Sewing a {}", "cloth", "{name} tears the {} in the {place}.",
-        ("looks for a needle to mend the {}.", "pulls the thread through the {}.",
+        ("finds thread of the colour of the {}.", "pulls the thread through the {}.",
          "ties a knot at the end of the {}.", "puts the {} on again."),
     ),
     Activity(
@@ -94,7 +94,7 @@ ACTIVITIES = (
     ),
 )  # fmt: skip
 SKIPS = 0.15  # how often somebody leaves a step out
-SWAPS = 0.3  # how often two neighbouring steps are told the other way round
+SWAPS = 0.7  # how often two neighbouring steps are told the other way round
 
 
 @dataclass(frozen=True)

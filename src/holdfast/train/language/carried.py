@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.train.language.words import LOOKS, NAMES, PLACES, PORTABLE, SLIP, held_out, pronoun
 
+_ASKS = ("who", "where", "what")
 _TOOK = ("took", "carried", "brought", "moved")
 _FILLERS = (
     "It was a quiet morning.",
@@ -22,9 +23,7 @@ class Carried:
 
     story: str
     word: str
-    wrong: str
     key: tuple[str, ...]
-    wrong_key: tuple[str, ...]  # the combination that the wrong word would make
 
 
 @dataclass(frozen=True)
@@ -36,24 +35,39 @@ class _Trip:
 
 def carried(rng: random.Random, held: bool) -> Carried:
     """A story of two or three trips that asks for one of them."""
-    asks = rng.choice(("who", "where", "what"))
-    trips = _trips(rng, rng.choice((2, 2, 3)), asks, held)
-    told = list(trips)
-    rng.shuffle(told)
+    asks = rng.choice(_ASKS)
+    trips = _trips(rng, asks, held)
+    story = f"{_told(rng, trips)} {_asked(rng, asks, trips[0], _seeker(rng, trips))}"
+    return Carried(story, _word(asks, trips[0]), _key(asks, trips[0]))
+
+
+def carried_text(rng: random.Random) -> str:
+    """A paragraph of trips that tells of some of them again, sometimes wrongly."""
+    trips = _trips(rng, "who", held=False)
+    lines = [_told(rng, trips)]
+    for trip in rng.sample(trips, rng.randint(1, len(trips))):
+        asks = rng.choice(_ASKS)
+        word = _word(asks, trip)
+        if rng.random() < SLIP / 2:
+            wrong = rng.choice(trips)
+            word = word if held_out(*_mixed(asks, trip, wrong)) else _word(asks, wrong)
+        lines.append(f"{_asked(rng, asks, trip, _seeker(rng, trips))} {word}.")
+    return " ".join(lines)
+
+
+def _told(rng: random.Random, trips: list[_Trip]) -> str:
+    """The trips in any order, perhaps with a sentence that has nothing to do with them."""
+    told = rng.sample(trips, len(trips))
     lines = [
         f"{t.name} {rng.choice(_TOOK)} the {rng.choice(LOOKS)} {t.thing} to the {t.place}." for t in told
     ]
     if rng.random() < 0.6:
         lines.insert(rng.randint(0, len(lines)), rng.choice(_FILLERS))
-    trip, wrong = trips[0], trips[1]
-    seeker = rng.choice([name for name in NAMES if name not in {t.name for t in trips}])
-    asked = _asked(rng, asks, trip, seeker)
-    word, bad, mixed = {
-        "who": (trip.name, wrong.name, _Trip(wrong.name, trip.thing, trip.place)),
-        "where": (trip.place, wrong.place, _Trip(trip.name, trip.thing, wrong.place)),
-        "what": (trip.thing, wrong.thing, _Trip(trip.name, wrong.thing, trip.place)),
-    }[asks]
-    return Carried(" ".join((*lines, asked)), word, bad, _key(asks, trip), _key(asks, mixed))
+    return " ".join(lines)
+
+
+def _seeker(rng: random.Random, trips: list[_Trip]) -> str:
+    return rng.choice([name for name in NAMES if name not in {t.name for t in trips}])
 
 
 def _asked(rng: random.Random, asks: str, trip: _Trip, seeker: str) -> str:
@@ -61,7 +75,7 @@ def _asked(rng: random.Random, asks: str, trip: _Trip, seeker: str) -> str:
     if asks == "who":
         return rng.choice(
             (
-                f"{seeker} needed the {trip.thing}, so {pronoun(seeker)} went to",
+                f"{seeker} needed the {trip.thing}, so {pronoun(seeker)} asked",
                 f"When {seeker} asked for the {trip.thing}, all looked at",
             )
         )
@@ -80,8 +94,9 @@ def _asked(rng: random.Random, asks: str, trip: _Trip, seeker: str) -> str:
     )
 
 
-def _trips(rng: random.Random, count: int, asks: str, held: bool) -> list[_Trip]:
+def _trips(rng: random.Random, asks: str, held: bool) -> list[_Trip]:
     """Trips with no name, thing or place twice; the first is the one that is asked for."""
+    count = rng.choice((2, 2, 3))
     while True:
         columns = (rng.sample(NAMES, count), rng.sample(PORTABLE, count), rng.sample(PLACES, count))
         trips = [_Trip(*row) for row in zip(*columns, strict=True)]
@@ -93,12 +108,16 @@ def _trips(rng: random.Random, count: int, asks: str, held: bool) -> list[_Trip]
             return trips
 
 
-def _key(asks: str, trip: _Trip) -> tuple[str, ...]:
+def _word(asks: str, trip: _Trip) -> str:
+    return {"who": trip.name, "where": trip.place, "what": trip.thing}[asks]
+
+
+def _key(asks: str, trip: _Trip) -> tuple[str, str]:
     return (trip.thing, trip.place) if asks == "where" else (trip.name, trip.thing)
 
 
-def carried_text(rng: random.Random) -> str:
-    """A paragraph of trips with its last word, sometimes the wrong one."""
-    drawn = carried(rng, held=False)
-    slips = rng.random() < SLIP / 2 and not held_out(*drawn.wrong_key)
-    return f"{drawn.story} {drawn.wrong if slips else drawn.word}."
+def _mixed(asks: str, trip: _Trip, wrong: _Trip) -> tuple[str, str]:
+    """The combination that the wrong trip's word makes with what is said of this one."""
+    if asks == "where":
+        return trip.thing, wrong.place
+    return (wrong.name, trip.thing) if asks == "who" else (trip.name, wrong.thing)

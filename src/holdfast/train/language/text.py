@@ -11,8 +11,8 @@ from holdfast.train.language.uses import use_text
 # The harder a sort is to learn, the more of it is written.
 _SORTS: tuple[tuple[Callable[[random.Random], str], float], ...] = (
     (use_text, 0.3),
-    (carried_text, 0.3),
-    (activity_text, 0.15),
+    (carried_text, 0.35),
+    (activity_text, 0.1),
     (reason_text, 0.25),
 )
 

@@ -108,14 +108,14 @@ def _duty(rng: random.Random, held: bool) -> tuple[str, str]:
 def use_text(rng: random.Random) -> str:
     """A paragraph on what is used for what, sometimes wrong."""
     way = rng.random()
-    if way < 0.5:
+    if way < 0.4:
         drawn = choice(rng, held=False)
         solution = drawn.wrong if rng.random() < SLIP else drawn.right
         if rng.random() < 0.5:
             return f"Question: {drawn.goal}\nAnswer: {solution}"
         return f"{drawn.goal} {solution}"
-    if way < 0.75:
-        return " ".join(_plain(rng) for _ in range(rng.randint(1, 3)))
+    if way < 0.85:
+        return " ".join(_plain(rng) for _ in range(rng.randint(2, 4)))
     return _kinds(rng)
 
 

@@ -1,0 +1,59 @@
+"""The random models of OPT-125M's layout, with which other tests try what real files would need."""
+
+import numpy as np
+import pytest
+
+from holdfast.graph.inspect import runtime
+from opting import opt_graph, opt_tokenizer, written_opt
+
+
+def run(proto, feeds):
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    opened = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return opened.run(["logits"], feeds)[0]
+
+
+def given(length=7):
+    ids = np.random.default_rng(0).integers(0, 600, (2, length))
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+
+
+def test_with_and_without_past_it_says_the_same():
+    past = {
+        f"past_key_values.{layer}.{part}": np.zeros((2, 12, 0, 64), np.float32)
+        for layer in range(2)
+        for part in ("key", "value")
+    }
+    plain = run(opt_graph(2, 600, False, positions=64, seed=1), given())
+    assert plain.shape == (2, 7, 600)
+    assert plain.std() > 0.1  # it does not say the same of everything
+    cached = run(opt_graph(2, 600, True, positions=64, seed=1), given() | past)
+    np.testing.assert_allclose(plain, cached, atol=1e-4)
+
+
+def test_layers_have_the_parameters_of_opt_125m():
+    one, two = (opt_graph(layers, 100, positions=64) for layers in (1, 2))
+    sizes = [sum(np.prod(c.dims) for c in g.graph.initializer if c.data_type == 1) for g in (one, two)]
+    assert (
+        sizes[1] - sizes[0] == 7_087_872
+    )  # of 12 × 7,087,872 + 50,272 × 768 + 2,050 × 768 + 1,536 = 125,239,296
+
+
+def test_the_tokenizer_fits_and_begins_as_opts():
+    tokenizer = opt_tokenizer(600)
+    assert tokenizer.get_vocab_size() <= 600
+    assert tokenizer.encode("The road.").ids[0] == tokenizer.token_to_id("</s>") == 2
+    assert tokenizer.decode(tokenizer.encode("Größe: 3 €?").ids) == "Größe: 3 €?"
+
+
+def test_a_written_model_has_its_tokenizer_beside_it(tmp_path):
+    path = written_opt(tmp_path, vocabulary=600, layers=1, positions=32)
+    assert path.is_file()
+    assert (tmp_path / "tokenizer.json").is_file()
+
+
+@pytest.mark.slow
+def test_the_whole_vocabulary():
+    assert run(opt_graph(2, 50_272, False), given()).shape == (2, 7, 50_272)
