@@ -48,7 +48,7 @@ def changed(images: Pictures, rng: np.random.Generator, severity: float) -> Pict
     n, height, width = images.shape[:3]
     even = np.pad(images, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
     facts = np.stack((*rng.uniform(-1.0, 1.2, (2, n)), rng.integers(0, 2, n))).T.astype(np.float32)
-    size: Tensor = rng.uniform(CHANGE[0], CHANGE[1], n) * severity
+    size = np.asarray(rng.uniform(CHANGE[0], CHANGE[1], (n,)) * severity)
     made = np.empty_like(images)
     for start in range(0, n, GROUP):
         part = slice(start, start + GROUP)

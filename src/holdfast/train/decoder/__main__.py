@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fraction", type=float, default=1.0, help="part of the training steps, to try it out"
     )
-    parser.add_argument("--held-out", type=int, default=40, help="held-out scenes to score on")
+    parser.add_argument("--held-out", type=int, default=16, help="held-out scenes to score on")
     return parser
 
 

@@ -22,7 +22,7 @@ from holdfast.train.score import HELD_OUT_SEED
 
 NAME: Final = "restore"
 SCENES: Final = 1200
-STAGES: Final = (Stage("windows", 8000, 16, 64, 1.5e-3, 1e-5, warmup=200),)
+STAGES: Final = (Stage("windows", 5000, 16, 64, 1.5e-3, 1e-5, warmup=200),)
 QUALITIES: Final = (30, 40, 50, 60, 70, 80, 85, 90, 92, 95)
 
 
@@ -35,7 +35,7 @@ class Order:
     seed: int = 0
     fraction: float = 1.0
     scenes: int = SCENES
-    held_out: int = 40
+    held_out: int = 16
     processes: int = 1
 
 
