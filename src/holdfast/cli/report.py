@@ -21,6 +21,13 @@ def report(
         from holdfast.run.noise.result import open_suite
 
         return say(f"report: {write_noise(open_suite(run), out).resolve()}")
+    from holdfast.run.language.result import MANIFEST as LANGUAGE
+
+    if run.name == LANGUAGE or (run / LANGUAGE).exists():
+        from holdfast.report.language import write as write_language
+        from holdfast.run.language.result import open_suite as open_language_suite
+
+        return say(f"report: {write_language(open_language_suite(run), out).resolve()}")
     from holdfast.report.html import write
     from holdfast.run.evaluation import open_run
     from holdfast.run.pictures import pictures

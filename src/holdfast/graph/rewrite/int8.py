@@ -140,7 +140,7 @@ def named(method: str, per_channel: bool) -> str:
 
 def _spared(last: int, uneven: list[str]) -> str:
     """Which layers a careful plan leaves in float32."""
-    ends = f", the {last} last layers in float32" if last else ""
+    ends = f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32" if last else ""
     drowned = f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}" if uneven else ""
     return ends + drowned
 
@@ -148,5 +148,8 @@ def _spared(last: int, uneven: list[str]) -> str:
 def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
     kept = Counter(plan.kept)
     told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
+    layers = {layer.place for layer in plan.layers}
+    with_them = {place for name in plan.readers for place in plan.served[name]} - layers
+    others = f" with {len(with_them)} sums and products between them" if with_them else ""
     after = f", {sum(kept.values())} nodes behind them in float32: {told}" if kept else ""
-    return f"{counted}, {method}, QDQ, {len(plan.layers)} layers in 8 bits{spared}{after}"
+    return f"{counted}, {method}, QDQ, {len(plan.layers)} layers in 8 bits{others}{spared}{after}"

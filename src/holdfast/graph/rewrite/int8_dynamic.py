@@ -160,13 +160,15 @@ def _left(model: ModelProto, layers: list[_Dense]) -> str:
     for place, node in enumerate(model.graph.node):
         if place in done:
             continue
-        if node.op_type in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
+        if node.op_type in ("Conv", "ConvTranspose"):
             kinds[node.op_type] += 1
+        elif node.op_type in ("MatMul", "Gemm"):
+            kinds[f"{node.op_type} without a weight"] += 1
         elif node.op_type == "Gather" and node.input[0] in constants and _is_table(model, node.input[0]):
-            kinds["embedding"] += 1
+            kinds["embedding table"] += 1
         elif any(a.HasField("g") for a in node.attribute):
             kinds[f"graph inside {node.op_type}"] += 1
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    told = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
     return f", in float32: {told}" if told else ""
 
 

@@ -1,0 +1,153 @@
+"""`holdfast noise --task language`: what the precision of the deployed system does to language models."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.cli.noise_shape import Shape
+from holdfast.cli.noise_tasks import Beyond
+from holdfast.cli.output import say, write_json
+
+if TYPE_CHECKING:
+    from holdfast.core.language import TextSet
+    from holdfast.run.language.plan import LanguagePlan, Prepared
+    from holdfast.run.language.result import LanguageSuite
+    from holdfast.run.language.subject import Subject
+
+
+def language(how: Beyond) -> int:
+    """The exit code of the suite: models and sets told apart, run, shown, written and kept."""
+    from holdfast.cli.progress import progress
+    from holdfast.run.language.plan import prepare
+    from holdfast.run.language.suite import measure
+
+    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out)
+    shape.check()
+    began = time.perf_counter()
+    plan = plan_of(how)
+    prepared = prepare(plan, progress)
+    if how.dry_run:
+        return _estimated(prepared)
+    made = _told(measure(prepared, progress), began)
+    show(made, shape)
+    if how.out:
+        from holdfast.report.language import write
+
+        say(f"report: {write(made, how.out).resolve()}", sys.stderr)
+    return _ending(made, plan.runs)
+
+
+def plan_of(how: Beyond) -> LanguagePlan:
+    """The plan of a command line; InputError for words that are neither model nor set."""
+    from holdfast.cli.noise import words_of
+    from holdfast.core.errors import InputError
+    from holdfast.run.language.plan import LanguagePlan
+    from holdfast.run.language.precisions import chosen
+    from holdfast.run.language.subject import file_of
+
+    if how.card:
+        raise InputError("--card: means nothing with --task language; leave it out")
+    precisions = chosen(words_of(how.only), words_of(how.skip), how.every)
+    files = {word: file_of(word) for word in how.words}
+    models = [file for word in how.words if (file := files[word]) is not None]
+    words = [word for word in how.words if files[word] is None]
+    if not models or not words:
+        raise InputError(
+            "expected MODEL… SET…: language models (.onnx files, their folders or shipped ones) and question "
+            f"sets (files or shipped ones), got {len(models)} models and {len(words)} sets"
+        )
+    whole = [_opened(word) for word in words]
+    tested = tuple(dataclasses.replace(s, questions=s.questions[: how.images]) for s in whole)
+    spare: tuple[TextSet | None, ...] = tuple(whole) if how.images else (None,) * len(whole)
+    if how.calibration:
+        spare = (_opened(how.calibration),) * len(whole)
+    return LanguagePlan(
+        _subjects(models), tested, how.runs, precisions, spare, bool(how.calibration),
+        how.calibration_images, how.jobs, how.strict,
+    )  # fmt: skip
+
+
+def _opened(word: str) -> TextSet:
+    from holdfast.data.text.open import open_text
+
+    return open_text(Path(word))
+
+
+def _subjects(files: Sequence[Path]) -> tuple[Subject, ...]:
+    """The models, those of one name told apart by their folders."""
+    from holdfast.run.language.subject import subject_of
+
+    found = [subject_of(file) for file in files]
+    names = [s.name for s in found]
+    return tuple(
+        dataclasses.replace(s, name=f"{s.path.resolve().parent.name}/{s.name}")
+        if names.count(s.name) > 1
+        else s
+        for s in found
+    )
+
+
+def show(made: LanguageSuite, shape: Shape) -> None:
+    """Nothing; the tables are printed, and written as JSON if asked for."""
+    from holdfast.report.language_tables import how_table, models_table, numbers_table, rows_csv, rules_table
+    from holdfast.run.language.result import as_plain
+
+    if shape.json:
+        write_json(shape.json, as_plain(made))
+    if shape.csv:
+        return shape.table(rows_csv(made))
+    for model in made.models:
+        for of in model.sets:
+            shape.table(numbers_table(of, model.model))
+            say("")
+            shape.table(how_table(of))
+            say("")
+    shape.table(models_table(made))
+    say("")
+    return shape.table(rules_table(made))
+
+
+def _told(made: LanguageSuite, began: float) -> LanguageSuite:
+    return dataclasses.replace(
+        made,
+        command=shlex.join(["holdfast", *sys.argv[1:]]),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _estimated(prepared: Prepared) -> int:
+    from holdfast.report.language_tables import estimate_table
+    from holdfast.report.tables import to_text
+    from holdfast.run.language.estimate import estimate
+
+    found = estimate(prepared)
+    say(to_text(estimate_table(found)))
+    for one in found:
+        for reason in one.left_out:
+            say(f"not run  {one.model} on {one.data}: {reason}")
+    return 0
+
+
+def _ending(made: LanguageSuite, runs: Path) -> int:
+    from holdfast.run.language.result import save, suite_folder
+
+    for of in made.models[0].sets:  # the same for every model
+        for note in (*of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])):
+            sys.stderr.write(f"note     {of.data}: {note}\n")
+    for model in made.models:
+        for note in model.notes:
+            sys.stderr.write(f"note     {model.model}: {note}\n")
+        for name in [name for of in model.sets for name in of.failed][:20]:
+            sys.stderr.write(f"failed   {model.model}: {name}: no likelihood (NaN)\n")
+    folder = suite_folder(made, runs)
+    save(made, folder)
+    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
+    return 4 if any(of.failed for model in made.models for of in model.sets) else 0
