@@ -1,0 +1,64 @@
+"""`python -m holdfast.train.speech [fast-speech taco] --out src/holdfast/models/speech`: remake the models."""
+
+import argparse
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+from holdfast.core.errors import HoldfastError, MissingExtra, UnknownName
+
+NAMES = ("fast-speech", "taco")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit code: 0, or 2 after a message about what could not be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        _train(options)
+    except HoldfastError as problem:
+        sys.stderr.write(f"holdfast.train.speech: {problem}\n")
+        return problem.exit_code
+    return 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    for name in options.models:
+        if name not in NAMES:
+            raise UnknownName("speech model", name, NAMES)
+    for module, extra in (("torch", "torch"), ("scipy", "speech")):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra("training speech", module, extra)
+    from holdfast.train.speech.make import Order, make
+
+    order = Order(options.out, options.work, options.seed, options.fraction, options.sentences)
+    for name in options.models or NAMES:
+        start = time.monotonic()
+        make(name, order, _say)
+        _say(f"{name}: {(time.monotonic() - start) / 60:.1f} min")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.train.speech", description=__doc__)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(NAMES)}; without: both")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
+    parser.add_argument(
+        "--out", type=Path, default=Path("src/holdfast/models/speech"), help="folder of models, cards and clips"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=Path(".train"), help="folder of recordings and checkpoints"
+    )
+    parser.add_argument(
+        "--fraction", type=float, default=1.0, help="part of the training steps, to try it out"
+    )
+    parser.add_argument("--sentences", type=int, default=1100, help="how many sentences to train on")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

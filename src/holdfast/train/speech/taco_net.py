@@ -1,0 +1,159 @@
+"""A Tacotron-2-type network: one frame after another, each from the letters it looks at and the frame before."""
+
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from holdfast.train.speech.blocks import Conv, Step, mask_of
+
+State: TypeAlias = tuple[Tensor, ...]  # hidden, cell, context, attention, attention so far
+
+
+@dataclass(frozen=True)
+class TacoOut:
+    """What the network says of a batch."""
+
+    mel: Tensor  # (n, frames, mels), before the postnet
+    refined: Tensor  # (n, frames, mels), behind it
+    stop: Tensor  # (n, frames), logits
+    attention: Tensor  # (n, frames, t)
+
+
+class Encoder(nn.Module):
+    """Letters (n, t) to what the decoder looks at, (n, t, 2 · width)."""
+
+    def __init__(self, symbols: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(symbols, width)
+        self.convs = nn.ModuleList([Conv(width, width, 5) for _ in range(2)])
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(2)])
+        self.dropout = nn.Dropout(dropout)
+        self.lstm = nn.LSTM(width, width, batch_first=True, bidirectional=True)
+
+    def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The memory; with lengths, letters behind a row's end are not seen."""
+        x = self.embedding(ids)
+        real = None if lengths is None else mask_of(lengths, ids.shape[1])[:, :, None]
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = x if real is None else x * real
+            x = self.dropout(functional.relu(norm(conv(x))))
+        if lengths is None:
+            return cast(Tensor, self.lstm(x)[0])
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return cast(
+            Tensor,
+            nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=ids.shape[1])[0],
+        )
+
+
+class Decoder(nn.Module):
+    """One step: prenet, location-sensitive attention, LSTM, the frame and whether it is the last."""
+
+    def __init__(self, memory: int, mels: int, width: int = 128, looks: int = 48, filters: int = 12) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(mels, 64), nn.Linear(64, 64)
+        self.dropout = nn.Dropout(0.4)  # in training only, so that what is said repeats
+        self.cell = Step(64 + memory, width)
+        self.query, self.keys = nn.Linear(width, looks), nn.Linear(memory, looks, bias=False)
+        self.location = Conv(2, filters, 15)
+        self.place, self.score = nn.Linear(filters, looks, bias=False), nn.Linear(looks, 1, bias=False)
+        self.mel, self.stop = nn.Linear(width + memory, mels), nn.Linear(width + memory, 1)
+
+    def states(self, memory: Tensor) -> State:
+        """Where a sentence begins: zeros."""
+        rows, width = memory.shape[0], self.cell.gates.out_features // 4
+        none = memory.new_zeros(rows, memory.shape[1])
+        return (
+            memory.new_zeros(rows, width),
+            memory.new_zeros(rows, width),
+            memory.new_zeros(rows, memory.shape[2]),
+            none,
+            none,
+        )
+
+    def prenet(self, frame: Tensor) -> Tensor:
+        """The frame before, made narrow, (..., 64)."""
+        x = self.dropout(functional.relu(self.first(frame)))
+        return self.dropout(functional.relu(self.second(x)))
+
+    def step(
+        self, keys: Tensor, memory: Tensor, seen: Tensor, state: State, real: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """What a frame is made of (n, width + memory), and the next state; `seen` comes from the prenet."""
+        hidden, cell, context, attention, whole = state
+        hidden, cell = self.cell(torch.cat([seen, context], 1), hidden, cell)
+        location = self.place(self.location(torch.stack([attention, whole], 2)))
+        scores = self.score(torch.tanh(self.query(hidden)[:, None] + location + keys))[:, :, 0]
+        if real is not None:
+            scores = scores.masked_fill(~real, -1e4)
+        attention = scores.softmax(1)
+        context = (attention[:, None] @ memory)[:, 0]
+        made = torch.cat([hidden, context], 1)
+        return made, (hidden, cell, context, attention, whole + attention)
+
+    def forward(self, memory: Tensor, frame: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """The frame (n, mels), the logit (n, 1) that it is the last, and the next state."""
+        made, after = self.step(self.keys(memory), memory, self.prenet(frame), state, None)
+        return (self.mel(made), self.stop(made), *after)
+
+
+class Postnet(nn.Module):
+    """Frames (n, frames, mels) with what their neighbours tell of them added."""
+
+    def __init__(self, mels: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([Conv(mels, width, 5), Conv(width, width, 5), Conv(width, mels, 5)])
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """(n, frames, mels)."""
+        x = self.dropout(torch.tanh(self.convs[0](mel)))
+        x = self.dropout(torch.tanh(self.convs[1](x)))
+        return cast(Tensor, mel + self.convs[2](x))
+
+
+class TacoNet(nn.Module):
+    """Encoder, decoder step and postnet, which are exported one by one."""
+
+    def __init__(self, symbols: int, mels: int, width: int = 48, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.mels = mels
+        self.encoder = Encoder(symbols, width, dropout)
+        self.decoder = Decoder(2 * width, mels)
+        self.postnet = Postnet(mels, 40, dropout)
+
+    def taught(self, ids: Tensor, lengths: Tensor, mel: Tensor, own: Tensor) -> TacoOut:
+        """The answers when the true frame before is shown at each step; where `own` (n, frames), its own."""
+        memory = self.encoder(ids, lengths)
+        real = mask_of(lengths, ids.shape[1])
+        keys, state = self.decoder.keys(memory), self.decoder.states(memory)
+        before = torch.cat([torch.zeros_like(mel[:, :1]), mel[:, :-1]], 1)
+        shown = self.decoder.prenet(before)
+        made, looked = [], []
+        for at in range(mel.shape[1]):
+            seen = shown[:, at]
+            if at and bool(own[:, at].any()):
+                last = self.decoder.prenet(self.decoder.mel(made[-1]).detach())
+                seen = torch.where(own[:, at, None], last, seen)
+            frame, state = self.decoder.step(keys, memory, seen, state, real)
+            made.append(frame)
+            looked.append(state[3])
+        whole = torch.stack(made, 1)
+        found = self.decoder.mel(whole)
+        return TacoOut(found, self.postnet(found), self.decoder.stop(whole)[:, :, 0], torch.stack(looked, 1))
+
+    def forward(self, ids: Tensor, limit: int = 400, threshold: float = 0.5) -> tuple[Tensor, bool]:
+        """The frames (1, frames, mels) of a text (1, t), and whether it came to an end by itself."""
+        memory = self.encoder(ids)
+        frame, state = memory.new_zeros(1, self.mels), self.decoder.states(memory)
+        frames: list[Tensor] = []
+        while len(frames) < limit:
+            frame, stop, *after = self.decoder(memory, frame, *state)
+            state = tuple(after)
+            frames.append(frame)
+            if float(torch.sigmoid(stop)) > threshold:
+                return self.postnet(torch.stack(frames, 1)), True
+        return self.postnet(torch.stack(frames, 1)), False
