@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.graph.inspect import runtime
+from holdfast.train.language.layout import Shape, weights_of
 from opting import opt_graph, opt_tokenizer, written_opt
 
 
@@ -33,12 +34,9 @@ def test_with_and_without_past_it_says_the_same():
     np.testing.assert_allclose(plain, cached, atol=1e-4)
 
 
-def test_layers_have_the_parameters_of_opt_125m():
-    one, two = (opt_graph(layers, 100, positions=64) for layers in (1, 2))
-    sizes = [sum(np.prod(c.dims) for c in g.graph.initializer if c.data_type == 1) for g in (one, two)]
-    assert (
-        sizes[1] - sizes[0] == 7_087_872
-    )  # of 12 × 7,087,872 + 50,272 × 768 + 2,050 × 768 + 1,536 = 125,239,296
+def test_at_full_size_it_has_the_parameters_of_opt_125m():
+    sizes = weights_of(Shape(12, 50_272, 768, 12, 3072, 2048)).values()
+    assert sum(np.prod(size) for size in sizes) == 125_239_296
 
 
 def test_the_tokenizer_fits_and_begins_as_opts():
