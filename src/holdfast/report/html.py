@@ -51,6 +51,7 @@ def document(content: Document) -> str:
             f"style-src {_hash(style)}",
             f"script-src {_hash(script)}",
             "img-src data:",
+            "media-src data:",
             "base-uri 'none'",
             "form-action 'none'",
         ]

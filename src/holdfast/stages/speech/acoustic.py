@@ -67,6 +67,8 @@ class Voice:
             frames, stopped = self._decoded(self.nets["encoder"](feed), watch)
         if "postnet" in self.nets:
             frames = self._postnet(frames, watch)
+        if not np.isfinite(frames).all():
+            raise DataError("the model gave NaN or infinite values")
         return Spoken(np.asarray(frames * np.array(card.std) + np.array(card.mean)), stopped)
 
     def _postnet(self, frames: Mel, watch: Watch) -> Mel:
@@ -133,8 +135,6 @@ def _frames(mel: NDArray[Any], card: SpeechCard, net: Net) -> Mel:
     found = np.asarray(mel[0] if first else mel[0].T, np.float64)
     if not len(found):
         raise DataError("the model gave no frame at all")
-    if not np.isfinite(found).all():
-        raise DataError("the model gave NaN or infinite values")
     return found
 
 

@@ -1,0 +1,148 @@
+"""`holdfast noise --task speech`: what the deployed system does to an acoustic model."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.cli.noise_shape import Shape
+from holdfast.cli.noise_tasks import Beyond
+from holdfast.cli.output import say, write_json
+
+if TYPE_CHECKING:
+    from holdfast.data.speech import ClipSet
+    from holdfast.run.speech.result import SpeechSuite
+    from holdfast.run.speech.show import Shown
+    from holdfast.run.speech.suite import SpeechPlan
+
+
+def speech(how: Beyond) -> int:
+    """The exit code; the suite of every model is run, printed, and written where it was asked for."""
+    from holdfast.run.speech.show import save_shown, shown
+    from holdfast.run.speech.suite import measure, prepare
+
+    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out)
+    shape.check()
+    plans = plans_of(how)
+    if how.dry_run:
+        return _estimated(plans)
+    began = time.perf_counter()
+    models, sounds = [], []
+    for plan in plans:
+        prepared = prepare(plan)
+        models.append(measure(prepared, watch))
+        sound = shown(prepared, models[-1])
+        sounds += [sound] if sound is not None else []
+    from holdfast.run.speech.result import SpeechSuite, save, suite_folder
+    from holdfast.run.versions import versions
+
+    command = shlex.join(["holdfast", *sys.argv[1:]])
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds = round(time.perf_counter() - began, 3)
+    made = SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, versions())
+    folder = suite_folder(made, how.runs)
+    save(made, folder)
+    for sound in sounds:
+        save_shown(sound, folder)
+    show(made, shape)
+    if how.out:
+        _page(made, sounds, how.out)
+    return _ending(made, folder)
+
+
+def plans_of(how: Beyond) -> list[SpeechPlan]:
+    """A plan for each model, the clips last among the words."""
+    from holdfast.cli.noise import words_of
+    from holdfast.core.errors import InputError
+    from holdfast.data.speech import open_clips
+    from holdfast.run.speech.options import Wanted
+    from holdfast.run.speech.suite import SpeechPlan
+    from holdfast.stages.speech.card import load_speech
+
+    if len(how.words) < 2:
+        raise InputError("expected MODEL… CLIPS: one acoustic model or more, then the clips; see --help")
+    *names, data = how.words
+    if how.card and len(how.card) != len(names):
+        raise InputError(f"--card: expected one for each of {len(names)} models, got {len(how.card)}")
+    if how.images is not None and how.images < 1:
+        raise InputError(f"--images: expected a number of clips of 1 or more, got {how.images}")
+    wanted = Wanted(words_of(how.only), words_of(how.skip), how.every)
+    wanted.taken()
+    clips, spare = open_clips(data, how.images), _spare(how, data)
+    for problem in clips.problems[:10]:
+        sys.stderr.write(f"data     {problem}\n")
+    cards = how.card or (None,) * len(names)
+    models = [load_speech(name, card) for name, card in zip(names, cards, strict=True)]
+    return [
+        SpeechPlan(m, clips, wanted, spare, how.calibration_images, how.runs, how.jobs, how.strict)
+        for m in models
+    ]
+
+
+def _spare(how: Beyond, data: str) -> ClipSet | None:
+    """Clips that are not tested on: those named, or those beyond --images."""
+    from holdfast.data.speech import open_clips
+
+    if how.calibration:
+        return open_clips(how.calibration)
+    return open_clips(data) if how.images is not None else None
+
+
+@contextmanager
+def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Progress of a sweep, on standard error."""
+    from holdfast.cli.progress import progress
+
+    with progress(what, total, "clips × systems") as step:
+        yield step
+
+
+def show(made: SpeechSuite, shape: Shape) -> None:
+    """Nothing; the tables are printed, and written as JSON if asked for."""
+    from holdfast.report.speech_tables import csv_table, options_table, paper_table
+    from holdfast.run.speech.result import as_plain
+
+    if shape.json:
+        write_json(shape.json, as_plain(made))
+    if shape.csv:
+        return shape.table(csv_table(made))
+    for model in made.models:
+        shape.table(options_table(model))
+        say("")
+    return shape.table(paper_table(made))
+
+
+def _estimated(plans: Sequence[SpeechPlan]) -> int:
+    from holdfast.report.speech_tables import estimate_table
+    from holdfast.report.tables import to_text
+    from holdfast.run.speech.estimate import estimate
+
+    found = [estimate(plan) for plan in plans]
+    say(to_text(estimate_table(found)))
+    for one in found:
+        for reason in one.left_out:
+            say(f"not run  {one.model}: {reason}")
+    return 0
+
+
+def _page(made: SpeechSuite, sounds: Sequence[Shown], out: Path) -> None:
+    from holdfast.report.speech import write
+
+    say(f"report: {write(made, out, sounds).resolve()}", sys.stderr)
+
+
+def _ending(made: SpeechSuite, folder: Path) -> int:
+    for model in made.models:
+        lines = [f"integer precisions calibrated on {model.calibration}"] if model.calibration else []
+        for note in (*lines, *model.notes):
+            sys.stderr.write(f"note     {model.model}: {note}\n")
+        for failure in model.failed[:20]:
+            sys.stderr.write(f"failed   {model.model}: {failure}\n")
+    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
+    return 4 if any(m.failed for m in made.models) else 0
