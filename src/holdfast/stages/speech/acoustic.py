@@ -92,13 +92,16 @@ class Voice:
         while len(frames) < card.max_frames:
             watch("decoder", feed)
             made = net(feed)
-            frame = np.asarray(made["mel"], np.float32)
-            if frame.shape != (1, card.spectrum.mels):
+            step = np.asarray(made["mel"], np.float32)
+            wide = card.frames_per_step * card.spectrum.mels
+            if step.shape != (1, wide):
                 raise ModelError(
-                    f"{net.path}: output 'mel': expected (1, {card.spectrum.mels}), got {frame.shape}; "
-                    "is spectrum.mels of the card right?"
+                    f"{net.path}: output 'mel': expected (1, {wide}), got {step.shape}; "
+                    "are spectrum.mels and model.frames_per_step of the card right?"
                 )
-            frames.append(frame[0].astype(np.float64))
+            rows = step.reshape(card.frames_per_step, card.spectrum.mels)
+            frames.extend(rows.astype(np.float64))
+            frame = rows[-1:]  # the next step is shown the last of them
             if 1.0 / (1.0 + np.exp(-float(made["stop"].reshape(-1)[0]))) > card.stop_threshold:
                 return np.stack(frames), True
             feed = {"memory": memory, "frame": frame, **{name: made[NEXT + name] for name in states}}

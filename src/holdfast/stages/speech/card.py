@@ -45,6 +45,7 @@ class _Model:
     postnet: str = SpeechCard.postnet
     stop_threshold: float = SpeechCard.stop_threshold
     max_frames: int = SpeechCard.max_frames
+    frames_per_step: int = SpeechCard.frames_per_step
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,9 @@ def _contradictions(card: SpeechCard) -> list[str]:
         found.append("model.decoder: missing; give the file of the decoder, which lies beside the encoder's")
     if card.kind == "parallel" and card.decoder:
         found.append('model.decoder: a model of kind "parallel" has none')
-    if card.max_frames < 1:
-        found.append(f"model.max_frames: expected 1 or more, got {card.max_frames}")
+    for name in ("max_frames", "frames_per_step"):
+        if getattr(card, name) < 1:
+            found.append(f"model.{name}: expected 1 or more, got {getattr(card, name)}")
     if not 0.0 < card.stop_threshold < 1.0:
         found.append(f"model.stop_threshold: expected a number between 0 and 1, got {card.stop_threshold:g}")
     for name, values in (("mean", card.mean), ("std", card.std)):
