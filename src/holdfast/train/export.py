@@ -21,8 +21,13 @@ def folded(net: nn.Module) -> nn.Module:
     return net
 
 
-def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path: Path) -> None:
-    """Write the network as ONNX with an input `image` (n, 3, height, width) of any batch size n."""
+def export(
+    net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path: Path, *, fold: bool = True
+) -> None:
+    """Write the network as ONNX with an input `image` (n, 3, height, width) of any batch size n.
+
+    Without `fold` batch normalisation stays a node of its own, as training on and TENT need it.
+    """
     import onnx
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +38,7 @@ def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path
         # A size that becomes a constant is what is wanted: only the batch may differ.
         warnings.simplefilter("ignore", torch.jit.TracerWarning)
         torch.onnx.export(
-            folded(net),
+            folded(net) if fold else net.eval().to(memory_format=torch.contiguous_format),
             (torch.zeros(1, 3, *size),),
             str(part),
             input_names=["image"],
@@ -41,6 +46,8 @@ def export(net: nn.Module, size: tuple[int, int], outputs: tuple[str, ...], path
             dynamic_axes={name: {0: "n"} for name in ("image", *outputs)},
             opset_version=OPSET,
             dynamo=False,
+            # The exporter folds normalisation itself unless told to leave the network as it is.
+            training=torch.onnx.TrainingMode.EVAL if fold else torch.onnx.TrainingMode.PRESERVE,
         )
     model = onnx.load(str(part))
     for node in model.graph.node:

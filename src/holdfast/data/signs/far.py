@@ -12,7 +12,7 @@ from holdfast.data.signs.scene import encode, stream
 from holdfast.data.signs.strokes import Pixels
 
 SIDES: Final = (224, 320)  # pixels; a network of 64 sees each shrunk by 3 to 5
-PART: Final = (0.12, 0.25)  # of the side that the sign fills: 8 to 18 of the network's pixels
+PART: Final = (0.18, 0.36)  # of the side that the sign fills: 13 to 26 of the network's pixels
 REACH: Final = 0.2  # how far from the middle the sign may be, as a part of the side
 QUALITIES: Final = (40, 90)
 
@@ -27,6 +27,16 @@ def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
     quality = int(rng.integers(QUALITIES[0], QUALITIES[1] + 1))
     image, _ = render(View(side, size, float(x), float(y)), label, rng)
     return image, label, quality
+
+
+def crop_small(seed: int, index: int, side: int = 72) -> tuple[Pixels, int]:
+    """The same kind of view drawn at `side` pixels, so that nothing has to be resized; RGB, and its class."""
+    rng = stream("small", seed, index)
+    size = float(side * rng.uniform(*PART))
+    x, y = side / 2 + rng.uniform(-REACH, REACH, 2) * side
+    label = int(rng.integers(len(CLASSES)))
+    image, _ = render(View(side, size, float(x), float(y)), label, rng)
+    return image, label
 
 
 def write_far(folder: Path, seed: int, indices: range) -> int:

@@ -1,0 +1,186 @@
+"""`holdfast train matrix` and `compare`: which way of training helps a model against system noise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from holdfast.cli import offers
+from holdfast.cli.args import Argument, Option
+from holdfast.cli.noise_shape import Shape
+from holdfast.cli.output import say, write_json
+
+if TYPE_CHECKING:
+    from holdfast.core.dataset import Dataset
+    from holdfast.run.mitigate.training import Training
+
+WHAT, HOW, SHOWN, RUN = "What is trained", "How it is trained", "How it is shown", "How it is run"
+HELD_OUT = 4  # every so manieth image is tested on if no test data is named
+
+ModelFile = Annotated[str, Argument("A classifier: an ONNX file or a shipped name.", values=offers.models)]
+Data = Annotated[str, Argument("Images to train on: a folder a class, 'far', …", values=offers.data_sets)]
+Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
+Test = Annotated[
+    str | None,
+    Option("Images to test on (else every fourth of DATA, not trained on).", group=WHAT, shown="DATA"),
+]
+Images = Annotated[int | None, Option("Only the first N images of each.", group=WHAT, least=8)]
+Steps = Annotated[int, Option("Steps of training each row.", group=HOW, least=1)]
+Batch = Annotated[int, Option("Images a step.", group=HOW, least=2)]
+Rate = Annotated[float, Option("The highest learning rate.", group=HOW)]
+Shift = Annotated[int, Option("Move each training image by up to so many pixels.", group=HOW, least=0)]
+Seed = Annotated[int, Option("The first seed of training.", group=HOW, least=0)]
+Seeds = Annotated[int, Option("Train each row so many times and give the mean.", group=HOW, least=1)]
+Work = Annotated[
+    Path, Option("Where pictures, checkpoints and trained models are kept; a killed run goes on.", group=RUN)
+]
+Jobs = Annotated[int, Option("Rows trained at once, each on one core.", group=RUN, least=1)]
+Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
+Csv = Annotated[bool, Option("Print the table as CSV.", group=SHOWN)]
+Markdown = Annotated[bool, Option("Print the table as Markdown.", group=SHOWN)]
+Latex = Annotated[bool, Option("Print the table as LaTeX.", group=SHOWN)]
+
+
+class Asked(NamedTuple):
+    """What both commands are told of model, data and training."""
+
+    model: str
+    data: str
+    card: Path | None
+    test: str | None
+    images: int | None
+    steps: int
+    batch: int
+    rate: float
+    shift: int
+    work: Path
+    jobs: int
+
+
+def matrix(
+    model: ModelFile,
+    data: Data,
+    over: Annotated[Literal["resize", "decode"], Option("What is exchanged.", group=WHAT)] = "resize",
+    chosen: Annotated[
+        tuple[str, ...],
+        Option("These instead of the paper's, with commas or repeated.", "--with", group=WHAT),
+    ] = (),
+    card: Card = None,
+    test: Test = None,
+    images: Images = None,
+    steps: Steps = 300,
+    batch: Batch = 64,
+    rate: Rate = 1e-3,
+    shift: Shift = 2,
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    work: Work = Path("holdfast-train"),
+    jobs: Jobs = 1,
+    json: Json = None,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    latex: Latex = False,
+) -> int:
+    """Train a model on each decoder or resize and on their mix, test each on all: the paper's Tables 7 and 8.
+
+    Every row starts from the model's own weights. A row that is robust has a low std over its cells.
+    """
+    from holdfast.report.mitigate import matrix_csv, matrix_table
+    from holdfast.run.mitigate.matrix import as_plain, verdict
+    from holdfast.run.mitigate.matrix import matrix as made_of
+    from holdfast.run.mitigate.rows import DECODERS, RESIZES, matrix_rows
+
+    shape = Shape(csv, markdown, latex, json)
+    shape.check()
+    asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
+    training, tested = _opened(asked)
+    names = _words(chosen) or (RESIZES if over == "resize" else DECODERS)
+    rows = matrix_rows(training.model, over, names, names)
+    found = made_of(training, tested, over, rows, names, range(seed, seed + seeds), _progress)
+    if json:
+        write_json(json, as_plain(found))
+    shape.table(matrix_csv(found) if csv else matrix_table(found))
+    if not csv:
+        say(verdict(found))
+    return 0
+
+
+def compare(
+    model: ModelFile,
+    data: Data,
+    chosen: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these: standard, augmix, apr-sp, deep, deep+apr-sp, deep+augmix, adversarial, mix.",
+            "--with",
+            group=WHAT,
+        ),
+    ] = (),
+    only: Annotated[tuple[str, ...], Option("Only these families of noise.", group=WHAT)] = (),
+    card: Card = None,
+    test: Test = None,
+    images: Images = None,
+    steps: Steps = 300,
+    batch: Batch = 64,
+    rate: Rate = 1e-3,
+    shift: Shift = 2,
+    seed: Seed = 0,
+    work: Work = Path("holdfast-train"),
+    jobs: Jobs = 1,
+    json: Json = None,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    latex: Latex = False,
+) -> int:
+    """Train a model with each mitigation and measure what every family of noise then costs it: Fig. 4.
+
+    Standard, AugMix, APR-SP, DeepAugment alone and with both, adversarial and mix training, all starting
+    from the model's own weights; then the noise suite of each.
+    """
+    from holdfast.cli.progress import progress
+    from holdfast.report.mitigate import families_csv, families_table
+    from holdfast.run.mitigate.families import FAMILIES, families
+    from holdfast.run.mitigate.families import Test as Tested
+    from holdfast.run.mitigate.rows import mitigations
+    from holdfast.run.noise.result import as_plain
+
+    shape = Shape(csv, markdown, latex, json)
+    shape.check()
+    asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
+    training, tested = _opened(asked)
+    rows = mitigations(training.model, _words(chosen))
+    how = Tested(tested, work, _words(only) or FAMILIES, jobs)
+    found = families(training, rows, seed, how, _progress, progress)
+    if json:
+        write_json(json, as_plain(found))
+    name = training.model.name
+    shape.table(families_csv(found, name) if csv else families_table(found, name))
+    return 0
+
+
+def _opened(asked: Asked) -> tuple[Training, Dataset]:
+    """What is trained, and the images it is tested on, none of which it is trained on."""
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.run.mitigate.split import apart, held_out
+    from holdfast.run.mitigate.training import Training
+
+    model = load_model(asked.model, asked.card)
+    whole = open_dataset(asked.data, task="classify", images=asked.images)
+    if asked.test is None:
+        seen, tested = held_out(whole, HELD_OUT)
+    else:
+        seen, tested = apart(whole, open_dataset(asked.test, task="classify", images=asked.images))
+    training = Training(
+        model, seen, asked.work, asked.steps, asked.batch, asked.rate, asked.shift, asked.jobs
+    )  # fmt: skip
+    return training, tested
+
+
+def _words(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
+
+
+def _progress(text: str) -> None:
+    say(text, sys.stderr)

@@ -1,0 +1,1 @@
+"""What helps against system noise: a model trained in several ways, each tested under every noise."""

@@ -1,0 +1,84 @@
+"""The rows of the paper's tables: each is a way to train, by decoder, resize, augmentation and attack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.model import Model
+from holdfast.core.registry import lookup
+
+if TYPE_CHECKING:
+    from holdfast.train.pictures import Choice
+
+Over: TypeAlias = Literal["resize", "decode"]
+MIX: Final = "mix"
+# Table 7's, and three decoders of distinct classes: libjpeg-turbo exact, FFmpeg, libjpeg-turbo IFAST.
+RESIZES: Final = (
+    "pillow-bilinear", "pillow-nearest", "pillow-bicubic", "opencv-nearest", "opencv-bilinear",
+    "opencv-bicubic",
+)  # fmt: skip
+DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
+LEARNED: Final = "learned"
+STANDARD: Final = "standard"
+EPSILON: Final = 4.0  # of 255: the L-infinity ball of adversarial training
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to train: the (decoder, resize) pairs to draw from, augmentations in order, PGD's epsilon."""
+
+    name: str
+    seen: tuple[tuple[str, str], ...]
+    augment: tuple[str, ...] = ()
+    adversarial: float = 0.0
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The pairs as training takes them."""
+        from holdfast.train.pictures import Choice
+
+        return tuple(Choice(decode, resize) for decode, resize in self.seen)
+
+
+def pair_of(model: Model, over: Over, name: str) -> tuple[str, str]:
+    """Decoder and resize of the model's card with the one or the other exchanged."""
+    card = model.card
+    return (card.decode, name) if over == "resize" else (name, card.resize)
+
+
+def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[str]) -> tuple[Row, ...]:
+    """A row for each decoder or resize alone, and one that draws among those of `mix` for every image.
+
+    Nothing but whole-pixel shifts augments them: what a decoder or a resize does to pixels is to be learned
+    as it is, not after another interpolation.
+    """
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise InputError(f"--with: expected two or more different names of {over}, got {', '.join(names)}")
+    for name in (*names, *mix):
+        lookup(over, name)
+    alone = [Row(name, (pair_of(model, over, name),)) for name in names]
+    return (*alone, Row(MIX, tuple(pair_of(model, over, name) for name in mix)))
+
+
+def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
+    """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
+    card = model.card
+    usual = ((card.decode, card.resize),)
+    every = tuple((decode, resize) for decode in DECODERS for resize in RESIZES)
+    known = {
+        STANDARD: Row(STANDARD, usual, (STANDARD,)),
+        "augmix": Row("augmix", usual, (STANDARD, "augmix")),
+        "apr-sp": Row("apr-sp", usual, (STANDARD, "apr-sp")),
+        "deep": Row("deep", usual, (STANDARD, "deep")),
+        "deep+apr-sp": Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
+        "deep+augmix": Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
+        "adversarial": Row("adversarial", usual, (STANDARD,), EPSILON),
+        MIX: Row(MIX, every, (STANDARD,)),
+    }
+    for name in names:
+        if name not in known:
+            raise UnknownName("mitigation", name, list(known))
+    return tuple(row for name, row in known.items() if not names or name in names)

@@ -1,0 +1,150 @@
+"""Rows trained from the same weights, in one process or several; what is finished is kept and not redone."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Dataset
+from holdfast.core.model import Model
+from holdfast.graph.card_text import write_card
+from holdfast.graph.load import load_model
+from holdfast.run.classes import align
+from holdfast.run.mitigate.rows import Row
+from holdfast.run.store import write_atomic
+
+if TYPE_CHECKING:
+    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.tune import Tuning
+
+Say = Callable[[str], None]
+MODELS: Final = "trained"
+CHECKPOINTS: Final = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What every row has in common: the weights it starts from, the images, how long, where it is kept."""
+
+    model: Model
+    data: Dataset
+    folder: Path
+    steps: int = 300
+    batch: int = 64
+    rate: float = 1e-3
+    shift: int = 2
+    jobs: int = 1  # processes, each with one thread
+
+    def tuning(self, row: Row) -> Tuning:
+        """How the row is trained."""
+        from holdfast.train.tune import Tuning
+
+        return Tuning(
+            self.steps, self.batch, self.rate, row.choices, row.augment, row.adversarial, self.shift
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Order:
+    """A row to be trained from a seed."""
+
+    row: Row
+    seed: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """Orders of one training with the choices that their pictures are made for."""
+
+    training: Training
+    choices: tuple[Choice, ...]
+    pictures: str  # the key of the pictures: part of what decides the weights
+
+    def path(self, order: Order) -> Path:
+        """Where the trained model is kept: by its name, its seed and a hash of all that decides it."""
+        training = self.training
+        decisive = [training.model.sha256, self.pictures, training.tuning(order.row), order.seed]
+        name = f"{training.model.name}-{order.row.name}-{order.seed}-{fingerprint.of(decisive)[:8]}"
+        return training.folder / MODELS / f"{name}.onnx"
+
+
+def train(training: Training, orders: Iterable[Order], say: Say) -> dict[Order, Model]:
+    """The trained model of every order; the pictures are made first, and each finished model is kept."""
+    wanted = tuple(dict.fromkeys(orders))
+    choices = tuple(dict.fromkeys(c for order in wanted for c in order.row.choices))
+    made = pictures_for(training, training.data, choices, say)
+    work = Work(training, made.choices, made.key)
+    waiting = [order for order in wanted if not work.path(order).with_suffix(".toml").exists()]
+    if waiting:
+        say(f"{len(wanted) - len(waiting)} of {len(wanted)} rows are trained already")
+    for done, order in enumerate(_trained(work, waiting, say), 1):
+        say(f"{training.model.name}: {order.row.name}, seed {order.seed}: trained ({done} of {len(waiting)})")
+    return {order: load_model(work.path(order)) for order in wanted}
+
+
+def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
+    """For each class of the data its place among the model's; None if the data does not name its classes."""
+    if not data.classes:
+        return None
+    found = align(model.card.classes, data.classes)
+    return tuple(int(np.flatnonzero(found.of_model == place)[0]) for place in found.of_data)
+
+
+def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:
+    """The pictures of a data set as the network is shown them under each choice."""
+    from holdfast.train.pictures import pictures_of
+
+    return pictures_of(
+        training.model, data, choices, training.folder, training.jobs, say, places_of(training.model, data)
+    )  # fmt: skip
+
+
+def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
+    """Each order when its model is on disk."""
+    if work.training.jobs == 1 or len(orders) < 2:
+        for order in orders:
+            train_one(work, order, say)
+            yield order
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(work.training.jobs, len(orders)), mp_context=context) as staff:
+        asked = {staff.submit(train_one, work, order, _silent): order for order in orders}
+        try:
+            for done in as_completed(asked):
+                done.result()
+                yield asked[done]
+        except BaseException:
+            staff.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def train_one(work: Work, order: Order, say: Say) -> None:
+    """Nothing; the trained model and its card are on disk. A killed run goes on from its checkpoint."""
+    import torch
+
+    from holdfast.train.tune import tune
+
+    torch.set_num_threads(1)  # rows side by side are faster than threads, and a row is then the same anywhere
+    training, row = work.training, order.row
+    pictures = pictures_for(training, training.data, work.choices, say)
+    path = work.path(order)
+    checkpoint = training.folder / CHECKPOINTS / f"{row.name}-{order.seed}.pt"
+    proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say)
+    write_atomic(path, proto.SerializeToString())
+    decode, resize = row.seen[0]
+    # The card last: a model with a card is a finished one.
+    write_card(
+        dataclasses.replace(training.model.card, decode=decode, resize=resize), path.with_suffix(".toml")
+    )
+
+
+def _silent(text: str) -> None:
+    return None
