@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.errors import DataError
 from holdfast.core.language import Ending, Question
+from holdfast.graph.causal_feeds import Read
 from holdfast.graph.inspect import runtime
 from holdfast.stages.language import model as scoring
 from holdfast.stages.language import open_language
@@ -215,3 +216,18 @@ def test_likelihood_in_pieces_and_with_odd_numbers():
         total, greedy = likelihood(np.array([[odd, 1.0]], np.float32), [0])
         assert np.isnan(total)
         assert not greedy
+
+
+def test_what_was_read_before_counts(models, monkeypatch):
+    """That scores with and without past agree would mean little if the past changed nothing."""
+    prompt = "the road is long and the sky is wide ."
+    question = Question("q", (Ending(prompt, " red car"), Ending(prompt, " tyre")), 0)
+    right = models["past"].score(question).sums
+    plain = Runner.read
+
+    def louder(self, ids):
+        kept = plain(self, ids)
+        return Read(kept.length, {name: value * 1.1 for name, value in kept.values.items()})
+
+    monkeypatch.setattr(Runner, "read", louder)
+    assert np.abs(np.subtract(models["past"].score(question).sums, right)).max() > 1e-2

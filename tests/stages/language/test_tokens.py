@@ -29,8 +29,6 @@ def test_a_space_at_the_prompts_end_is_the_endings(tokens):
 def test_a_token_across_the_border_is_scored(tokens):
     line = tokens.line(Ending("a red t", "he"), "q")
     assert len(tokens.encode(" the")) == 1
-        "one token, ' the'"
-    )
     assert tokens.encoder.decode(list(line.ids[line.start :])) == " the"
 
 
