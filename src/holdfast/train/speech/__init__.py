@@ -1,1 +1,1 @@
-"""The two small speech models the package ships, trained on speech that espeak-ng synthesises (needs torch)."""
+"""The two small speech models the package ships, trained on what espeak-ng speaks (needs torch)."""

@@ -1,4 +1,4 @@
-"""`python -m holdfast.train.speech [fast-speech taco] --out src/holdfast/models/speech`: remake the models."""
+"""`python -m holdfast.train.speech [fast-speech taco] --out FOLDER`: remake the shipped speech models."""
 
 import argparse
 import importlib.util
@@ -48,7 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(NAMES)}; without: both")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     parser.add_argument(
-        "--out", type=Path, default=Path("src/holdfast/models/speech"), help="folder of models, cards and clips"
+        "--out",
+        type=Path,
+        default=Path("src/holdfast/models/speech"),
+        help="folder of models, cards and clips",
     )
     parser.add_argument(
         "--work", type=Path, default=Path(".train"), help="folder of recordings and checkpoints"

@@ -9,8 +9,8 @@ EVENNESS = 0.02  # what a frame more or less than an even share costs, squared, 
 def letter_frames(mel: NDArray[np.float32], text: str, starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The frames (letters + 1,) of every letter of `text` and of the end mark; they sum to the spectrum's.
 
-    `starts` (words + 1,) are the frames at which the words begin and the last one ends. A space lasts no frame:
-    espeak-ng runs the words together. What is behind the last word belongs to the end mark.
+    `starts` (words + 1,) are the frames at which the words begin and the last one ends. A space lasts no
+    frame: espeak-ng runs the words together. What is behind the last word belongs to the end mark.
     """
     frames: list[int] = []
     for word, first, last in zip(text.split(" "), starts[:-1], starts[1:], strict=True):
@@ -48,7 +48,7 @@ def segments(mel: NDArray[np.float32], count: int) -> list[int]:
 def _gaps(total: int) -> NDArray[np.int64]:
     """The length (total + 1, total + 1) of the run from row to column; 0 where it would be negative."""
     ends = np.arange(total + 1)
-    return np.maximum(ends[None] - ends[:, None], 0)
+    return np.asarray(np.maximum(ends[None] - ends[:, None], 0), np.int64)
 
 
 def _costs(mel: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ def mask_of(lengths: Tensor, size: int) -> Tensor:
 
 
 def positions(places: Tensor, width: int) -> Tensor:
-    """Sines and cosines (n, places, width) of the places (n, places), computed in the graph for any length."""
+    """Sines and cosines (n, places, width) of the places (n, places), made in the graph for any length."""
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10000.0) / width))
     angles = places[:, :, None] * rates
     return torch.cat([torch.sin(angles), torch.cos(angles)], 2)

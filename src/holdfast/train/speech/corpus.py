@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.speech import Spectrum
 from holdfast.stages.speech.mel import log_mel
 from holdfast.train.speech import voice
-from holdfast.train.speech.align import letter_frames
+from holdfast.train.speech.align import EVENNESS, letter_frames
 from holdfast.train.speech.sentences import sentences
 
 Say: TypeAlias = Callable[[str], None]
@@ -61,7 +61,8 @@ def open_corpus(folder: Path, trained: int, held_out: int, seed: int, say: Say) 
             "training speech needs espeak-ng to speak the sentences, which is not installed: "
             f"run {voice.INSTALLER} (the trained models are shipped and need no espeak-ng)"
         )
-    name = hashlib.sha256(repr((VOICE, voice.version(), SPECTRUM.rate, TAIL)).encode()).hexdigest()[:8]
+    decisive = (VOICE, voice.version(), SPECTRUM, TAIL, QUIET, EVENNESS)
+    name = hashlib.sha256(repr(decisive).encode()).hexdigest()[:8]
     kept = folder / f"speech-{name}"
     kept.mkdir(parents=True, exist_ok=True)
     texts = sentences(trained + held_out, seed)
@@ -72,20 +73,18 @@ def open_corpus(folder: Path, trained: int, held_out: int, seed: int, say: Say) 
             if at % 200 == 0 or at == len(texts):
                 say(f"espeak-ng: {at} of {len(texts)} sentences")
     values = np.concatenate([recording.mel for recording in found[held_out:]])
-    return Corpus(
-        tuple(found[held_out:]), tuple(found[:held_out]), float(values.mean()), float(values.std())
-    )
+    return Corpus(tuple(found[held_out:]), tuple(found[:held_out]), float(values.mean()), float(values.std()))
 
 
 def _recording(folder: Path, text: str) -> Recording:
     path = folder / f"{text.replace(' ', '-')}.npz"
     if not path.exists():
-        wave, starts = resampled(voice.speak(text, VOICE))
+        made = recording_of(text, *resampled(voice.speak(text, VOICE)))
         part = path.with_suffix(".part.npz")
-        np.savez(part, wave=wave, starts=starts)
+        np.savez(part, wave=made.wave, mel=made.mel, frames=made.frames)
         part.replace(path)
     with np.load(path) as kept:
-        return recording_of(text, kept["wave"], kept["starts"])
+        return Recording(text, kept["wave"], kept["mel"], kept["frames"])
 
 
 def recording_of(text: str, wave: NDArray[np.int16], starts: NDArray[np.int64]) -> Recording:

@@ -1,8 +1,10 @@
 """Trained speech networks as ONNX files, with their cards.
 
 A Tacotron-2-type model is three files: the encoder (`taco.onnx`: ids → memory), one step of the decoder
-(`taco-decoder.onnx`: memory, frame, state0.. → mel, stop, next_state0..; one frame a step) and the postnet
-(`taco-postnet.onnx`). States and the frame before the first are zeros. A FastSpeech-2-type model is one file.
+(`taco-decoder.onnx`: memory, frame, state0.. → mel, stop, next_state0..) and the postnet
+(`taco-postnet.onnx`). The decoder gives `frames_per_step` frames at once, mel (1, frames_per_step · mels), and is
+shown the last of them in the next step. States and the frame before the first are zeros. A FastSpeech-2-type
+model is one file.
 """
 
 import copy
@@ -54,7 +56,7 @@ def write_taco(net: TacoNet, mean: float, std: float, folder: Path) -> Path:
     _export(net.postnet, (torch.zeros(1, 7, net.mels),), ("raw",), ("mel",), frames, folder / POSTNET)
     card = SpeechCard(
         SYMBOLS, SPECTRUM, "autoregressive", end=END, decoder=DECODER, postnet=POSTNET,
-        max_frames=400, mean=(mean,), std=(std,),
+        max_frames=402, frames_per_step=net.group, mean=(mean,), std=(std,),
     )  # fmt: skip
     _write_card(card, path)
     return path
@@ -108,7 +110,7 @@ def _write_card(card: SpeechCard, path: Path) -> None:
     model = {"kind": card.kind, "input": card.input, "mel": card.mel, "layout": card.layout}
     if card.kind == "autoregressive":
         model |= {"decoder": card.decoder, "postnet": card.postnet}
-    numbers = {"stop_threshold": card.stop_threshold, "max_frames": card.max_frames}
+    numbers = {k: getattr(card, k) for k in ("stop_threshold", "max_frames", "frames_per_step")}
     sections = {
         "text": {"symbols": card.symbols, "lower": card.lower, "end": card.end},
         "model": model | (numbers if card.kind == "autoregressive" else {}),

@@ -22,7 +22,9 @@ class FastOut:
 class FastNet(nn.Module):
     """Embedding, FFT blocks, duration and energy of each letter, length regulator, FFT blocks, mel."""
 
-    def __init__(self, symbols: int, mels: int, width: int = 80, hidden: int = 112, dropout: float = 0.1) -> None:
+    def __init__(
+        self, symbols: int, mels: int, width: int = 80, hidden: int = 104, dropout: float = 0.1
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(symbols, width)
         self.encoder = nn.ModuleList([Block(width, hidden, 2, dropout) for _ in range(2)])

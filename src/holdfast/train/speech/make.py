@@ -62,8 +62,9 @@ def make(name: str, order: Order, say: Say) -> Heard:
     write_clips(corpus.held_out, order.out / "clips")
     heard = score(path, corpus.held_out)
     say(
-        f"{name}: on {len(corpus.held_out)} held-out sentences mel MSE {heard.mse:.3f}, along the warping path "
-        f"{heard.aligned:.3f}, {heard.length:.1f} frames off in length, {heard.stopped:.0%} stop by themselves"
+        f"{name}: on {len(corpus.held_out)} held-out sentences mel MSE {heard.mse:.3f}, "
+        f"along the warping path {heard.aligned:.3f}, {heard.length:.1f} frames off in length, "
+        f"{heard.stopped:.0%} stop by themselves"
     )
     return heard
 

@@ -12,16 +12,15 @@ from holdfast.train.speech.blocks import mask_of, regulated
 from holdfast.train.speech.corpus import SPECTRUM, Corpus, Recording
 from holdfast.train.speech.fast_net import FastNet
 from holdfast.train.speech.sentences import SYMBOLS, ids_of
-from holdfast.train.speech.taco_net import TacoNet
+from holdfast.train.speech.taco_net import GROUP, TacoNet
 
 # The size of a stage is the share, in per cent, of steps at which the decoder is shown its own frame.
-FAST_STAGES: Final = (Stage("sentences", 5000, 16, 0, 2e-3, 2e-5, warmup=300),)
+FAST_STAGES: Final = (Stage("sentences", 1800, 16, 0, 2e-3, 2e-5, warmup=150),)
 TACO_STAGES: Final = (
-    Stage("taught", 1800, 16, 0, 2e-3, 1e-3, warmup=200),
-    Stage("own", 1200, 16, 30, 1e-3, 3e-5),
+    Stage("taught", 900, 32, 0, 2e-3, 1.5e-3, warmup=100),
+    Stage("own", 700, 32, 30, 1.5e-3, 3e-5),
 )
 BESIDE: Final = 1.5  # letters: how far beside the true one the attention may look without much loss
-LAST: Final = 2  # frames at the end that are called the last
 
 
 def fast_speech(corpus: Corpus, seed: int, stages: tuple[Stage, ...] = FAST_STAGES) -> Job:
@@ -51,19 +50,27 @@ class _Draw:
         picked = rng.choice(near, min(stage.batch, near), replace=False)
         chosen = [self.order[first + int(place)] for place in picked]
         batch = batch_of(chosen, self.corpus)
-        own = torch.from_numpy(rng.random(batch[3].shape[:2]) < stage.size / 100)
+        own = torch.from_numpy(rng.random((len(chosen), batch[3].shape[1] // GROUP)) < stage.size / 100)
         # Dropout follows from the step too, so that a resumed run repeats.
         return (*batch, own, torch.tensor(int(rng.integers(2**31))))
 
 
 def batch_of(chosen: list[Recording], corpus: Corpus) -> Batch:
-    """Padded ids and frames of letters (n, t), the lengths (n,), and log mel, mean 0, (n, frames, mels)."""
+    """Padded ids and frames of letters (n, t), the lengths (n,), and log mel, mean 0, (n, frames, mels).
+
+    The end mark lasts until the frames are a multiple of those a step; they are silent there.
+    """
+    silence = float(np.log(SPECTRUM.floor))
     letters = [torch.tensor(ids_of(recording.text)) for recording in chosen]
-    lasting = [torch.from_numpy(recording.frames) for recording in chosen]
-    mels = [torch.from_numpy((recording.mel - corpus.mean) / corpus.std) for recording in chosen]
+    lasting, mels = [], []
+    for recording in chosen:
+        more = -len(recording.mel) % GROUP
+        mel = np.pad(recording.mel, ((0, more), (0, 0)), constant_values=silence)
+        mels.append(torch.from_numpy((mel - corpus.mean) / corpus.std).to(torch.float32))
+        lasting.append(torch.from_numpy(np.append(recording.frames[:-1], recording.frames[-1] + more)))
     pad = nn.utils.rnn.pad_sequence
     lengths = torch.tensor([len(row) for row in letters])
-    return pad(letters, True), lengths, pad(lasting, True), pad(mels, True).to(torch.float32)
+    return pad(letters, True), lengths, pad(lasting, True), pad(mels, True)
 
 
 def energy_of(mel: Tensor, durations: Tensor) -> Tensor:
@@ -93,17 +100,17 @@ def taco_loss(net: nn.Module, batch: Batch) -> Tensor:
     torch.manual_seed(int(seed))
     out = cast(TacoNet, net).taught(ids, lengths, mel, own)
     totals = durations.sum(1)
-    real = mask_of(totals, mel.shape[1])
-    last = (~mask_of(totals - LAST, mel.shape[1])).to(torch.float32)
+    real, steps = mask_of(totals, mel.shape[1]), mask_of(totals // GROUP, out.stop.shape[1])
+    last = (~mask_of(totals // GROUP - 1, out.stop.shape[1])).to(torch.float32)
     stop = functional.binary_cross_entropy_with_logits(
-        out.stop[real], last[real], pos_weight=torch.tensor(5.0)
+        out.stop[steps], last[steps], pos_weight=torch.tensor(5.0)
     )
-    astray = (out.attention * beside(durations)).sum(2)[real].mean()
+    astray = (out.attention * beside(durations)[:, GROUP // 2 :: GROUP]).sum(2)[steps].mean()
     return distance(out.mel, mel, real) + distance(out.refined, mel, real) + 0.3 * stop + astray
 
 
 def beside(durations: Tensor) -> Tensor:
-    """How wrong it is at each frame to look at each letter, (n, frames, t): 0 at the true one, near 1 far off."""
+    """How wrong it is at each frame to look at each letter, (n, frames, t), from 0 to near 1."""
     places = torch.arange(durations.shape[1], dtype=torch.float32)
     true, _ = regulated(places[None, :, None].expand(len(durations), -1, 1), durations)
     return 1.0 - torch.exp(-((places - true) ** 2) / (2 * BESIDE**2))

@@ -1,7 +1,7 @@
-"""A Tacotron-2-type network: one frame after another, each from the letters it looks at and the frame before."""
+"""A Tacotron-2-type network: frame after frame, from the letters it looks at and the frame before."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from holdfast.train.speech.blocks import Conv, Step, mask_of
 
+GROUP: Final = 3  # frames a step
 State: TypeAlias = tuple[Tensor, ...]  # hidden, cell, context, attention, attention so far
 
 
@@ -18,8 +19,8 @@ class TacoOut:
 
     mel: Tensor  # (n, frames, mels), before the postnet
     refined: Tensor  # (n, frames, mels), behind it
-    stop: Tensor  # (n, frames), logits
-    attention: Tensor  # (n, frames, t)
+    stop: Tensor  # (n, steps), logits
+    attention: Tensor  # (n, steps, t)
 
 
 class Encoder(nn.Module):
@@ -50,17 +51,17 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """One step: prenet, location-sensitive attention, LSTM, the frame and whether it is the last."""
+    """One step: prenet, LSTM, location-sensitive attention, `group` frames and whether they are the last."""
 
-    def __init__(self, memory: int, mels: int, width: int = 128, looks: int = 48, filters: int = 12) -> None:
+    def __init__(self, memory: int, mels: int, group: int, width: int = 112, looks: int = 48) -> None:
         super().__init__()
+        self.mels, self.group = mels, group
         self.first, self.second = nn.Linear(mels, 64), nn.Linear(64, 64)
         self.dropout = nn.Dropout(0.4)  # in training only, so that what is said repeats
         self.cell = Step(64 + memory, width)
         self.query, self.keys = nn.Linear(width, looks), nn.Linear(memory, looks, bias=False)
-        self.location = Conv(2, filters, 15)
-        self.place, self.score = nn.Linear(filters, looks, bias=False), nn.Linear(looks, 1, bias=False)
-        self.mel, self.stop = nn.Linear(width + memory, mels), nn.Linear(width + memory, 1)
+        self.location, self.score = Conv(2, looks, 15), nn.Linear(looks, 1, bias=False)
+        self.mel, self.stop = nn.Linear(width + memory, group * mels), nn.Linear(width + memory, 1)
 
     def states(self, memory: Tensor) -> State:
         """Where a sentence begins: zeros."""
@@ -85,7 +86,8 @@ class Decoder(nn.Module):
         """What a frame is made of (n, width + memory), and the next state; `seen` comes from the prenet."""
         hidden, cell, context, attention, whole = state
         hidden, cell = self.cell(torch.cat([seen, context], 1), hidden, cell)
-        location = self.place(self.location(torch.stack([attention, whole], 2)))
+        # Where it looked before is taken as given: the loss tells at each step where to look.
+        location = self.location(torch.stack([attention, whole], 2).detach())
         scores = self.score(torch.tanh(self.query(hidden)[:, None] + location + keys))[:, :, 0]
         if real is not None:
             scores = scores.masked_fill(~real, -1e4)
@@ -95,7 +97,7 @@ class Decoder(nn.Module):
         return made, (hidden, cell, context, attention, whole + attention)
 
     def forward(self, memory: Tensor, frame: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """The frame (n, mels), the logit (n, 1) that it is the last, and the next state."""
+        """The frames (n, group · mels), the logit (n, 1) that they are the last, and the next state."""
         made, after = self.step(self.keys(memory), memory, self.prenet(frame), state, None)
         return (self.mel(made), self.stop(made), *after)
 
@@ -120,40 +122,44 @@ class TacoNet(nn.Module):
 
     def __init__(self, symbols: int, mels: int, width: int = 48, dropout: float = 0.1) -> None:
         super().__init__()
-        self.mels = mels
+        self.mels, self.group = mels, GROUP
         self.encoder = Encoder(symbols, width, dropout)
-        self.decoder = Decoder(2 * width, mels)
+        self.decoder = Decoder(2 * width, mels, GROUP)
         self.postnet = Postnet(mels, 40, dropout)
 
     def taught(self, ids: Tensor, lengths: Tensor, mel: Tensor, own: Tensor) -> TacoOut:
-        """The answers when the true frame before is shown at each step; where `own` (n, frames), its own."""
+        """The answers when the true frame before is shown at each step; where `own` (n, steps), its own.
+
+        The number of frames of `mel` is a multiple of the frames a step.
+        """
         memory = self.encoder(ids, lengths)
         real = mask_of(lengths, ids.shape[1])
         keys, state = self.decoder.keys(memory), self.decoder.states(memory)
-        before = torch.cat([torch.zeros_like(mel[:, :1]), mel[:, :-1]], 1)
-        shown = self.decoder.prenet(before)
-        made, looked = [], []
-        for at in range(mel.shape[1]):
+        ends = mel[:, self.group - 1 :: self.group]
+        shown = self.decoder.prenet(torch.cat([torch.zeros_like(ends[:, :1]), ends[:, :-1]], 1))
+        made: list[Tensor] = []
+        looked: list[Tensor] = []
+        for at in range(ends.shape[1]):
             seen = shown[:, at]
             if at and bool(own[:, at].any()):
-                last = self.decoder.prenet(self.decoder.mel(made[-1]).detach())
+                last = self.decoder.prenet(self.decoder.mel(made[-1])[:, -self.mels :].detach())
                 seen = torch.where(own[:, at, None], last, seen)
             frame, state = self.decoder.step(keys, memory, seen, state, real)
             made.append(frame)
             looked.append(state[3])
         whole = torch.stack(made, 1)
-        found = self.decoder.mel(whole)
+        found = self.decoder.mel(whole).reshape(len(mel), -1, self.mels)
         return TacoOut(found, self.postnet(found), self.decoder.stop(whole)[:, :, 0], torch.stack(looked, 1))
 
     def forward(self, ids: Tensor, limit: int = 400, threshold: float = 0.5) -> tuple[Tensor, bool]:
         """The frames (1, frames, mels) of a text (1, t), and whether it came to an end by itself."""
         memory = self.encoder(ids)
         frame, state = memory.new_zeros(1, self.mels), self.decoder.states(memory)
-        frames: list[Tensor] = []
-        while len(frames) < limit:
-            frame, stop, *after = self.decoder(memory, frame, *state)
-            state = tuple(after)
-            frames.append(frame)
-            if float(torch.sigmoid(stop)) > threshold:
-                return self.postnet(torch.stack(frames, 1)), True
-        return self.postnet(torch.stack(frames, 1)), False
+        steps: list[Tensor] = []
+        stopped = False
+        while len(steps) * self.group < limit and not stopped:
+            step, stop, *after = self.decoder(memory, frame, *state)
+            frame, state = step[:, -self.mels :], tuple(after)
+            steps.append(step.reshape(1, self.group, self.mels))
+            stopped = float(torch.sigmoid(stop)) > threshold
+        return self.postnet(torch.cat(steps, 1)), stopped

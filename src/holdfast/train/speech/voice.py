@@ -1,8 +1,8 @@
 """One sentence spoken by espeak-ng's library, with the times at which its words begin.
 
-The library keeps a state from one sentence to the next (the flutter of the pitch goes on), so that what it says
-hangs on what it said before. This file is therefore also a small program, standard library only: a process of its
-own for each sentence makes the recordings repeat, in any order and after any kill.
+The library keeps a state from one sentence to the next, so that what it says hangs on what it said before.
+This file is therefore also a small program, standard library only: a process of its own for each sentence
+makes the recordings repeat, in any order and after any kill.
 """
 
 import ctypes
