@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError, UnknownName
@@ -72,6 +72,7 @@ def test_compare_by_hand():
         hits(before, [0, 1, 0], "plain")
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(st.floats(-50, 0), st.floats(-50, 0), st.integers(0, 1)), min_size=1, max_size=30))
 def test_a_run_against_itself_changes_nothing(rows):
     runs = [scored(a, b, name=f"q{i}") for i, (a, b, _) in enumerate(rows)]

@@ -44,7 +44,7 @@ def test_an_empty_prompt_needs_a_beginning(tmp_path, tokens):
         bare.line(Ending("", " road"), "q")
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=20), st.text(min_size=1, max_size=20))
 def test_prompt_and_ending_together_are_the_whole(tokens, prompt, text):
     if not (prompt + text).strip():
