@@ -1,5 +1,8 @@
 """The grammar: seeded, within the alphabet, 2 to 6 words."""
 
+import numpy as np
+
+from holdfast.train.speech.heard import rivals
 from holdfast.train.speech.sentences import SYMBOLS, ids_of, sentences
 
 
@@ -17,3 +20,12 @@ def test_sentences_differ_and_are_short_and_plain():
 
 def test_ids_are_places_with_the_end_mark():
     assert ids_of("a b") == (1, 0, 2, 27)
+
+
+def test_rivals_differ_in_one_word():
+    text = "our red truck stops here"
+    others = rivals(text, 6, np.random.default_rng(0))
+    assert len(set(others)) == 6
+    for other in others:
+        pairs = list(zip(text.split(), other.split(), strict=True))
+        assert sum(one != two for one, two in pairs) == 1

@@ -61,10 +61,7 @@ def open_corpus(folder: Path, trained: int, held_out: int, seed: int, say: Say) 
             "training speech needs espeak-ng to speak the sentences, which is not installed: "
             f"run {voice.INSTALLER} (the trained models are shipped and need no espeak-ng)"
         )
-    decisive = (VOICE, voice.version(), SPECTRUM, TAIL, QUIET, EVENNESS)
-    name = hashlib.sha256(repr(decisive).encode()).hexdigest()[:8]
-    kept = folder / f"speech-{name}"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept = _kept(folder)
     texts = sentences(trained + held_out, seed)
     with ThreadPoolExecutor(2) as pool:
         found = []
@@ -74,6 +71,20 @@ def open_corpus(folder: Path, trained: int, held_out: int, seed: int, say: Say) 
                 say(f"espeak-ng: {at} of {len(texts)} sentences")
     values = np.concatenate([recording.mel for recording in found[held_out:]])
     return Corpus(tuple(found[held_out:]), tuple(found[:held_out]), float(values.mean()), float(values.std()))
+
+
+def spoken(folder: Path, text: str) -> Recording:
+    """One sentence, spoken or kept."""
+    return _recording(_kept(folder), text)
+
+
+def _kept(folder: Path) -> Path:
+    """Where recordings made in this way are kept."""
+    decisive = (VOICE, voice.version(), SPECTRUM, TAIL, QUIET, EVENNESS)
+    name = hashlib.sha256(repr(decisive).encode()).hexdigest()[:8]
+    kept = folder / f"speech-{name}"
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
 
 
 def _recording(folder: Path, text: str) -> Recording:
@@ -99,16 +110,16 @@ def recording_of(text: str, wave: NDArray[np.int16], starts: NDArray[np.int64]) 
     return Recording(text, wave, mel, letter_frames(mel, text, places))
 
 
-def resampled(spoken: voice.Spoken) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+def resampled(said: voice.Spoken) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
     """The wave at the spectrum's rate, cut behind the last sound, and where words begin and the last ends."""
     from scipy.signal import resample_poly
 
-    wave = np.frombuffer(spoken.samples, "<i2").astype(np.float64) / 32768.0
-    common = int(np.gcd(SPECTRUM.rate, spoken.rate))
-    wave = resample_poly(wave, SPECTRUM.rate // common, spoken.rate // common)
+    wave = np.frombuffer(said.samples, "<i2").astype(np.float64) / 32768.0
+    common = int(np.gcd(SPECTRUM.rate, said.rate))
+    wave = resample_poly(wave, SPECTRUM.rate // common, said.rate // common)
     loud = np.flatnonzero(np.abs(wave) > QUIET)
     first, last = max(int(loud[0]) - SPECTRUM.hop, 0), int(loud[-1]) + 1
     wave = np.pad(wave[first:last], (0, TAIL))
-    starts = np.array(spoken.words, np.int64) * SPECTRUM.rate // spoken.rate - first
+    starts = np.array(said.words, np.int64) * SPECTRUM.rate // said.rate - first
     samples = np.clip(np.rint(wave * 32768.0), -32768, 32767).astype(np.int16)
     return samples, np.append(np.maximum(starts, 0), last - first)

@@ -2,9 +2,9 @@
 
 A Tacotron-2-type model is three files: the encoder (`taco.onnx`: ids → memory), one step of the decoder
 (`taco-decoder.onnx`: memory, frame, state0.. → mel, stop, next_state0..) and the postnet
-(`taco-postnet.onnx`). The decoder gives `frames_per_step` frames at once, mel (1, frames_per_step · mels), and is
-shown the last of them in the next step. States and the frame before the first are zeros. A FastSpeech-2-type
-model is one file.
+(`taco-postnet.onnx`). The decoder gives `frames_per_step` frames at once, mel (1, frames_per_step · mels),
+and is shown the last of them in the next step. States and the frame before the first are zeros. A
+FastSpeech-2-type model is one file.
 """
 
 import copy

@@ -8,14 +8,12 @@ from typing import Final, cast
 import numpy as np
 
 from holdfast.core.errors import UnknownName
-from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.stages.speech.acoustic import open_voice
-from holdfast.stages.speech.card import load_speech
 from holdfast.stages.speech.wav import FULL, wav_bytes
 from holdfast.train.loop import Job, Say, Stage, fit
-from holdfast.train.speech.corpus import SPECTRUM, Corpus, Recording, open_corpus
+from holdfast.train.speech.corpus import SPECTRUM, Corpus, Recording, open_corpus, spoken
 from holdfast.train.speech.export import write_fast, write_taco
 from holdfast.train.speech.fast_net import FastNet
+from holdfast.train.speech.heard import RIVALS, Heard, score
 from holdfast.train.speech.recipes import fast_speech, taco
 from holdfast.train.speech.taco_net import TacoNet
 
@@ -37,17 +35,6 @@ class Order:
     held_out: int = HELD_OUT
 
 
-@dataclass(frozen=True)
-class Heard:
-    """How a model says held-out sentences: mean squared errors of the log mel against the recordings."""
-
-    name: str
-    mse: float  # frame by frame, over the frames that both have
-    aligned: float  # along the warping path
-    length: float  # mean of |frames − frames of the recording|
-    stopped: float  # share of sentences that came to an end by themselves
-
-
 def make(name: str, order: Order, say: Say) -> Heard:
     """The model trained to its end (a killed run goes on), written with its card, and scored."""
     if name not in RECIPES:
@@ -60,28 +47,13 @@ def make(name: str, order: Order, say: Say) -> Heard:
     else:
         path = write_fast(cast(FastNet, net), corpus.mean, corpus.std, order.out)
     write_clips(corpus.held_out, order.out / "clips")
-    heard = score(path, corpus.held_out)
+    heard = score(path, corpus.held_out, lambda text: spoken(order.work, text))
     say(
         f"{name}: on {len(corpus.held_out)} held-out sentences mel MSE {heard.mse:.3f}, "
         f"along the warping path {heard.aligned:.3f}, {heard.length:.1f} frames off in length, "
-        f"{heard.stopped:.0%} stop by themselves"
+        f"{heard.stopped:.0%} stop by themselves, {heard.told:.0%} told from {RIVALS} of one other word"
     )
     return heard
-
-
-def score(path: Path, recordings: tuple[Recording, ...]) -> Heard:
-    """The written files in ONNX Runtime against recordings."""
-    model = load_speech(path)
-    speaker = open_voice(model)
-    rows = []
-    for recording in recordings:
-        spoken = speaker.speak(recording.text)
-        truth = recording.mel.astype(np.float64)
-        plain = mean_square(spoken.mel, truth)
-        warped = aligned_mean_square(spoken.mel, truth)
-        rows.append((plain.mse, warped, abs(plain.first - plain.second), spoken.stopped))
-    mse, aligned, length, stopped = (float(value) for value in np.mean(np.array(rows, float), axis=0))
-    return Heard(model.name, mse, aligned, length, stopped)
 
 
 def write_clips(recordings: tuple[Recording, ...], folder: Path) -> None:

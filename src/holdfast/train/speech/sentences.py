@@ -19,6 +19,7 @@ ORDERS: Final = ("stop", "turn", "wait", "look", "drive", "go", "stay")
 HOW: Final = ("left", "right", "back", "slowly", "now", "here", "again")
 COUNTS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "ten")
 MANY: Final = ("cars", "dogs", "bikes", "trees", "roads", "houses", "people", "signs")
+CHOICES: Final = (WHOSE, KINDS, THINGS, DOES, SEES, WHERE, PLACES, NEAR, ORDERS, HOW, COUNTS, MANY)
 
 
 def sentence(rng: np.random.Generator) -> str:
