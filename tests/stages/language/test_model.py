@@ -149,6 +149,7 @@ def test_batches_are_bounded_by_the_logits(models, monkeypatch):
 def test_rows_of_a_range_taken_at_run_time_are_run_alone(tmp_path):
     tokenizer(tmp_path / "tokenizer.json")
     model = open_language(language_model(tmp_path / "q.onnx", quantised=True))
+    assert any("each ending is run alone" in note for note in model.notes)
     together = [s.sums for s in model.score_all(questions())]
     assert together == [model.score(q).sums for q in questions()], "bit for bit"
 

@@ -124,6 +124,8 @@ def _probed(runner: Runner, tokens: Tokens) -> _Behaviour:
     causal, rows, notes = runner.causal, 1, []
     if causal.alone or causal.batch == 1:
         logits = np.concatenate([runner.logits([ids]), runner.logits([other])])
+        if causal.alone:
+            notes.append("its 8-bit ranges are taken at run time: each ending is run alone, without padding")
     else:
         logits, rows = _together(runner, ids, other)
         if rows == 1:
