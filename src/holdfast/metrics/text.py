@@ -1,7 +1,8 @@
 """Right or wrong from likelihoods, by the named rules; accuracy, and what a change of the system does to it.
 
-plain: the ending with the highest sum of log-likelihoods (lm-evaluation-harness: acc; the paper's Table 5).
-per-byte: the sum divided by the ending's bytes (acc_norm there).  per-token: divided by its tokens.
+plain: the ending with the highest sum of log-likelihoods (acc of lm-evaluation-harness).
+per-byte: the sum divided by the ending's bytes in UTF-8. The harness's acc_norm divides by characters, which is
+the same for ASCII; the two can differ where an ending has other letters.  per-token: divided by its tokens.
 greedy: the only ending is what the model itself would say, token by token (LAMBADA's acc).
 """
 

@@ -145,6 +145,7 @@ BAD = {
     "nothing follows": ([WINO | {"sentence": "It was _ "}], r":1: 'sentence': nothing behind `_`"),
     "no answer": ([WINO | {"answer": ""}], r":1: 'answer': expected the label 1 or 2, got \"\""),
     "endings": ([SWAG | {"endings": "sings"}], r":1: 'endings': expected a list of texts"),
+    "only marks": ([SWAG | {"endings": ["sings", "[step]"]}], r":1: nothing is left of a text"),
     "one ending": ([SWAG | {"endings": ["sings"]}], r":1: 'endings': expected at least two, got 1"),
     "no such ending": ([SWAG | {"label": 4}], r":1: 'label': expected the label 0 or 1 or 2 or 3, got 4"),
     "strange": ([{"question": "x"}], r":1: no set of questions has these fields: question; expected piqa"),

@@ -6,6 +6,7 @@ The forms are those of lm-evaluation-harness, so that figures can be compared:
 - LAMBADA: the text up to its last space, ending " {rest}": the word the model must say by itself.
 - HellaSwag: the context, endings " {ending}". In the original file the context is "{activity_label}: {ctx_a}
   {ctx_b with a capital}" if these fields are there, else `ctx`; marks such as [title] are taken out.
+  Its text form is taken as it stands, without a capital and with what is left in brackets there.
 - WinoGrande, partial evaluation: prompt = the sentence up to `_` and the option, ending " {what follows}",
   the same for both: what is compared is how likely it is behind the one option and behind the other.
 """
@@ -100,13 +101,15 @@ def hellaswag(record: Record, label: Label | None) -> Question:
     if len(texts) < 2:
         raise DataError(f"{record.where}: 'endings': expected at least two, got {len(texts)}")
     endings = tuple(Ending(prompt, " " + _without_marks(text)) for text in texts)
+    if not all(e.prompt.strip() and e.text.strip() for e in endings):
+        raise DataError(f"{record.where}: nothing is left of a text when its marks in [ ] are taken out")
     answer = _answer(record, "label", label, tuple(str(i) for i in range(len(texts))))
     return Question(record.name, endings, answer)
 
 
 def _without_marks(text: str) -> str:
     plain = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
-    return plain.replace("  ", " ").strip()
+    return plain.replace("  ", " ")
 
 
 def winogrande(record: Record, label: Label | None) -> Question:
