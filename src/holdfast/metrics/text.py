@@ -1,8 +1,8 @@
 """Right or wrong from likelihoods, by the named rules; accuracy, and what a change of the system does to it.
 
 plain: the ending with the highest sum of log-likelihoods (acc of lm-evaluation-harness).
-per-byte: the sum divided by the ending's bytes in UTF-8. The harness's acc_norm divides by characters, which is
-the same for ASCII; the two can differ where an ending has other letters.  per-token: divided by its tokens.
+per-byte: the sum divided by the ending's bytes in UTF-8. (The harness's acc_norm divides by characters: as
+much for ASCII, but it can differ where an ending has other letters.)  per-token: divided by its tokens.
 greedy: the only ending is what the model itself would say, token by token (LAMBADA's acc).
 """
 
