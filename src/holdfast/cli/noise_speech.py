@@ -137,6 +137,18 @@ def _page(made: SpeechSuite, sounds: Sequence[Shown], out: Path) -> None:
     say(f"report: {write(made, out, sounds).resolve()}", sys.stderr)
 
 
+def report(run: Path, out: Path) -> None:
+    """Nothing; a finished run is written as a page, with the sounds that lie beside it."""
+    from holdfast.report.speech import write
+    from holdfast.run.speech.result import open_suite
+    from holdfast.run.speech.show import open_shown
+
+    made = open_suite(run)
+    folder = run if run.is_dir() else run.parent
+    found = [open_shown(folder, model.model) for model in made.models]
+    say(f"report: {write(made, out, [one for one in found if one is not None]).resolve()}")
+
+
 def _ending(made: SpeechSuite, folder: Path) -> int:
     for model in made.models:
         lines = [f"integer precisions calibrated on {model.calibration}"] if model.calibration else []

@@ -28,6 +28,12 @@ def report(
         from holdfast.run.language.result import open_suite as open_language_suite
 
         return say(f"report: {write_language(open_language_suite(run), out).resolve()}")
+    from holdfast.run.speech.result import MANIFEST as SPEECH
+
+    if run.name == SPEECH or (run / SPEECH).exists():
+        from holdfast.cli.noise_speech import report as report_speech
+
+        return report_speech(run, out)
     from holdfast.report.html import write
     from holdfast.run.evaluation import open_run
     from holdfast.run.pictures import pictures

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from holdfast.core.errors import OutputError
 from holdfast.report.about import scroll
+from holdfast.report.charts.decades import decades
+from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section
 from holdfast.report.speech_pictures import spectrogram_section
 from holdfast.report.speech_tables import options_table, paper_table, short
 from holdfast.report.tables import Table, to_html
-from holdfast.run.speech.result import SpeechNoise, SpeechSuite
+from holdfast.run.speech.result import Row, SpeechNoise, SpeechSuite
 from holdfast.run.speech.show import Shown
 from holdfast.run.store import write_atomic
 
@@ -106,11 +108,37 @@ def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
         body = scroll(to_html(Table(mine.columns, mine.rows)), "Option by option")
         title = f"Option by option: {model.model}" if several else "Option by option"
         told = f"Integer precisions are calibrated on {model.calibration}." if model.calibration else ""
-        figure = Figure("", body, told, wide=True)
-        found.append(Section(f"options{end}", title, (figure,), f"{mine.caption}."))
+        figures = (_chart(model), Figure("", body, told, wide=True))
+        found.append(Section(f"options{end}", title, figures, f"{mine.caption}."))
         seen = [one for one in shown if one.model == model.model]
         found += [spectrogram_section(one, f"spectrograms{end}") for one in seen[:1]]
     return [*found, _about(suite)]
+
+
+def _chart(model: SpeechNoise) -> Figure:
+    """Every option's error of what is heard, beside the model's own."""
+    titles = {"precision": "Precision", "stft": "STFT"}
+    groups = [
+        Group(title, [_spot(r) for r in model.rows if r.family == family]) for family, title in titles.items()
+    ]
+    if model.combined is not None:
+        groups.append(Group("Combined", [_spot(model.combined)]))
+    note = (
+        "The dashed line is the clean system's own error against the recordings; what lies far to its left "
+        "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % interval."
+    )
+    body = decades(
+        [g for g in groups if g.spots], model.own.mean, title="MSE of the log mel of the wave", desc=note,
+        told=f"own error {short(model.own.mean)}",
+    )  # fmt: skip
+    return Figure(f"MSE of the log mel of the wave, {model.clips} clips", body, note, wide=True)
+
+
+def _spot(row: Row) -> Spot:
+    name = "both" if row.family == "combined" else row.option
+    if row.heard is None or row.outcome != "measured":
+        return Spot(name, None, words=row.outcome, note=row.note)
+    return Spot(name, row.heard.mean, row.heard.low, row.heard.high, note=f"{row.option}: {row.note}")
 
 
 def _about(suite: SpeechSuite) -> Section:

@@ -74,11 +74,12 @@ def _combined(model: SpeechNoise, metric: str) -> str:
 
 def options_table(model: SpeechNoise) -> Table:
     """Every option of one model: its three errors, its error against the recordings, words."""
-    columns: list[Column | str] = ["noise", "option", "log mel of the wave", "95 % interval", "wave"]
-    columns += ["log mel before the vocoder", "against the recordings", "what is to be said"]
+    columns: list[Column | str] = ["noise", "option", Column("mel of the wave", -3), "95 % interval"]
+    columns += [Column("wave", -3), Column("mel before", -3), Column("to recordings", -3)]
+    columns.append("what is to be said")
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
-        f"{model.model} ({model.kind}): MSE against the clean system on {model.clips} clips. The clean system "
+        f"{model.model} ({model.kind}): MSE against the clean system on {model.clips} clips. That system "
         f"itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
         f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
         f"differ by {short(2 * model.power)}"
@@ -88,11 +89,13 @@ def options_table(model: SpeechNoise) -> Table:
 
 def _option(row: Row) -> list[Cell]:
     if row.heard is None or row.wave is None or row.own is None:
-        return [row.family, row.option, "", "", "", "", "", f"{row.outcome}: {row.note}".rstrip(": ")]
+        said = f"{row.outcome}: {row.note}".rstrip(": ")
+        return [row.family, row.option, None, "", None, None, None, said]
     between = f"[{short(row.heard.low)}, {short(row.heard.high)}]"
-    before = short(row.mel.mean) if row.mel else "–"
-    numbers = [short(row.heard.mean), between, short(row.wave.mean), before, short(row.own.mean)]
-    return [row.family, row.option, *numbers, words(row)]
+    before = row.mel.mean if row.mel else None
+    return [
+        row.family, row.option, row.heard.mean, between, row.wave.mean, before, row.own.mean, words(row)
+    ]  # fmt: skip
 
 
 def words(row: Row) -> str:

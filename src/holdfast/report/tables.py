@@ -23,7 +23,10 @@ _THIN = "\u202f"  # narrow space that does not break: groups the digits of large
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading, the digits its fractions are rounded to, and what it means if that needs saying."""
+    """A column's heading, the digits its fractions are rounded to, and what it means if that needs saying.
+
+    Negative digits are significant ones: −3 reads 0.0123 and 1.77e-05.
+    """
 
     name: str
     digits: int = 3
@@ -78,7 +81,7 @@ def shown(cell: Cell, digits: int = 3) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        return f"{cell:.{digits}f}"
+        return f"{cell:.{digits}f}" if digits >= 0 else f"{cell:.{-digits}g}"
     text = str(cell)
     if text.isprintable():
         return text

@@ -88,6 +88,7 @@ class Voice:
         states = [name for name in net.inputs if name not in ("memory", "frame")]
         feed: Feed = {name: _zeros(net, name, memory.shape[1]) for name in states}
         feed |= {"memory": memory, "frame": np.zeros((1, card.spectrum.mels), np.float32)}
+        enough = np.log(card.stop_threshold / (1.0 - card.stop_threshold))  # the logit of the threshold
         frames: list[Mel] = []
         while len(frames) < card.max_frames:
             watch("decoder", feed)
@@ -102,7 +103,7 @@ class Voice:
             rows = step.reshape(card.frames_per_step, card.spectrum.mels)
             frames.extend(rows.astype(np.float64))
             frame = rows[-1:]  # the next step is shown the last of them
-            if 1.0 / (1.0 + np.exp(-float(made["stop"].reshape(-1)[0]))) > card.stop_threshold:
+            if float(made["stop"].reshape(-1)[0]) > enough:
                 return np.stack(frames), True
             feed = {"memory": memory, "frame": frame, **{name: made[NEXT + name] for name in states}}
         return np.stack(frames), False
