@@ -90,6 +90,7 @@ def matrix(
     from holdfast.run.mitigate.matrix import as_plain, verdict
     from holdfast.run.mitigate.matrix import matrix as made_of
     from holdfast.run.mitigate.rows import DECODERS, RESIZES, matrix_rows
+    from holdfast.run.mitigate.training import orders, train
 
     shape = Shape(csv, markdown, latex, json)
     shape.check()
@@ -97,7 +98,8 @@ def matrix(
     training, tested = _opened(asked)
     names = _words(chosen) or (RESIZES if over == "resize" else DECODERS)
     rows = matrix_rows(training.model, over, names, names)
-    found = made_of(training, tested, over, rows, names, range(seed, seed + seeds), _progress)
+    models = train(training, orders(rows, range(seed, seed + seeds)), _progress)
+    found = made_of(training, tested, over, models, names, _progress)
     if json:
         write_json(json, as_plain(found))
     shape.table(matrix_csv(found) if csv else matrix_table(found))
@@ -140,9 +142,9 @@ def compare(
     """
     from holdfast.cli.progress import progress
     from holdfast.report.mitigate import families_csv, families_table
-    from holdfast.run.mitigate.families import FAMILIES, families
-    from holdfast.run.mitigate.families import Test as Tested
+    from holdfast.run.mitigate.families import FAMILIES, Trial, families
     from holdfast.run.mitigate.rows import mitigations
+    from holdfast.run.mitigate.training import orders, train
     from holdfast.run.noise.result import as_plain
 
     shape = Shape(csv, markdown, latex, json)
@@ -150,8 +152,9 @@ def compare(
     asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
     training, tested = _opened(asked)
     rows = mitigations(training.model, _words(chosen))
-    how = Tested(tested, work, _words(only) or FAMILIES, jobs)
-    found = families(training, rows, seed, how, _progress, progress)
+    how = Trial(tested, work, _words(only) or FAMILIES, jobs)
+    models = train(training, orders(rows, (seed,)), _progress)
+    found = families(training, models, how, progress)
     if json:
         write_json(json, as_plain(found))
     name = training.model.name

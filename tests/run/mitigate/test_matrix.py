@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from making import image_folder
-from training import normalised_classifier
 
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.data.open import open_dataset
@@ -15,8 +13,10 @@ from holdfast.run.mitigate.judge import answers, right
 from holdfast.run.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
 from holdfast.run.mitigate.rows import matrix_rows, mitigations
 from holdfast.run.mitigate.split import apart, held_out
-from holdfast.run.mitigate.training import Order, Training, places_of, train
+from holdfast.run.mitigate.training import Order, Training, orders, places_of, train
 from holdfast.train.pictures import Choice, pictures_of
+from making import image_folder
+from training import normalised_classifier
 
 # Rows of the paper's Tables 7 and 8 with the mean and std it prints.
 PAPER = [
@@ -92,7 +92,8 @@ def test_a_miniature(started, monkeypatch):
     names = ("pillow-bilinear", "opencv-nearest")
     rows = matrix_rows(model, "resize", names, names)
     said = []
-    found = matrix(training, tested, "resize", rows, names, (0, 1), said.append)
+    models = train(training, orders(rows, (0, 1)), said.append)
+    found = matrix(training, tested, "resize", models, names, said.append)
     assert found.rows == (*names, "mix")
     assert found.images == 40
     assert all(line.mean > 70 for line in found.lines), found  # half of the images are of each class
@@ -104,19 +105,20 @@ def test_a_miniature(started, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(module, "train_one", not_again)
-    assert matrix(training, tested, "resize", rows, names, (0, 1), said.append) == found
+    models = train(training, orders(rows, (0, 1)), said.append)
+    assert matrix(training, tested, "resize", models, names, said.append) == found
     assert any("seed 1: trained (6 of 6)" in line for line in said)
 
 
 def test_rows_side_by_side_are_the_same_to_the_byte(started, tmp_path):
     (seen, _), model, folder = started
     rows = matrix_rows(model, "decode", ("pillow", "fast-idct"), ("pillow", "fast-idct"))
-    orders = [Order(row, 3) for row in rows]
+    wanted = orders(rows, (3,))
     kinds = {}
     for jobs in (1, 2):
         training = Training(model, seen, folder / str(jobs), steps=3, batch=8, jobs=jobs)
-        made = train(training, orders, lambda text: None)
-        kinds[jobs] = [made[order].sha256 for order in orders]
+        made = train(training, wanted, lambda text: None)
+        kinds[jobs] = [made[order].sha256 for order in wanted]
     assert kinds[1] == kinds[2]
     assert len(set(kinds[1])) == 3
 
@@ -161,6 +163,18 @@ def test_nothing_is_trained_and_tested_on(tmp_path):
     assert apart(data, other) == (data, other)
     with pytest.raises(DataError, match="at least 4 images"):
         held_out(data.first(3), 4)
+
+
+def test_a_row_by_another_name_is_not_trained_again(started):
+    (seen, _), model, folder = started
+    row = matrix_rows(model, "resize", ("pillow-bilinear", "pillow-box"), ())[0]
+    same = matrix_rows(model, "decode", ("pillow", "ffmpeg"), ())[0]
+    assert (row.name, same.name) == ("pillow-bilinear", "pillow")
+    training = Training(model, seen, folder, steps=2, batch=8)
+    said = []
+    made = train(training, [Order(row, 0), Order(same, 0)], said.append)
+    assert made[Order(row, 0)] == made[Order(same, 0)]
+    assert sum("trained (" in line for line in said) == 1
 
 
 def test_rows_that_cannot_be(started):

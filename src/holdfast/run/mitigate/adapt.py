@@ -89,8 +89,12 @@ def adapt(
 
 
 def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Choice]]:
-    """(family, option) and the choice it makes of the usual one, of all that run by default and are there."""
-    for name in over:
+    """(family, option) and the choice it makes of the usual one, of all that run by default and are there.
+
+    `over` holds families, or FAMILY=OPTION.
+    """
+    for word in over:
+        name, _, picked = word.partition("=")
         for one in options(family(name)):
             exchange = one.noise
             if not isinstance(exchange, Exchange) or exchange.kind not in (
@@ -101,7 +105,8 @@ def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, st
             ):
                 continue
             made = dataclasses.replace(usual, **{exchange.kind: exchange.name})
-            if one.default and not one.missing and "classify" in one.tasks and made != usual:
+            wanted = one.name == picked if picked else one.default
+            if wanted and not one.missing and "classify" in one.tasks and made != usual:
                 yield (name, one.name), made
 
 

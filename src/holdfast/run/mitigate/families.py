@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,8 +10,7 @@ from typing import Final
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
 from holdfast.run.evaluate import Plan
-from holdfast.run.mitigate.rows import Row
-from holdfast.run.mitigate.training import Order, Say, Training, train
+from holdfast.run.mitigate.training import Trained, Training
 from holdfast.run.noise.choose import Wanted
 from holdfast.run.noise.result import ModelNoise, Suite
 from holdfast.run.noise.suite import NoisePlan, Watch, measure, prepare, unwatched
@@ -21,7 +19,7 @@ FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 
 
 @dataclass(frozen=True)
-class Test:
+class Trial:
     """What trained models are tested on: images, families of noise, where finished cells are kept."""
 
     data: Dataset
@@ -30,16 +28,13 @@ class Test:
     jobs: int = 1
 
 
-def families(
-    training: Training, rows: Sequence[Row], seed: int, test: Test, say: Say, watch: Watch = unwatched
-) -> Suite:
+def families(training: Training, models: Trained, test: Trial, watch: Watch = unwatched) -> Suite:
     """The noise suite of the model after each row, by the row's name; nothing that is finished is redone."""
-    models = train(training, [Order(row, seed) for row in rows], say)
-    named = [dataclasses.replace(models[Order(row, seed)], name=row.name) for row in rows]
+    named = [dataclasses.replace(model, name=order.row.name) for order, model in models.items()]
     return Suite(test.data.name, tuple(suite_of(model, training.data, test, watch) for model in named))
 
 
-def suite_of(model: Model, spare: Dataset, test: Test, watch: Watch = unwatched) -> ModelNoise:
+def suite_of(model: Model, spare: Dataset, test: Trial, watch: Watch = unwatched) -> ModelNoise:
     """The noise of one model; integer precisions are calibrated on images of `spare`."""
     plan = Plan(model, test.data, runs=test.runs, jobs=test.jobs)
     return measure(prepare(NoisePlan(plan, Wanted(test.families), spare)), watch)

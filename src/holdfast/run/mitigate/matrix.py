@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
+from holdfast.core.model import Model
 from holdfast.core.types import Floats
 from holdfast.run.mitigate.judge import right
-from holdfast.run.mitigate.rows import MIX, Over, Row, pair_of
-from holdfast.run.mitigate.training import Order, Say, Training, pictures_for, train
+from holdfast.run.mitigate.rows import MIX, Over, choices_of, pair_of
+from holdfast.run.mitigate.training import Say, Trained, Training, pictures_for
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
@@ -69,23 +70,23 @@ class Matrix:
 
 
 def matrix(
-    training: Training, tested: Dataset, over: Over, rows: Sequence[Row], tests: Sequence[str],
-    seeds: Sequence[int], say: Say,
-) -> Matrix:  # fmt: skip
-    """The matrix of rows by tests; what is trained and tested already is not done again."""
-    from holdfast.train.pictures import Choice
-
-    models = train(training, [Order(row, seed) for seed in seeds for row in rows], say)
-    choices = [Choice(*pair_of(training.model, over, name)) for name in tests]
+    training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
+) -> Matrix:
+    """The matrix of trained rows by tests; what is tested already is not done again."""
+    choices = choices_of([pair_of(training.model, over, name) for name in tests])
     shown = pictures_for(training, tested, choices, say)
+    rows: dict[str, dict[int, Model]] = {}
+    for order, model in models.items():
+        rows.setdefault(order.row.name, {})[order.seed] = model
     lines = []
-    for row in rows:
-        found = [right(models[Order(row, seed)], shown, training.folder) for seed in seeds]
-        lines.append(line_of(row.name, np.stack(found)))
-        say(f"{row.name}: mean {lines[-1].mean:.2f}, std {lines[-1].std:.3f}")
+    for name, by_seed in rows.items():
+        found = [right(model, shown, training.folder) for model in by_seed.values()]
+        lines.append(line_of(name, np.stack(found)))
+        say(f"{name}: mean {lines[-1].mean:.2f}, std {lines[-1].std:.3f}")
     share = float(np.mean([line.mean for line in lines])) / 100
+    seeds = tuple(dict.fromkeys(order.seed for order in models))
     return Matrix(
-        over, training.model.name, tested.name, len(shown), tuple(tests), tuple(lines), tuple(seeds),
+        over, training.model.name, tested.name, len(shown), tuple(tests), tuple(lines), seeds,
         len(training.data), training.steps, 100 * float(np.sqrt(share * (1 - share) / len(shown))),
     )  # fmt: skip
 
@@ -129,7 +130,7 @@ def verdict(found: Matrix) -> str:
     others = [line for line in found.lines if line.train != MIX]
     steady = min(others, key=lambda line: line.std)
     best = max(others, key=lambda line: line.mean)
-    lowest = mix.std < steady.std
+    lowest = mix.std <= steady.std
     loss = best.mean - mix.mean
     first = (
         f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"

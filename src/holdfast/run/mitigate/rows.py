@@ -22,8 +22,10 @@ RESIZES: Final = (
 )  # fmt: skip
 DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
 LEARNED: Final = "learned"
+EVERY: Final = tuple((decode, resize) for decode in DECODERS for resize in RESIZES)
 STANDARD: Final = "standard"
 EPSILON: Final = 4.0  # of 255: the L-infinity ball of adversarial training
+PGD_STEPS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,22 @@ class Row:
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The pairs as training takes them."""
-        from holdfast.train.pictures import Choice
+        return choices_of(self.seen)
 
-        return tuple(Choice(decode, resize) for decode, resize in self.seen)
+    @property
+    def how(self) -> str:
+        """The way to train in a few signs, whatever the row is called: part of a file's name."""
+        pairs = tuple(dict.fromkeys(self.seen))
+        seen = "-".join(pairs[0]) if len(pairs) == 1 else f"mix-of-{len(pairs)}"
+        attack = [f"pgd-{self.adversarial:g}"] if self.adversarial else []
+        return "-".join([seen, *self.augment, *attack])
+
+
+def choices_of(pairs: Sequence[tuple[str, str]]) -> tuple[Choice, ...]:
+    """Pairs of decoder and resize as training takes them, each once."""
+    from holdfast.train.pictures import Choice
+
+    return tuple(Choice(decode, resize) for decode, resize in dict.fromkeys(pairs))
 
 
 def pair_of(model: Model, over: Over, name: str) -> tuple[str, str]:
@@ -67,7 +82,6 @@ def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
     """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
     card = model.card
     usual = ((card.decode, card.resize),)
-    every = tuple((decode, resize) for decode in DECODERS for resize in RESIZES)
     known = {
         STANDARD: Row(STANDARD, usual, (STANDARD,)),
         "augmix": Row("augmix", usual, (STANDARD, "augmix")),
@@ -76,7 +90,7 @@ def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
         "deep+apr-sp": Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
         "deep+augmix": Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
         "adversarial": Row("adversarial", usual, (STANDARD,), EPSILON),
-        MIX: Row(MIX, every, (STANDARD,)),
+        MIX: Row(MIX, EVERY, (STANDARD,)),
     }
     for name in names:
         if name not in known:

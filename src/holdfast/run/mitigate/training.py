@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from holdfast.core.model import Model
 from holdfast.graph.card_text import write_card
 from holdfast.graph.load import load_model
 from holdfast.run.classes import align
-from holdfast.run.mitigate.rows import Row
+from holdfast.run.mitigate.rows import PGD_STEPS, Row, choices_of
 from holdfast.run.store import write_atomic
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ CHECKPOINTS: Final = "checkpoints"
 
 @dataclass(frozen=True)
 class Training:
-    """What every row has in common: the weights it starts from, the images, how long, where it is kept."""
+    """What every row has in common: the weights it starts from, the images, how long, where it is kept.
+
+    Trainings with the same `seen`, which hold all that their rows need, share pictures and models.
+    """
 
     model: Model
     data: Dataset
@@ -42,13 +45,15 @@ class Training:
     rate: float = 1e-3
     shift: int = 2
     jobs: int = 1  # processes, each with one thread
+    seen: tuple[tuple[str, str], ...] = ()  # pairs that pictures are made for even if no row needs them
 
     def tuning(self, row: Row) -> Tuning:
         """How the row is trained."""
         from holdfast.train.tune import Tuning
 
         return Tuning(
-            self.steps, self.batch, self.rate, row.choices, row.augment, row.adversarial, self.shift
+            self.steps, self.batch, self.rate, row.choices, row.augment, row.adversarial, self.shift,
+            adversarial_steps=PGD_STEPS,
         )  # fmt: skip
 
 
@@ -60,6 +65,9 @@ class Order:
     seed: int
 
 
+Trained: TypeAlias = Mapping[Order, Model]
+
+
 @dataclass(frozen=True)
 class Work:
     """Orders of one training with the choices that their pictures are made for."""
@@ -69,22 +77,28 @@ class Work:
     pictures: str  # the key of the pictures: part of what decides the weights
 
     def path(self, order: Order) -> Path:
-        """Where the trained model is kept: by its name, its seed and a hash of all that decides it."""
+        """Where the trained model is kept: by how it is trained, its seed and a hash of what decides it."""
         training = self.training
         decisive = [training.model.sha256, self.pictures, training.tuning(order.row), order.seed]
-        name = f"{training.model.name}-{order.row.name}-{order.seed}-{fingerprint.of(decisive)[:8]}"
+        name = f"{training.model.name}-{order.row.how}-{order.seed}-{fingerprint.of(decisive)[:8]}"
         return training.folder / MODELS / f"{name}.onnx"
 
 
-def train(training: Training, orders: Iterable[Order], say: Say) -> dict[Order, Model]:
+def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
+    """Every row from every seed, seed by seed."""
+    return tuple(Order(row, seed) for seed in seeds for row in rows)
+
+
+def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, Model]:
     """The trained model of every order; the pictures are made first, and each finished model is kept."""
-    wanted = tuple(dict.fromkeys(orders))
-    choices = tuple(dict.fromkeys(c for order in wanted for c in order.row.choices))
+    wanted = tuple(dict.fromkeys(asked))
+    choices = choices_of((*training.seen, *(pair for order in wanted for pair in order.row.seen)))
     made = pictures_for(training, training.data, choices, say)
     work = Work(training, made.choices, made.key)
-    waiting = [order for order in wanted if not work.path(order).with_suffix(".toml").exists()]
+    by_path = {work.path(order): order for order in wanted}  # rows that differ in their names alone are one
+    waiting = [order for path, order in by_path.items() if not path.with_suffix(".toml").exists()]
     if waiting:
-        say(f"{len(wanted) - len(waiting)} of {len(wanted)} rows are trained already")
+        say(f"{training.model.name}: {len(waiting)} of {len(by_path)} rows are to be trained")
     for done, order in enumerate(_trained(work, waiting, say), 1):
         say(f"{training.model.name}: {order.row.name}, seed {order.seed}: trained ({done} of {len(waiting)})")
     return {order: load_model(work.path(order)) for order in wanted}
@@ -136,7 +150,7 @@ def train_one(work: Work, order: Order, say: Say) -> None:
     training, row = work.training, order.row
     pictures = pictures_for(training, training.data, work.choices, say)
     path = work.path(order)
-    checkpoint = training.folder / CHECKPOINTS / f"{row.name}-{order.seed}.pt"
+    checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{order.seed}.pt"
     proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say)
     write_atomic(path, proto.SerializeToString())
     decode, resize = row.seen[0]
