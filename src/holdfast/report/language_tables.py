@@ -70,7 +70,7 @@ def caption(of: SetNoise) -> str:
 def _detail(by: RuleNoise, row: Row) -> list[Cell]:
     if row.drop is None or row.value is None:
         return [row.precision, by.rule, None, None, None, "", None, None, None, row.questions or None]
-    before, after = round(100 * row.value + row.drop, 10), 100 * row.value
+    before, after = round(100 * row.value + row.drop, 10), round(100 * row.value, 10)
     changes = [row.changed, row.lost, row.gained, row.questions]
     return [row.precision, by.rule, before, after, row.drop, interval(row), *changes]
 
