@@ -38,6 +38,15 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         {"list": "noise:listing", "combine": "noise:combine", "show": "noise_show:show"},
         itself="noise:suite",
     ),
+    "train": Group(
+        "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
+        {
+            "mix": "train:mix",
+            "tent": "train:tent",
+            "matrix": "train_tables:matrix",
+            "compare": "train_tables:compare",
+        },
+    ),
     "diagnose": "diagnose:diagnose",
     "attack": "attack:attack",
     "patch": Group("A patch as data: lay it over images.", {"apply": "patch:apply"}),

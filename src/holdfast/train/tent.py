@@ -20,12 +20,7 @@ def tent(net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1)
     of Adam a batch; the answer is that of the last forward pass, before its step, as in the authors' code.
     The network stays adapted: reset it by opening it again, or give a copy.
     """
-    names = adapted(net)
-    if not names:
-        raise InputError(
-            "TENT adapts the scale and bias of normalisation layers, and the model has none "
-            "(perhaps folded into its convolutions); export it with its normalisation layers"
-        )
+    names = check_adaptable(net)
     before = net.mode, {name: value.requires_grad for name, value in net.weights.items()}
     net.eval().statistics("batch")
     for name, value in net.weights.items():
@@ -38,6 +33,17 @@ def tent(net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1)
         for name, value in net.weights.items():
             value.requires_grad_(before[1][name])
     return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
+    """The names of the weights that TENT changes; InputError if there are none."""
+    names = adapted(net)
+    if not names:
+        raise InputError(
+            f"TENT adapts the scale and bias of normalisation layers, and {name} has none "
+            "(they may have been folded into its convolutions); export it with its normalisation layers"
+        )
+    return names
 
 
 def adapted(net: Trainable) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ class Tuning:
 
     `rate` is the highest learning rate, reached after a tenth of the steps and left by a cosine to a
     hundredth of it. `augment` names parts of that kind, applied in order; `shift` moves each image by up to
-    so many pixels. `adversarial` is the largest change (0 to 255) of PGD examples trained on instead; 0: none.
+    so many pixels. `adversarial` is the largest change (0 to 255) of PGD examples trained on
+    instead; 0: none.
     """
 
     steps: int
@@ -165,38 +166,19 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
     return loss
 
 
-class _Pixels(nn.Module):
-    """A network that takes pixels 0 to 255, in its own layout and colour order."""
-
-    def __init__(self, net: nn.Module, wanted: Input) -> None:
-        super().__init__()
-        self.net = net
-        shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
-        self.gain, self.shift = (v.reshape(shape) for v in gain_and_shift(wanted))
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """The scores of pixels."""
-        return self.net(pixels * self.gain - self.shift)
-
-
 def _attacked(
     net: nn.Module, images: Tensor, labels: Tensor, seed: int, wanted: Input, tuning: Tuning
 ) -> Tensor:
     """The images after PGD within `adversarial` levels of every pixel."""
     from holdfast.train.adversarial import perturbed
 
-    outer = _Pixels(net, wanted)
-    pixels = ((images + outer.shift) / outer.gain).clamp(0, 255)
+    shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
+    gain, shift = (v.reshape(shape) for v in gain_and_shift(wanted))
     size = 2.5 * tuning.adversarial / tuning.adversarial_steps
-    training = net.training
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        net.eval()  # the search must not move running statistics
-        found = perturbed(
-            outer, pixels, labels, tuning.adversarial, tuning.adversarial_steps, size, 0.0, 255.0
-        )
-    net.train(training)
-    return (found.detach() * outer.gain) - outer.shift
+    return perturbed(
+        net, images, labels, tuning.adversarial * gain, tuning.adversarial_steps, size * gain, -shift,
+        255 * gain - shift, seed,
+    )  # fmt: skip
 
 
 def _counting(job: Job, progress: Progress) -> Job:

@@ -57,6 +57,13 @@ def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Ar
     at = np.arange(length)
     units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
     inputs: list[Any] = [units, *node.inputs[1:]]
+    at_scales = 1 if node.opset < 11 else 2
+    if len(inputs) > at_scales and inputs[at_scales] is not None and np.size(inputs[at_scales]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        # by a scale below 1 an axis of length 1 would vanish
+        inputs[at_scales] = np.array(
+            [v if a == axis else 1.0 for a, v in zip(axes, inputs[at_scales], strict=True)], np.float32
+        )
     if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
         axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
         sizes = np.array(inputs[3])

@@ -13,6 +13,7 @@ from holdfast.graph.lower.whole import whole_proto
 from holdfast.train.onnx.check import check_alike
 from holdfast.train.onnx.net import Plan, Trainable
 from holdfast.train.onnx.operators import TABLE
+from holdfast.train.onnx.operators.quantised import check_not_quantised
 from holdfast.train.onnx.roles import roles_of
 from holdfast.train.onnx.tape import Symbol, Tape
 
@@ -42,6 +43,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     name = _output(whole, output)
     cut, dropped = _up_to_logits(whole, name)
     nodes = needed(cut.graph)
+    check_not_quantised(nodes)
     roles = roles_of(cut.graph, nodes)
     if not roles.weights:
         raise ModelError("no weights to train: expected float32 initializers that layers use, found none")

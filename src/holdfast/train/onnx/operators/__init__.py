@@ -11,7 +11,6 @@ from holdfast.train.onnx.operators import (
     linear,
     moves,
     norms,
-    quantised,
     resize,
     totals,
     windows,
@@ -27,6 +26,5 @@ OPERATORS: Mapping[str, Lowering] = {
     **moves.OPERATORS,
     **indices.OPERATORS,
     **resize.OPERATORS,
-    **quantised.OPERATORS,
 }
 TABLE = Table(OPERATORS, "trained", "there is no differentiable operator for it")

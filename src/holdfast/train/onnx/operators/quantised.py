@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from holdfast.graph.lower.values import Build, Lowering, Node, Value
+from holdfast.core.errors import ModelError
 
-_QUANTISED: Final = (
+QUANTISED: Final = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
     "ConvInteger", "MatMulInteger",
 )  # fmt: skip
 
 
-def _refused(node: Node, build: Build) -> list[Value]:
-    raise node.fail(
-        "the model is quantised, rounding has no gradient; train the float32 model it was made from"
-    )
-
-
-OPERATORS: Mapping[str, Lowering] = dict.fromkeys(_QUANTISED, _refused)
+def check_not_quantised(nodes: Sequence[Any]) -> None:
+    """Nothing, or a ModelError that names the first node of a quantised model."""
+    for node in nodes:
+        if node.op_type in QUANTISED:
+            raise ModelError(
+                f"node {node.name or node.output[0]!r}: operator {node.op_type} cannot be trained: the model "
+                "is quantised, and rounding has no gradient; train the float32 model it was made from"
+            )
