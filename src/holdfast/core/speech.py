@@ -91,7 +91,9 @@ class SpeechCard:
     postnet: str = ""
     stop_threshold: float = 0.5  # of the sigmoid of the decoder's stop logit
     max_frames: int = 1000
-    frames_per_step: int = 1  # autoregressive: the decoder's mel is (1, frames_per_step · mels), earliest first
+    frames_per_step: int = (
+        1  # autoregressive: the decoder's mel is (1, frames_per_step · mels), earliest first
+    )
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 

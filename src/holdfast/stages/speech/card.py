@@ -107,9 +107,8 @@ def _contradictions(card: SpeechCard) -> list[str]:
         found.append("model.decoder: missing; give the file of the decoder, which lies beside the encoder's")
     if card.kind == "parallel" and card.decoder:
         found.append('model.decoder: a model of kind "parallel" has none')
-    for name in ("max_frames", "frames_per_step"):
-        if getattr(card, name) < 1:
-            found.append(f"model.{name}: expected 1 or more, got {getattr(card, name)}")
+    counts = {"max_frames": card.max_frames, "frames_per_step": card.frames_per_step}
+    found += [f"model.{name}: expected 1 or more, got {n}" for name, n in counts.items() if n < 1]
     if not 0.0 < card.stop_threshold < 1.0:
         found.append(f"model.stop_threshold: expected a number between 0 and 1, got {card.stop_threshold:g}")
     for name, values in (("mean", card.mean), ("std", card.std)):
