@@ -58,17 +58,15 @@ def test_signs_are_never_told_for_vehicles_that_are_held_out(written):
 
 
 def test_nobody_takes_what_is_held_out_and_nothing_gets_to_a_place_that_is(written):
-    trip = (
-        rf"{one_of(NAMES)} (?:took|carried|brought|moved) the \w+ {one_of(PORTABLE)} to the {one_of(PLACES)}"
-    )
+    trip = rf"{one_of(NAMES)} (?:took|carried|brought|moved) the {one_of(PORTABLE)} to the {one_of(PLACES)}"
     trips = found(trip, written)
     assert len(trips) > 1000
     assert not [t for t in trips if held_out(t[0], t[1]) or held_out(t[1], t[2])]
-    ends = found(rf"the {one_of(PORTABLE)}, (?:so s?he asked|all looked at) {one_of(NAMES)}", written)
-    ends |= {(t, n) for n, t in found(rf"{one_of(NAMES)} put down the {one_of(PORTABLE)}", written)}
+    ends = found(rf"the {one_of(PORTABLE)}(?:, all looked at| from) {one_of(NAMES)}", written)
+    ends |= {(t, n) for n, t in found(rf"{one_of(NAMES)} no longer had the {one_of(PORTABLE)}", written)}
     assert len(ends) > 100
     assert not [end for end in ends if held_out(end[1], end[0])]
-    places = found(rf"the {one_of(PORTABLE)} and found it in the {one_of(PLACES)}", written)
+    places = found(rf"(?:found|followed) the {one_of(PORTABLE)} (?:in|to) the {one_of(PLACES)}", written)
     assert len(places) > 100
     assert not [end for end in places if held_out(*end)]
 

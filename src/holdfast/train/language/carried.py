@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from holdfast.train.language.words import LOOKS, NAMES, PLACES, PORTABLE, SLIP, held_out, pronoun
+from holdfast.train.language.words import NAMES, PLACES, PORTABLE, SLIP, held_out
 
 _ASKS = ("who", "where", "what")
 _TOOK = ("took", "carried", "brought", "moved")
@@ -31,6 +31,7 @@ class _Trip:
     name: str
     thing: str
     place: str
+    took: str
 
 
 def carried(rng: random.Random, held: bool) -> Carried:
@@ -58,9 +59,7 @@ def carried_text(rng: random.Random) -> str:
 def _told(rng: random.Random, trips: list[_Trip]) -> str:
     """The trips in any order, perhaps with a sentence that has nothing to do with them."""
     told = rng.sample(trips, len(trips))
-    lines = [
-        f"{t.name} {rng.choice(_TOOK)} the {rng.choice(LOOKS)} {t.thing} to the {t.place}." for t in told
-    ]
+    lines = [f"{t.name} {t.took} the {t.thing} to the {t.place}." for t in told]
     if rng.random() < 0.6:
         lines.insert(rng.randint(0, len(lines)), rng.choice(_FILLERS))
     return " ".join(lines)
@@ -72,26 +71,21 @@ def _seeker(rng: random.Random, trips: list[_Trip]) -> str:
 
 def _asked(rng: random.Random, asks: str, trip: _Trip, seeker: str) -> str:
     """The last sentence, up to its last word."""
-    if asks == "who":
-        return rng.choice(
-            (
-                f"{seeker} needed the {trip.thing}, so {pronoun(seeker)} asked",
-                f"When {seeker} asked for the {trip.thing}, all looked at",
-            )
-        )
-    if asks == "where":
-        return rng.choice(
-            (
-                f"Later {seeker} looked for the {trip.thing} and found it in the",
-                f"{seeker} needed the {trip.thing}, so {pronoun(seeker)} went to the",
-            )
-        )
-    return rng.choice(
-        (
-            f"When {trip.name} came back, {pronoun(trip.name)} no longer had the",
-            f"In the {trip.place} {trip.name} put down the",
-        )
-    )
+    patterns = {
+        "who": (
+            f"When {seeker} asked for the {trip.thing}, all looked at",
+            f"{seeker} got the {trip.thing} from",
+        ),
+        "where": (
+            f"{seeker} followed the {trip.thing} to the",
+            f"Later {seeker} found the {trip.thing} in the",
+        ),
+        "what": (
+            f"Nobody else saw that {trip.name} {trip.took} the",
+            f"Back home, {trip.name} no longer had the",
+        ),
+    }
+    return rng.choice(patterns[asks])
 
 
 def _trips(rng: random.Random, asks: str, held: bool) -> list[_Trip]:
@@ -99,7 +93,7 @@ def _trips(rng: random.Random, asks: str, held: bool) -> list[_Trip]:
     count = rng.choice((2, 2, 3))
     while True:
         columns = (rng.sample(NAMES, count), rng.sample(PORTABLE, count), rng.sample(PLACES, count))
-        trips = [_Trip(*row) for row in zip(*columns, strict=True)]
+        trips = [_Trip(*row, rng.choice(_TOOK)) for row in zip(*columns, strict=True)]
         if held_out(*_key(asks, trips[0])) != held:
             continue
         # What is not asked for, and all of a training text, keeps clear of every held-out pair.

@@ -17,7 +17,7 @@ class Shape:
     positions: int
 
 
-ROAD = Shape(layers=3, vocabulary=1280, hidden=96, heads=4, ffn=256, positions=128)
+ROAD = Shape(layers=3, vocabulary=1280, hidden=96, heads=4, ffn=256, positions=64)
 
 
 def weights_of(shape: Shape) -> dict[str, tuple[int, ...]]:

@@ -78,7 +78,7 @@ class Decoder(nn.Module):
 
 
 def decoder(shape: Shape, seed: int) -> Decoder:
-    """A decoder with weights drawn by the seed: normal of deviation 0.02 as OPT's, biases zero."""
+    """A decoder with weights drawn by the seed: normal, of a deviation that fits its width, biases zero."""
     net = Decoder(shape)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -86,5 +86,7 @@ def decoder(shape: Shape, seed: int) -> Decoder:
             if name.endswith(".bias"):
                 value.zero_()
             elif value.ndim > 1:
-                value.normal_(0.0, 0.02, generator=generator)
+                # OPT's 0.02 is for a width of 768 and more; in a narrow net it would hold attention back.
+                deviation = 0.05 if "embed" in name else value.shape[1] ** -0.5
+                value.normal_(0.0, deviation, generator=generator)
     return net

@@ -20,7 +20,7 @@ from holdfast.train.loop import Batch, Job, Say, Stage
 
 PARAGRAPHS = 250_000
 SEED_OF_TEXT = 1
-STAGES = (Stage("text", steps=6000, batch=16, size=ROAD.positions, high=3e-3, low=1e-4, warmup=200),)
+STAGES = (Stage("text", steps=3600, batch=16, size=ROAD.positions, high=3e-3, low=1e-4, warmup=200),)
 
 
 @dataclass(frozen=True)

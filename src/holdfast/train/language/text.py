@@ -11,9 +11,9 @@ from holdfast.train.language.uses import use_text
 # The harder a sort is to learn, the more of it is written.
 _SORTS: tuple[tuple[Callable[[random.Random], str], float], ...] = (
     (use_text, 0.3),
-    (carried_text, 0.35),
+    (carried_text, 0.4),
     (activity_text, 0.1),
-    (reason_text, 0.25),
+    (reason_text, 0.2),
 )
 
 

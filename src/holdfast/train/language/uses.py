@@ -79,9 +79,10 @@ def _use(rng: random.Random, held: bool) -> tuple[str, str, str]:
     while True:
         verb = rng.choice(list(TOOLS))
         kind = rng.choice(list(TOOLS[verb]))
-        thing = rng.choice(THINGS[kind])
-        if held_out(verb, thing) == held:
-            return verb, kind, thing
+        # A kind of which much is held out is written of no less: how often a tool is named must tell nothing.
+        things = [thing for thing in THINGS[kind] if held_out(verb, thing) == held]
+        if things:
+            return verb, kind, rng.choice(things)
 
 
 def _sign_choice(rng: random.Random, held: bool) -> Choice:
