@@ -145,10 +145,12 @@ def compare(
     from holdfast.run.mitigate.families import FAMILIES, Trial, families
     from holdfast.run.mitigate.rows import mitigations
     from holdfast.run.mitigate.training import orders, train
+    from holdfast.run.noise.choose import Wanted
     from holdfast.run.noise.result import as_plain
 
     shape = Shape(csv, markdown, latex, json)
     shape.check()
+    Wanted(_words(only)).check()
     asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
     training, tested = _opened(asked)
     rows = mitigations(training.model, _words(chosen))
@@ -164,12 +166,15 @@ def compare(
 
 def _opened(asked: Asked) -> tuple[Training, Dataset]:
     """What is trained, and the images it is tested on, none of which it is trained on."""
+    from holdfast.core.errors import InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.run.mitigate.split import apart, held_out
     from holdfast.run.mitigate.training import Training
 
     model = load_model(asked.model, asked.card)
+    if model.card.task != "classify":
+        raise InputError(f"{asked.model}: expected a model to classify, got one to {model.card.task}")
     whole = open_dataset(asked.data, task="classify", images=asked.images)
     if asked.test is None:
         seen, tested = held_out(whole, HELD_OUT)
