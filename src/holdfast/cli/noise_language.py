@@ -107,8 +107,8 @@ def show(made: LanguageSuite, shape: Shape) -> None:
         for of in model.sets:
             shape.table(numbers_table(of, model.model))
             say("")
-            shape.table(how_table(of))
-            say("")
+        shape.table(how_table(model))
+        say("")
     shape.table(models_table(made))
     say("")
     return shape.table(rules_table(made))

@@ -133,20 +133,17 @@ def _details(suite: LanguageSuite) -> list[Section]:
         ]
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
         figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
-        figures += [figure for of in model.sets for figure in _set(of)]
+        figures += [_set(of) for of in model.sets]
+        how = scroll(to_html(how_table(model), sortable=False), "How each precision was made")
+        figures.append(Figure("How each precision was made", how, wide=True))
         title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
         sections.append(Section(f"details-{place}", title, tuple(figures), "; ".join(model.notes)))
     return sections
 
 
-def _set(of: SetNoise) -> list[Figure]:
-    numbers = scroll(to_html(numbers_table(of)), of.data)
-    how = scroll(to_html(how_table(of), sortable=False), f"{of.data}: how")
-    said = "; ".join([*of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])])
-    return [
-        Figure(of.data, numbers, f"{caption(of)}.", wide=True),
-        Figure(f"{of.data}: how each precision was made", how, f"{said}." if said else "", wide=True),
-    ]
+def _set(of: SetNoise) -> Figure:
+    said = [caption(of), *of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])]
+    return Figure(of.data, scroll(to_html(numbers_table(of)), of.data), f"{'; '.join(said)}.", wide=True)
 
 
 def _spot(row: Row) -> Spot:

@@ -36,9 +36,16 @@ def _cell(of: SetNoise, precisions: Sequence[str]) -> str:
     return "/".join([f"{100 * of.default.clean:.2f}", *drops])
 
 
-def how_table(of: SetNoise) -> Table:
-    """How each precision was made, or why it was not."""
-    return Table(["precision", "how it was made"], [[row.precision, words(row)] for row in of.default.rows])
+def how_table(model: LanguageNoise) -> Table:
+    """How each precision was made, or why it was not; once where that is the same for all sets."""
+    rows: list[list[Cell]] = []
+    for place, first in enumerate(model.sets[0].default.rows):
+        said = [(of.data, words(of.default.rows[place])) for of in model.sets]
+        same = len({text for _, text in said}) == 1
+        rows += [
+            [first.precision, "all" if same else data, text] for data, text in said[: 1 if same else None]
+        ]
+    return Table(["precision", "set", "how it was made"], rows)
 
 
 def numbers_table(of: SetNoise, model: str = "") -> Table:

@@ -69,7 +69,7 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
         return Rewritten(original, ())
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     named = f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(beyond[:3])}" if beyond else ""
-    ended = f", {masks} masks end at ±{LARGESTS[kind]:.5g}" if masks else ""
+    ended = f", masks cut to ±{LARGESTS[kind]:.5g}" if masks else ""
     return Rewritten(
         model, (*weights, *casts), f"{how} rounded to {kind}, sums in float32{named}{ended}{_left(model)}"
     )
