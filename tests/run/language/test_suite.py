@@ -207,6 +207,14 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
         )
 
 
+def test_a_model_too_large_for_one_file_keeps_its_fp32_and_says_why(tmp_path, lm, sets):
+    huge = dataclasses.replace(lm, bytes=3 << 30)
+    (of,) = measure(prepare(plan_of(tmp_path, [huge], sets[:1]))).models[0].sets
+    assert {r.outcome for r in of.default.rows} == {"impossible"}
+    assert all("3.2 GB" in r.note for r in of.default.rows)
+    assert of.default.clean > 0
+
+
 def test_a_model_that_gives_no_numbers_is_an_error(tmp_path, sets):
     path = texting.language_model(tmp_path / "m")
     model = onnx.load(path)
