@@ -97,7 +97,7 @@ def test_layers_that_read_the_same_tensor_share_its_grid_and_others_stay():
         1,
     )
     assert "2 fully connected layers" in made.how
-    assert "1 MatMul" in made.how
+    assert "1 × MatMul without a weight" in made.how
     assert not [
         w for w in made.model.graph.initializer if w.data_type == TensorProto.FLOAT and len(w.dims) == 2
     ]
@@ -185,3 +185,27 @@ def test_constants_that_only_an_inner_graph_reads_are_kept():
     assert "graph inside If" in made.how
     assert np.array_equal(run(made.model, feeds), clean)
     onnx.checker.check_model(made.model)
+
+
+def test_layers_behind_a_norm_with_one_huge_channel_stay_in_float32_in_the_careful_plan_alone():
+    shape = texting.Shape(layers=1)
+    model = texting.causal(shape)
+    for name, factor in (("0.second.scale", 300), ("0.second.shift", 300), ("0.up", 1 / 300)):
+        stored = next(w for w in model.graph.initializer if w.name == name)
+        values = numpy_helper.to_array(stored).copy()
+        values[3] *= factor
+        stored.CopyFrom(numpy_helper.from_array(values, name))
+    feeds = texting.feeds(shape, np.random.default_rng(1).integers(0, shape.words, (1, 9)))
+    clean = run(model, feeds)
+
+    def error(rewrite):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        made = rewrite(copy, texts(shape))
+        return np.square(run(made.model, feeds) - clean).mean() / np.square(clean).mean(), made.how
+
+    careful, how = error(int8)
+    plain, other = error(int8_minmax)
+    assert "of uneven input in float32" in how
+    assert "uneven" not in other
+    assert careful < plain / 2
