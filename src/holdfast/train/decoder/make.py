@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.core.fingerprint import of_file
 from holdfast.core.types import Image
 from holdfast.core.types import Tensor as Picture
 from holdfast.data import signs
@@ -22,7 +23,7 @@ from holdfast.train.score import HELD_OUT_SEED
 
 NAME: Final = "restore"
 SCENES: Final = 1200
-STAGES: Final = (Stage("windows", 5000, 16, 64, 1.5e-3, 1e-5, warmup=200),)
+STAGES: Final = (Stage("windows", 3000, 16, 64, 1.5e-3, 1e-5, warmup=200),)
 QUALITIES: Final = (30, 40, 50, 60, 70, 80, 85, 90, 92, 95)
 
 
@@ -60,7 +61,9 @@ def make(order: Order, say: Say) -> tuple[Gain, ...]:
     job = Job(NAME, Restorer(), drawing(pool), loss, STAGES, order.seed, 1e-4, data=pool.name)
     job = shortened(job, order.fraction)
     net = fit(job, order.work / f"{NAME}-{job.key()}.pt", say)
-    write(net, order.out / f"{NAME}.onnx")
+    path = order.out / f"{NAME}.onnx"
+    write(net, path)
+    say(f"{NAME}: {path} is {of_file(path)[:8]}, which stages/decode/learned.py names")
     return gains(net, order.held_out, say)
 
 
