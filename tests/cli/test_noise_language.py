@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 
 import pytest
 
@@ -129,3 +130,8 @@ def test_bad_input_is_one_line(fails, tiny, tmp_path):
     assert "no tokenizer" in fails("noise", model, piqa, *TASK)
     texting.tokenizer(tmp_path / "models" / "tokenizer.json", (*texting.WORDS, "one", "more"))
     assert "not of one model" in fails("noise", model, piqa, *TASK)
+
+
+def test_without_the_tokenizers_the_line_that_installs_them(fails, tiny, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    assert "pip install 'holdfast[language]'" in fails("noise", *tiny, *TASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import OutputError
@@ -38,9 +39,9 @@ def write(suite: LanguageSuite, out: Path) -> Path:
 
 def page(suite: LanguageSuite) -> str:
     """The suite as one self-contained HTML file."""
-    first, others = suite.models[0], len(suite.models) - 1
-    name = f"{first.model} and {others} more" if others else first.model
-    data = ", ".join(suite.sets)
+    first = suite.models[0]
+    name = _joined([m.model for m in suite.models])
+    data = _joined(suite.sets)
     rules = dict.fromkeys(by.rule for of in first.sets for by in of.rules)
     return document(
         Document(
@@ -57,6 +58,10 @@ def page(suite: LanguageSuite) -> str:
             kind="system noise",
         )
     )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
 
 
 def lead(model: LanguageNoise) -> str:
@@ -99,9 +104,8 @@ def _cards(model: LanguageNoise) -> tuple[Card, ...]:
     ]
     worst = worst_of(model)
     if worst is not None:
-        shown.append(
-            Card("worst precision", worst[1].drop, f"points: {worst[1].precision}, {worst[0].data}", 2)
-        )
+        of, row = worst
+        shown.append(Card("worst precision", f"{row.drop:.2f}", f"points lost: {row.precision}, {of.data}"))
     return tuple(shown)
 
 

@@ -135,6 +135,18 @@ def test_layouts_of_exporters(tmp_path, sets, layout):
     assert "13 fully connected layers" in dynamic.note
 
 
+def test_weights_beside_the_file_are_rewritten_too(tmp_path, sets):
+    whole = subject_of(texting.language_model(tmp_path / "whole"))
+    path = texting.language_model(tmp_path / "apart")
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="data", size_threshold=100)
+    assert path.stat().st_size < (tmp_path / "apart" / "data").stat().st_size
+    found = [
+        measure(prepare(plan_of(tmp_path, [subject], sets[:1], precisions=("fp16", "int8")))).models[0].sets
+        for subject in (whole, subject_of(path))
+    ]
+    assert found[0] == found[1]
+
+
 def test_the_branch_of_a_merged_graph_is_settled_before_it_is_rewritten():
     model = settled(texting.causal(texting.Shape(merged=True)))
     assert "use_cache_branch" not in {i.name for i in model.graph.input}
