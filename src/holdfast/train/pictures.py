@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -16,35 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, HoldfastError, InputError, OutputError
-from holdfast.core.frame import place
 from holdfast.core.model import Card, Input, Model
-from holdfast.core.registry import lookup
-from holdfast.core.types import Image, Label
 from holdfast.train.loop import Say
+from holdfast.train.shown import GOOD, Choice, Shard, Task, fill, key_of, seen
+
+__all__ = ["Choice", "Pictures", "Progress", "gain_and_shift", "normalised", "pictures_of"]
 
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
 CHUNK: Final = 32
-_GOOD, _FAILED = 1, 2
-_LIBRARIES: Final = ("pillow", "opencv-python-headless", "av", "simplejpeg", "numpy")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How a system turns bytes into the network's pixels: the stages before normalisation, by name."""
-
-    decode: str = "pillow"
-    resize: str = "pillow-bilinear"
-    colour: str = "rgb"
-    fit: str = "card"
-
-    @property
-    def label(self) -> str:
-        """What differs from other choices, as it is printed."""
-        more = [n for n, usual in ((self.colour, "rgb"), (self.fit, "card")) if n != usual]
-        return " + ".join([self.decode, self.resize, *more])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +69,14 @@ def pictures_of(
         raise DataError(f"{dataset.name}: the data set is empty; expected at least one image with its class")
     if dataset.task != "classify":
         raise DataError(f"{dataset.name}: expected a data set to classify, got one to {dataset.task}")
-    task = _Task(model.card.input, tuple(choices))
-    key = _key(task, dataset.entries)
+    task = Task(model.card.input, tuple(choices))
+    key = key_of(task, dataset.entries)
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, task, len(dataset))
     state = np.load(home / "state.npy", mmap_mode="r+")
     progress(int((state > 0).sum()), int((state > 0).sum()))
     waiting = [at for at in range(0, len(dataset), CHUNK) if not (state[at : at + CHUNK] > 0).all()]
-    shards = [_Shard(home, task, at, dataset.entries[at : at + CHUNK]) for at in waiting]
+    shards = [Shard(home, task, at, dataset.entries[at : at + CHUNK]) for at in waiting]
     for done in _filled(shards, jobs or os.cpu_count() or 1):
         progress(done, 0)
     made = _opened(home, task, dataset, np.array(state), key)
@@ -123,41 +103,7 @@ def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(gain), torch.from_numpy(np.asarray(wanted.mean, np.float32) / std)
 
 
-@dataclass(frozen=True)
-class _Task:
-    wanted: Input
-    choices: tuple[Choice, ...]
-
-
-@dataclass(frozen=True)
-class _Shard:
-    home: Path
-    task: _Task
-    start: int
-    entries: tuple[Entry, ...]
-
-
-def _key(task: _Task, entries: Sequence[Entry]) -> str:
-    """A hash of all that decides the pixels: entries, choices with their code, libraries, the input."""
-    stages = [
-        [
-            fingerprint.of_function(lookup(kind, getattr(choice, kind)))
-            for kind in ("decode", "colour", "resize", "fit")
-        ]
-        for choice in task.choices
-    ]
-    versions = {name: metadata.version(name) for name in _LIBRARIES if _is_installed(name)}
-    return fingerprint.of([task.wanted, task.choices, stages, versions, [e.key() for e in entries]])
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return bool(metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return False
-
-
-def _prepare(home: Path, task: _Task, count: int) -> None:
+def _prepare(home: Path, task: Task, count: int) -> None:
     """Nothing; the files are there, empty unless an earlier run left them."""
     if (home / "state.npy").exists():
         return
@@ -177,54 +123,23 @@ def _prepare(home: Path, task: _Task, count: int) -> None:
         raise OutputError(f"{home}: the pictures cannot be kept there: {problem.strerror}") from problem
 
 
-def _filled(shards: list[_Shard], jobs: int) -> Iterator[int]:
+def _filled(shards: list[Shard], jobs: int) -> Iterator[int]:
     """The number of images of each shard, when it is on disk."""
     if jobs == 1 or len(shards) < 2:
-        yield from map(_fill, shards)
+        yield from map(fill, shards)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(shards)), mp_context=context) as staff:
         try:
-            yield from staff.map(_fill, shards)
+            yield from staff.map(fill, shards)
         except BaseException:
             staff.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _fill(shard: _Shard) -> int:
-    """How many images were done; those that cannot be read are marked."""
-    files = {n: np.load(shard.home / f"{n}.npy", mmap_mode="r+") for n in ("images", "labels", "state")}
-    for row, entry in enumerate(shard.entries, shard.start):
-        try:
-            files["labels"][row], seen = _seen(entry, shard.task)
-        except HoldfastError:
-            files["state"][row] = _FAILED
-            continue
-        for at, image in enumerate(seen):
-            files["images"][at, row] = image
-        files["state"][row] = _GOOD
-    return len(shard.entries)
-
-
-def _seen(entry: Entry, task: _Task) -> tuple[int, list[Image]]:
-    """The class of an image and what the network is shown of it under each choice."""
-    sample = entry.load()
-    if not isinstance(sample.truth, Label):
-        raise DataError(f"{entry.name}: expected one class for the image")
-    decoded: dict[tuple[str, str], Image] = {}
-    images = []
-    for choice in task.choices:
-        path = (choice.decode, choice.colour)
-        if path not in decoded:
-            decoded[path] = lookup("colour", choice.colour)(lookup("decode", choice.decode)(sample.data))
-        wanted = lookup("fit", choice.fit)(task.wanted)
-        images.append(place(decoded[path], wanted, lookup("resize", choice.resize))[0])
-    return sample.truth.index, images
-
-
-def _opened(home: Path, task: _Task, dataset: Dataset, state: NDArray[np.uint8], key: str) -> Pictures:
+def _opened(home: Path, task: Task, dataset: Dataset, state: NDArray[np.uint8], key: str) -> Pictures:
     """The pictures that are good, in front; each gap is filled by a good one from the end."""
-    good = state == _GOOD
+    good = state == GOOD
     kept = int(good.sum())
     if not kept:
         reason = _reason(dataset.entries[0], task)
@@ -241,9 +156,9 @@ def _opened(home: Path, task: _Task, dataset: Dataset, state: NDArray[np.uint8],
     return Pictures(shown, np.array(labels[order]), task.choices, key, names, tuple(failed))
 
 
-def _reason(entry: Entry, task: _Task) -> str:
+def _reason(entry: Entry, task: Task) -> str:
     try:
-        _seen(entry, task)
+        seen(entry, task)
     except HoldfastError as problem:
         text = str(problem)
         return text if text.startswith(entry.name) else f"{entry.name}: {text}"
