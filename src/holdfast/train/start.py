@@ -1,7 +1,8 @@
 """Starting weights for the experiments on mitigations: small classifiers that keep their normalisation.
 
 They are trained on signs drawn at the network's own scale: no JPEG and no resize is seen, so that no row of
-a matrix begins with more of its own decoder or resize than another.
+a matrix begins with more of its own decoder or resize than another. The networks end in a mean over all
+places and so take other sizes: they are trained at 64 pixels and exported for 48, where signs are small.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from holdfast.core.model import Card, Head, Model
+from holdfast.core.model import Card, Head, Input, Model
+from holdfast.core.types import Size
 from holdfast.data import signs
 from holdfast.graph.card_text import write_card
 from holdfast.train.batches import draw_crops
 from holdfast.train.blocks import conv
 from holdfast.train.export import export
-from holdfast.train.inputs import INPUTS
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from holdfast.train.nets import ClassNet
 from holdfast.train.pool import Row, open_pool
 
 POOL_SEED: Final = 2
+SIDE: Final = 64  # of the pictures trained on
+INPUT: Final = Input(Size(48, 48), scale=1 / 255, policy="crop", short_side=54)
 PICTURES: Final = 12000
 STEPS: Final = 1500
 
@@ -71,13 +74,11 @@ def start(
 ) -> Model:
     """The network of that name with its starting weights, written as ONNX; a killed run goes on."""
     path = folder / f"{name}.onnx"
-    card = Card(
-        "classify", INPUTS["signs-class"], Head("classifier", {"activation": "softmax"}), signs.CLASSES
-    )
+    card = Card("classify", INPUT, Head("classifier", {"activation": "softmax"}), signs.CLASSES)
     if not path.exists():
         crops = open_pool(folder, small_row, POOL_SEED, pictures, jobs)
         torch.manual_seed(seed)
-        stage = Stage("small", steps, 64, 64, 3e-3, 3e-5, steps // 15)
+        stage = Stage("small", steps, 64, SIDE, 3e-3, 3e-5, steps // 15)
 
         def draw(stage: Stage, rng: np.random.Generator) -> Batch:
             return draw_crops(crops, stage, rng)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
@@ -17,6 +18,9 @@ from holdfast.core.types import Floats
 from holdfast.run.mitigate.judge import right
 from holdfast.run.mitigate.rows import MIX, Over, choices_of, pair_of
 from holdfast.run.mitigate.training import Say, Trained, Training, pictures_for
+
+if TYPE_CHECKING:
+    from holdfast.train.pictures import Choice, Pictures
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
@@ -73,8 +77,10 @@ def matrix(
     training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
 ) -> Matrix:
     """The matrix of trained rows by tests; what is tested already is not done again."""
-    choices = choices_of([pair_of(training.model, over, name) for name in tests])
-    shown = pictures_for(training, tested, choices, say)
+    pairs = [pair_of(training.model, over, name) for name in tests]
+    shown = _only(
+        pictures_for(training, tested, choices_of((*training.seen, *pairs)), say), choices_of(pairs)
+    )
     rows: dict[str, dict[int, Model]] = {}
     for order, model in models.items():
         rows.setdefault(order.row.name, {})[order.seed] = model
@@ -89,6 +95,13 @@ def matrix(
         over, training.model.name, tested.name, len(shown), tuple(tests), tuple(lines), seeds,
         len(training.data), training.steps, 100 * float(np.sqrt(share * (1 - share) / len(shown))),
     )  # fmt: skip
+
+
+def _only(pictures: Pictures, choices: Sequence[Choice]) -> Pictures:
+    """The pictures of some of the choices."""
+    places = [pictures.place(choice) for choice in choices]
+    key = fingerprint.of([pictures.key, places])
+    return dataclasses.replace(pictures, images=pictures.images[places], choices=tuple(choices), key=key)
 
 
 def line_of(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> Line:

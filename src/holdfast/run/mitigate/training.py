@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,6 +18,7 @@ from holdfast.graph.load import load_model
 from holdfast.run.classes import align
 from holdfast.run.mitigate.rows import PGD_STEPS, Row, choices_of
 from holdfast.run.store import write_atomic
+from holdfast.run.workers import answers, workers
 
 if TYPE_CHECKING:
     from holdfast.train.pictures import Choice, Pictures
@@ -70,11 +69,13 @@ Trained: TypeAlias = Mapping[Order, Model]
 
 @dataclass(frozen=True)
 class Work:
-    """Orders of one training with the choices that their pictures are made for."""
+    """The work of a process: orders of one training, and the choices that its pictures are made for."""
 
     training: Training
     choices: tuple[Choice, ...]
     pictures: str  # the key of the pictures: part of what decides the weights
+    modules: tuple[str, ...] = ()  # what a worker process must load first: nothing
+    files: tuple[Path, ...] = ()
 
     def path(self, order: Order) -> Path:
         """Where the trained model is kept: by how it is trained, its seed and a hash of what decides it."""
@@ -82,6 +83,16 @@ class Work:
         decisive = [training.model.sha256, self.pictures, training.tuning(order.row), order.seed]
         name = f"{training.model.name}-{order.row.how}-{order.seed}-{fingerprint.of(decisive)[:8]}"
         return training.folder / MODELS / f"{name}.onnx"
+
+    def on(self, threads: int) -> Work:
+        """The same work: a row is trained by one thread, and so the same anywhere."""
+        return self
+
+    def work(self, state: None, shard: Sequence[Order]) -> tuple[None, None, tuple[int, int]]:
+        """Nothing; the models of the orders are on disk."""
+        for order in shard:
+            train_one(self, order, _silent)
+        return None, None, (len(shard), 0)
 
 
 def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
@@ -122,22 +133,15 @@ def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], s
 
 
 def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
-    """Each order when its model is on disk."""
+    """Each order when its model is on disk; the processes end with this one, however it ends."""
     if work.training.jobs == 1 or len(orders) < 2:
         for order in orders:
             train_one(work, order, say)
             yield order
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(work.training.jobs, len(orders)), mp_context=context) as staff:
-        asked = {staff.submit(train_one, work, order, _silent): order for order in orders}
-        try:
-            for done in as_completed(asked):
-                done.result()
-                yield asked[done]
-        except BaseException:
-            staff.shutdown(wait=False, cancel_futures=True)
-            raise
+    with workers(work, min(work.training.jobs, len(orders))) as staff:
+        for place, _, _ in answers(staff, [(order,) for order in orders]):
+            yield orders[place]
 
 
 def train_one(work: Work, order: Order, say: Say) -> None:
