@@ -30,7 +30,7 @@ def test_held_out_clips_are_said_as_recorded(name):
         assert np.isfinite(spoken.mel).all()
         assert 0.8 < len(spoken.mel) / len(truth) < 1.25
         errors.append(aligned_mean_square(spoken.mel, truth))
-    assert np.mean(errors) < 0.5
+    assert np.mean(errors) < 0.3
 
 
 def test_another_text_is_another_sound():
