@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 
 from holdfast.core.registry import stage
-from holdfast.core.types import Tensor
 from holdfast.train.augment.operations import OPERATIONS, strengths
 from holdfast.train.augment.pictures import Pictures, check
 
@@ -41,25 +39,14 @@ def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
 
 def recombined(phase: Pictures, amplitude: Pictures) -> Pictures:
     """Pictures (n, h, w, 3) with the first's phase and the second's amplitude, channel by channel."""
-    n, height, width = phase.shape[:3]
-    shape, strength = _spectra(phase), _spectra(amplitude)
-    length = np.abs(shape)
-    empty = length < _NOTHING  # a frequency without amplitude has no angle: it is taken as 0
-    shape[empty], length[empty] = 1, 1
-    shape *= np.abs(strength) / length
-    mixed = np.empty((n * 3, height, width), np.float32)
-    flags = cv2.DFT_INVERSE | cv2.DFT_SCALE | cv2.DFT_REAL_OUTPUT
-    for place, spectrum in enumerate(shape):
-        mixed[place] = cv2.dft(spectrum.view(np.float32).reshape(height, width, 2), flags=flags)
-    levels = np.rint(mixed.clip(0, 255)).astype(np.uint8)
-    return np.asarray(levels.reshape(n, 3, height, width).transpose(0, 2, 3, 1))
+    import torch  # its transform in single precision takes a fifth of numpy's time
 
-
-def _spectra(pictures: Pictures) -> Tensor:
-    """The Fourier transforms (n · 3, h, w) complex64 of the channels."""
-    n, height, width = pictures.shape[:3]
-    planes = np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32).reshape(-1, height, width)
-    made = np.empty((n * 3, height, width), np.complex64)
-    for place, plane in enumerate(planes):  # OpenCV's transform in single precision is four times numpy's
-        made[place] = cv2.dft(plane, flags=cv2.DFT_COMPLEX_OUTPUT).view(np.complex64)[..., 0]
-    return made
+    both = np.ascontiguousarray(np.stack((phase, amplitude)).transpose(0, 1, 4, 2, 3), np.float32)
+    with torch.no_grad():
+        shape, strength = torch.fft.rfft2(torch.from_numpy(both))
+        length = shape.abs()
+        empty = length < _NOTHING  # a frequency without amplitude has no angle: it is taken as 0
+        turn = torch.where(empty, 1, shape / length.clamp(min=_NOTHING))
+        mixed = torch.fft.irfft2(turn * strength.abs(), s=phase.shape[1:3])
+        levels = mixed.clamp_(0, 255).round_().to(torch.uint8).permute(0, 2, 3, 1)
+    return np.asarray(levels.numpy())
