@@ -102,6 +102,7 @@ def test_a_dry_run_counts_and_runs_nothing(holdfast, tiny, tmp_path):
     done = holdfast("noise", *tiny[:2], *TASK, "--dry-run")
     assert done.code == 0
     assert re.search(r"tiny +p +30 +4 +7 +0 +\d+\.\d +\d+\.\d+ +6 questions each", done.out)
+    assert re.search(r"graphs +3 rewritten ones, \d\.\d MB", done.out)
     assert not list((tmp_path / "holdfast-runs").glob("cells/??/*.json"))
     assert not list((tmp_path / "holdfast-runs").rglob("language.json"))
 

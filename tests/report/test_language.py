@@ -26,7 +26,7 @@ PIQA = SetNoise(
     (RuleNoise("plain", 0.6325, PLAIN), RuleNoise("per-byte", 0.7, BYTES)),
     "100 questions of road-piqa that are not tested on", ("labels read from x.lst",),
 )  # fmt: skip
-LAMBADA = SetNoise("road-lambada", "lambada", "cd" * 32, 300, 0.0, (RuleNoise("greedy", 0.4, BYTES),))
+LAMBADA = SetNoise("road-lambada", "lambada", "cd" * 32, 500, 0.0, (RuleNoise("greedy", 0.4, BYTES),))
 MODEL = LanguageNoise("road-lm", "ef" * 32, (PIQA, LAMBADA), ("a note on the model",))
 SUITE = LanguageSuite(
     (MODEL,), ("fp16", "int8-dynamic", "int8"), "holdfast noise x", "2026-01-01", 1.0, {"onnx": "1"}
@@ -39,6 +39,9 @@ def test_the_table_of_the_paper_and_what_cannot_be_is_no_number():
     assert table.rows[0] == ("road-lm", "63.25/0.25/5.25/–", "40.00/0.00/-1.00/–")
     assert table.rows[1][0] == "other"
     assert table.caption.startswith("FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8(Δ)")
+    assert "did not see" in table.caption  # LAMBADA's rows have 400 of 500 questions
+    same = replace(MODEL, sets=(PIQA,))
+    assert "did not see" not in models_table(replace(SUITE, models=(same,))).caption
 
 
 def test_every_rule_is_named_and_fp32_is_that_of_the_same_questions():

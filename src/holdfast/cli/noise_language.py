@@ -126,13 +126,15 @@ def _told(made: LanguageSuite, began: float) -> LanguageSuite:
 def _estimated(prepared: Prepared) -> int:
     from holdfast.report.language_tables import estimate_table
     from holdfast.report.tables import to_text
-    from holdfast.run.language.estimate import estimate
+    from holdfast.run.language.estimate import estimate, graphs_of
 
     found = estimate(prepared)
     say(to_text(estimate_table(found)))
     for one in found:
         for reason in one.left_out:
             say(f"not run  {one.model} on {one.data}: {reason}")
+    graphs, size = graphs_of(prepared)
+    say(f"graphs   {graphs} rewritten ones, {size / 1e6:.1f} MB, are made and kept in {prepared.plan.runs}")
     return 0
 
 

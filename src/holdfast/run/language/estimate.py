@@ -40,6 +40,12 @@ def estimate(prepared: Prepared) -> list[Estimate]:
     ]
 
 
+def graphs_of(prepared: Prepared) -> tuple[int, int]:
+    """How many rewritten graphs there are on disk for these trials, and their bytes."""
+    graphs = {piece.graph for trial in prepared.trials for piece in trial.pieces if piece.graph is not None}
+    return len(graphs), sum(graph.stat().st_size for graph in graphs)
+
+
 def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
     store = prepared.plan.store
     able = [t for t in trials if t.pieces]
