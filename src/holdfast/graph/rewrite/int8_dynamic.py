@@ -55,7 +55,8 @@ def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
     if not layers:
         return Rewritten(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
-    how = f"no calibration, per channel, {len(layers)} fully connected layers in 8 bits{_left(model, layers)}"
+    count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
+    how = f"no calibration, per channel, {count} in 8 bits{_left(model, layers)}"
     _exchange(model, {layer.place: layer for layer in layers})
     return Rewritten(model, changed, how)
 
