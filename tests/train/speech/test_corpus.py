@@ -64,6 +64,22 @@ def test_words_that_run_into_one_another_are_told():
         corpora.recording_of("go on", np.ones(4000, np.int16), np.array([0, 3000]))
 
 
+@pytest.mark.parametrize("samples", [b"", b"\0" * 4000])
+def test_silence_is_told(samples, monkeypatch, tmp_path):
+    monkeypatch.setattr(voice, "speak", lambda text, name: voice.Spoken(samples, 22050, (0,)))
+    with pytest.raises(InputError, match="as silence"):
+        corpora.spoken(tmp_path, "go")
+
+
+def test_a_voice_that_is_not_there_is_told(monkeypatch, tmp_path):
+    def speak(text, name):
+        raise OSError("no voice 'en-us'")
+
+    monkeypatch.setattr(voice, "speak", speak)
+    with pytest.raises(InputError, match="could not speak 'go': no voice"):
+        corpora.spoken(tmp_path, "go")
+
+
 def test_batches_are_whole_steps(small):
     stage = Stage("s", 1, 4, 50, 1e-3, 1e-3)
     ids, lengths, durations, mel, own, _ = recipes.taco(small, 0).draw(stage, np.random.default_rng(0))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -90,12 +91,24 @@ def _kept(folder: Path) -> Path:
 def _recording(folder: Path, text: str) -> Recording:
     path = folder / f"{text.replace(' ', '-')}.npz"
     if not path.exists():
-        made = recording_of(text, *resampled(voice.speak(text, VOICE)))
+        made = recording_of(text, *resampled(_said(text)))
         part = path.with_suffix(".part.npz")
         np.savez(part, wave=made.wave, mel=made.mel, frames=made.frames)
         part.replace(path)
     with np.load(path) as kept:
         return Recording(text, kept["wave"], kept["mel"], kept["frames"])
+
+
+def _said(text: str) -> voice.Spoken:
+    try:
+        said = voice.speak(text, VOICE)
+    except (OSError, SubprocessError) as problem:
+        raise InputError(f"espeak-ng could not speak {text!r}: {problem}") from None
+    if not np.abs(np.frombuffer(said.samples, "<i2").astype(np.int64)).max(initial=0) > QUIET * 32768:
+        raise InputError(
+            f"espeak-ng spoke {text!r} as silence; run {voice.INSTALLER}, which brings its voices"
+        )
+    return said
 
 
 def recording_of(text: str, wave: NDArray[np.int16], starts: NDArray[np.int64]) -> Recording:
