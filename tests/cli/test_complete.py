@@ -74,7 +74,7 @@ printf '%%s\\n' "${COMPREPLY[@]}"
         ("holdfast evaluate --truth my", ["my file.json"]),
         ("holdfast evaluate --truth = my", ["my file.json"]),
         ("holdfast evaluate my", ["my file.json"]),
-        ("holdfast evaluate signs-yolo ''", ["signs", "my file.json"]),
+        ("holdfast evaluate signs-yolo ''", ["far", "signs", "my file.json"]),
     ],
 )
 def test_bash(tmp_path, words, wanted):

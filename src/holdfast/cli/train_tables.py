@@ -19,7 +19,7 @@ WHAT, HOW, SHOWN, RUN = "What is trained", "How it is trained", "How it is shown
 HELD_OUT = 4  # every so manieth image is tested on if no test data is named
 
 ModelFile = Annotated[str, Argument("A classifier: an ONNX file or a shipped name.", values=offers.models)]
-Data = Annotated[str, Argument("Images to train on: a folder a class, 'far', …", values=offers.data_sets)]
+Data = Annotated[str, Argument("Images to train on: a folder a class, a list, far.", values=offers.data_sets)]
 Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
 Test = Annotated[
     str | None,
@@ -28,7 +28,7 @@ Test = Annotated[
 Images = Annotated[int | None, Option("Only the first N images of each.", group=WHAT, least=8)]
 Steps = Annotated[int, Option("Steps of training each row.", group=HOW, least=1)]
 Batch = Annotated[int, Option("Images a step.", group=HOW, least=2)]
-Rate = Annotated[float, Option("The highest learning rate.", group=HOW)]
+Rate = Annotated[float, Option("The highest learning rate.", group=HOW, least=0)]
 Shift = Annotated[int, Option("Move each training image by up to so many pixels.", group=HOW, least=0)]
 Seed = Annotated[int, Option("The first seed of training.", group=HOW, least=0)]
 Seeds = Annotated[int, Option("Train each row so many times and give the mean.", group=HOW, least=1)]
