@@ -39,13 +39,12 @@ def speech(how: Beyond) -> int:
         models.append(measure(prepared, watch))
         sound = shown(prepared, models[-1])
         sounds += [sound] if sound is not None else []
-    from holdfast.run.speech.result import SpeechSuite, save, suite_folder
-    from holdfast.run.versions import versions
+    from holdfast.run.speech.result import SpeechSuite, libraries, save, suite_folder
 
     command = shlex.join(["holdfast", *sys.argv[1:]])
     created = datetime.now(UTC).isoformat(timespec="seconds")
     seconds = round(time.perf_counter() - began, 3)
-    made = SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, versions())
+    made = SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, libraries())
     folder = suite_folder(made, how.runs)
     save(made, folder)
     for sound in sounds:

@@ -124,8 +124,8 @@ def _chart(model: SpeechNoise) -> Figure:
     if model.combined is not None:
         groups.append(Group("Combined", [_spot(model.combined)]))
     note = (
-        "The dashed line is the clean system's own error against the recordings; what lies far to its left is "
-        "little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "
+        "The dashed line is the clean system's own error against the recordings; what lies far to its left "
+        "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "
         "interval."
     )
     body = decades(

@@ -116,9 +116,16 @@ def test_a_decoder_without_its_states_is_told(tmp_path):
 
 def test_a_file_that_is_no_onnx_is_told(tmp_path):
     path = write_parallel(tmp_path)
-    path.write_bytes(b"<html>")
+    path.write_bytes(b"<html>")  # load_speech reads the card alone
     with pytest.raises(ModelError, match="HTML"):
         open_voice(load_speech(path))
+
+
+def test_a_model_that_is_exchanged_meanwhile_is_told(tmp_path):
+    model = load_speech(write_parallel(tmp_path))
+    write_parallel(tmp_path, seed=1)
+    with pytest.raises(ModelError, match="the model was changed meanwhile"):
+        open_voice(model)
 
 
 def test_infinite_values_are_told(tmp_path):

@@ -81,7 +81,9 @@ def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:
 
 def _channel_means(value: Tensor, axis: int) -> NDArray[np.float64]:
     axes = tuple(a for a in range(value.ndim) if a != axis % value.ndim)
-    return np.asarray(value.mean(axis=axes, dtype=np.float64) if value.ndim > 1 else value.mean())
+    return np.asarray(
+        value.mean(axis=axes, dtype=np.float64) if value.ndim > 1 else value.mean(dtype=np.float64)
+    )
 
 
 def _binned(value: Tensor, low: float, high: float, bins: int) -> NDArray[np.int64]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +14,7 @@ import orjson
 
 from holdfast.core.errors import InputError
 from holdfast.run.store import to_json, write_atomic
+from holdfast.run.versions import versions
 
 MANIFEST = "speech.json"
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
@@ -134,6 +137,15 @@ def _model(plain: dict[str, Any]) -> SpeechNoise:
 def _row(plain: dict[str, Any]) -> Row:
     numbers = {name: None if plain[name] is None else Number(**plain[name]) for name in (*METRICS, "own")}
     return Row(**{**plain, **numbers})
+
+
+def libraries() -> dict[str, str]:
+    """Name -> version of everything that can change a number, the libraries of the operators too."""
+    found = versions()
+    for name in ("scipy", "librosa", "torch"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def suite_folder(suite: SpeechSuite, runs: Path) -> Path:

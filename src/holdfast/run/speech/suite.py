@@ -244,7 +244,7 @@ def _alike(first: Row, second: Row) -> bool:
 def _number(values: Sequence[float]) -> Number:
     """The mean over clips with a bootstrap interval, the same for the same numbers."""
     made = mean_interval(values, generator(0, "speech"))
-    return Number(made.estimate, made.low, made.high)
+    return Number(made.estimate, max(made.low, 0.0), made.high)  # squares
 
 
 def _combined(prepared: Prepared, rows: Sequence[Row], watch: Watch) -> Row | None:

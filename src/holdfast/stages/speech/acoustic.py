@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.speech import Mel, SpeechCard, SpeechModel
 from holdfast.graph.inspect import condense, load_proto, runtime
@@ -144,11 +145,18 @@ def _frames(mel: NDArray[Any], card: SpeechCard, net: Net) -> Mel:
 
 def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None, threads: int = 1) -> Voice:
     """The model in ONNX Runtime; `graphs` are rewritten files to run instead of its own, by role."""
+    if digest_of(model.files) != model.sha256:  # cells are named by it
+        raise ModelError(f"{model.path}: the model was changed meanwhile; run the same command again")
     nets = {}
     for role, path in zip(model.roles, model.files, strict=True):
         nets[role] = _opened((graphs or {}).get(role, path), threads, path)
         _check(nets[role], role, model)
     return Voice(model, nets)
+
+
+def digest_of(files: Sequence[Path]) -> str:
+    """A hash of the files of a model together."""
+    return fingerprint.of([fingerprint.of_file(f) for f in files])
 
 
 def _opened(path: Path, threads: int, named: Path) -> Net:

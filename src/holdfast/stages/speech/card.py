@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import CardError, ModelError, UnknownName
 from holdfast.core.speech import MelLayout, ModelKind, Spectrum, SpeechCard, SpeechModel
 from holdfast.graph.fields import fit_fields
+from holdfast.stages.speech.acoustic import digest_of
 
 _SECTIONS = ("text", "model", "spectrum", "normalise")
 
@@ -146,8 +146,7 @@ def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechMod
     for file in files:
         if not file.is_file():
             raise ModelError(f"{file}: no such file, but the card {beside} names it")
-    digest = fingerprint.of([fingerprint.of_file(f) for f in files])
-    return SpeechModel(path.stem, path, known, digest, tuple(files))
+    return SpeechModel(path.stem, path, known, digest_of(files), tuple(files))
 
 
 def _found(name_or_path: str | Path) -> Path:
