@@ -35,24 +35,22 @@ class _Trip:
 
 
 def carried(rng: random.Random, held: bool) -> Carried:
-    """A story of two or three trips that asks for one of them."""
+    """A story of one or two trips that asks for one of them."""
     asks = rng.choice(_ASKS)
-    trips = _trips(rng, asks, held)
-    story = f"{_told(rng, trips)} {_asked(rng, asks, trips[0], _seeker(rng, trips))}"
-    return Carried(story, _word(asks, trips[0]), _key(asks, trips[0]))
+    trips = _trips(rng, held)
+    trip = trips[0]
+    key = (trip.name, trip.thing, trip.place)
+    return Carried(f"{_told(rng, trips)} {_asked(rng, asks, trip)}", _word(asks, trip), key)
 
 
 def carried_text(rng: random.Random) -> str:
-    """A paragraph of trips that tells of some of them again, sometimes wrongly."""
-    trips = _trips(rng, "who", held=False)
+    """A paragraph of trips that tells of them again, sometimes wrongly."""
+    trips = _trips(rng, held=False)
     lines = [_told(rng, trips)]
-    for trip in rng.sample(trips, rng.randint(1, len(trips))):
-        asks = rng.choice(_ASKS)
-        word = _word(asks, trip)
-        if rng.random() < SLIP / 2:
-            wrong = rng.choice(trips)
-            word = word if held_out(*_mixed(asks, trip, wrong)) else _word(asks, wrong)
-        lines.append(f"{_asked(rng, asks, trip, _seeker(rng, trips))} {word}.")
+    for trip in rng.sample(trips, len(trips)):
+        for asks in rng.sample(_ASKS, 2):
+            meant = trip if rng.random() >= SLIP / 2 else rng.choice(trips)
+            lines.append(f"{_asked(rng, asks, trip)} {_word(asks, meant)}.")
     return " ".join(lines)
 
 
@@ -60,58 +58,31 @@ def _told(rng: random.Random, trips: list[_Trip]) -> str:
     """The trips in any order, perhaps with a sentence that has nothing to do with them."""
     told = rng.sample(trips, len(trips))
     lines = [f"{t.name} {t.took} the {t.thing} to the {t.place}." for t in told]
-    if rng.random() < 0.6:
+    if rng.random() < 0.4:
         lines.insert(rng.randint(0, len(lines)), rng.choice(_FILLERS))
     return " ".join(lines)
 
 
-def _seeker(rng: random.Random, trips: list[_Trip]) -> str:
-    return rng.choice([name for name in NAMES if name not in {t.name for t in trips}])
-
-
-def _asked(rng: random.Random, asks: str, trip: _Trip, seeker: str) -> str:
+def _asked(rng: random.Random, asks: str, trip: _Trip) -> str:
     """The last sentence, up to its last word."""
     patterns = {
-        "who": (
-            f"When {seeker} asked for the {trip.thing}, all looked at",
-            f"{seeker} got the {trip.thing} from",
-        ),
-        "where": (
-            f"{seeker} followed the {trip.thing} to the",
-            f"Later {seeker} found the {trip.thing} in the",
-        ),
-        "what": (
-            f"Nobody else saw that {trip.name} {trip.took} the",
-            f"Back home, {trip.name} no longer had the",
-        ),
+        "who": (f"Later the {trip.thing} was with", f"All who needed the {trip.thing} had to ask"),
+        "where": (f"Later the {trip.thing} was found in the", f"The way of the {trip.thing} went to the"),
+        "what": (f"Nobody saw that {trip.name} {trip.took} the", f"Back home, {trip.name} no longer had the"),
     }
     return rng.choice(patterns[asks])
 
 
-def _trips(rng: random.Random, asks: str, held: bool) -> list[_Trip]:
+def _trips(rng: random.Random, held: bool) -> list[_Trip]:
     """Trips with no name, thing or place twice; the first is the one that is asked for."""
-    count = rng.choice((2, 2, 3))
+    count = rng.choice((1, 2))
     while True:
         columns = (rng.sample(NAMES, count), rng.sample(PORTABLE, count), rng.sample(PLACES, count))
         trips = [_Trip(*row, rng.choice(_TOOK)) for row in zip(*columns, strict=True)]
-        if held_out(*_key(asks, trips[0])) != held:
-            continue
-        # What is not asked for, and all of a training text, keeps clear of every held-out pair.
-        free = trips[1:] if held else trips
-        if not any(held_out(t.name, t.thing) or held_out(t.thing, t.place) for t in free):
+        out = [held_out(t.name, t.thing, t.place) for t in trips]
+        if out[0] == held and not any(out[1:]):
             return trips
 
 
 def _word(asks: str, trip: _Trip) -> str:
     return {"who": trip.name, "where": trip.place, "what": trip.thing}[asks]
-
-
-def _key(asks: str, trip: _Trip) -> tuple[str, str]:
-    return (trip.thing, trip.place) if asks == "where" else (trip.name, trip.thing)
-
-
-def _mixed(asks: str, trip: _Trip, wrong: _Trip) -> tuple[str, str]:
-    """The combination that the wrong trip's word makes with what is said of this one."""
-    if asks == "where":
-        return trip.thing, wrong.place
-    return (wrong.name, trip.thing) if asks == "who" else (trip.name, wrong.thing)

@@ -18,9 +18,12 @@ from holdfast.train.language.text import paragraphs
 from holdfast.train.language.vocabulary import SPECIAL, START
 from holdfast.train.loop import Batch, Job, Say, Stage
 
-PARAGRAPHS = 250_000
+PARAGRAPHS = 100_000
 SEED_OF_TEXT = 1
-STAGES = (Stage("text", steps=3600, batch=16, size=ROAD.positions, high=3e-3, low=1e-4, warmup=200),)
+STAGES = (
+    Stage("text", steps=2400, batch=16, size=ROAD.positions, high=2.5e-3, low=2.5e-3, warmup=100),
+    Stage("settle", steps=300, batch=16, size=ROAD.positions, high=2.5e-3, low=1e-4),
+)
 
 
 @dataclass(frozen=True)

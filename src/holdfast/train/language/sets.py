@@ -7,7 +7,7 @@ from pathlib import Path
 from holdfast.train.language.activities import step
 from holdfast.train.language.carried import carried
 from holdfast.train.language.reasons import blank
-from holdfast.train.language.uses import choice
+from holdfast.train.language.uses import choice, errand
 
 COUNTS = {"piqa": 400, "lambada": 400, "hellaswag": 300, "winogrande": 400}
 
@@ -45,7 +45,7 @@ def _lambada(rng: random.Random, count: int) -> str:
     """Lines of text whose last word is asked for."""
     texts: dict[str, None] = {}
     while len(texts) < count:
-        made = carried(rng, held=True)
+        made = carried(rng, held=True) if rng.random() < 0.5 else errand(rng, held=True)
         texts[f"{made.story} {made.word}"] = None
     return "".join(json.dumps({"text": text}) + "\n" for text in texts)
 

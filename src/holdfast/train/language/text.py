@@ -10,10 +10,10 @@ from holdfast.train.language.uses import use_text
 
 # The harder a sort is to learn, the more of it is written.
 _SORTS: tuple[tuple[Callable[[random.Random], str], float], ...] = (
-    (use_text, 0.3),
-    (carried_text, 0.4),
-    (activity_text, 0.1),
-    (reason_text, 0.2),
+    (use_text, 0.35),
+    (carried_text, 0.32),
+    (activity_text, 0.12),
+    (reason_text, 0.21),
 )
 
 

@@ -106,6 +106,30 @@ def _duty(rng: random.Random, held: bool) -> tuple[str, str]:
             return sign, vehicle
 
 
+@dataclass(frozen=True)
+class Errand:
+    """A story without its last word, a tool; `key` is the combination that is held out."""
+
+    story: str
+    word: str
+    wrong: str
+    key: tuple[str, ...]
+
+
+def errand(rng: random.Random, held: bool) -> Errand:
+    """Somebody goes for the tool that the work needs."""
+    verb, kind, thing = _use(rng, held)
+    name, look, place = rng.choice(NAMES), rng.choice(LOOKS), rng.choice(PLACES)
+    tools = TOOLS[verb]
+    story = rng.choice(
+        (
+            f"{name} wants to {verb} the {look} {thing}. {capital(pronoun(name))} comes back with the",
+            f"The {look} {thing} is in the {place}. To {verb} the {thing}, {name} fetches the",
+        )
+    )
+    return Errand(story, tools[kind], other(rng, tuple(tools.values()), tools[kind]), (verb, thing))
+
+
 def use_text(rng: random.Random) -> str:
     """A paragraph on what is used for what, sometimes wrong."""
     way = rng.random()
@@ -115,7 +139,10 @@ def use_text(rng: random.Random) -> str:
         if rng.random() < 0.5:
             return f"Question: {drawn.goal}\nAnswer: {solution}"
         return f"{drawn.goal} {solution}"
-    if way < 0.85:
+    if way < 0.6:
+        made = errand(rng, held=False)
+        return f"{made.story} {made.wrong if rng.random() < SLIP else made.word}."
+    if way < 0.88:
         return " ".join(_plain(rng) for _ in range(rng.randint(2, 4)))
     return _kinds(rng)
 
