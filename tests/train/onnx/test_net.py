@@ -278,6 +278,47 @@ def test_what_cannot_be_trained_is_told_in_one_line(nodes, weights, said):
     assert "\n" not in str(problem.value)
 
 
+def heads(batch, weights=None):
+    """Tokens first and the batch second, as attention is often written; the batch stands in the middle."""
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Reshape", "a s", "b"),
+        node("Transpose", "b", "c", perm=[2, 0, 1]),
+        node("Reshape", "c t", "d"),
+        node("Transpose", "d", "e", perm=[1, 0, 2]),
+        node("Sigmoid", "e", "f"),
+        node("Reshape", "f u", "y"),
+    ]
+    shapes = {"s": np.array([1, 4, 36]), "t": np.array([36, 2, 2]), "u": np.array([1, 144])}
+    return model_of(nodes, {"w": floats(4, 3, 3, 3)} | shapes | (weights or {}), (batch, 3, 8, 8))
+
+
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_a_batch_that_stands_elsewhere_is_run_image_by_image(batch):
+    model = heads(batch)
+    net = open_trainable(model)
+    assert net.plan.one_by_one
+    x = images(net, 3)
+    np.testing.assert_allclose(net(x).detach().numpy(), scores_of(model, x.numpy(), "y", 1), atol=1e-5)
+
+
+def test_image_by_image_there_are_no_statistics_of_a_batch():
+    model = heads(1, {"s1": floats(4), "b1": floats(4), "m1": floats(4), "v1": np.ones(4, np.float32)})
+    model.graph.node[0].output[0] = "a0"
+    model.graph.node.insert(1, node("BatchNormalization", "a0 s1 b1 m1 v1", "a"))
+    net = open_trainable(model)
+    with pytest.raises(InputError, match="the file is made for a batch of 1"):
+        net.statistics("moving")
+
+
+def test_a_file_that_says_any_batch_but_was_made_for_one():
+    nodes = [node("Conv", "x w", "a"), node("Reshape", "a s", "y")]
+    model = model_of(nodes, {"w": floats(4, 3, 3, 3), "s": np.array([1, 144])})
+    net = open_trainable(model)
+    assert (net.plan.fixed, net.plan.one_by_one) == (1, False)
+    assert net(images(net, 3)).shape == (3, 144)
+
+
 def test_half_precision_is_refused(tmp_path):
     model = model_of([node("Conv", "x w", "y")], {"w": floats(4, 3, 3, 3).astype(np.float16)})
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16

@@ -30,6 +30,8 @@ class Table:
     """What nodes are turned into: a function an operator, and the words for one that has none."""
 
     operators: Mapping[str, Lowering] = field(default_factory=lambda: OPERATORS)
+    # of constants: faster than ONNX Runtime, a session each
+    moves: Mapping[str, Lowering] = field(default_factory=lambda: moves.OPERATORS)
     aim: str = "lowered"
     unknown: str = "it is not linear, piecewise linear or one of the known curves"
 
@@ -73,7 +75,7 @@ def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list
         dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
         constant = all(not isinstance(v, View) for v in node.inputs)
         if constant and not dropped:
-            move = moves.OPERATORS.get(node.operator)
+            move = table.moves.get(node.operator)
             return list(fold.folded(node)) if move is None else move(node, build)
         if lower is None:
             raise node.fail(table.unknown)

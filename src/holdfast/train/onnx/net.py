@@ -34,6 +34,7 @@ class Plan:
     dropped: str  # the operator of a last Softmax that is left out; empty: none
     normalisations: tuple[Normalisation, ...]
     kept: tuple[str, ...]
+    one_by_one: bool = False  # the batch of the file stands where it cannot be made another
 
 
 class Trainable(nn.Module):
@@ -73,6 +74,12 @@ class Trainable(nn.Module):
         """
         if mode not in get_args(Statistics):
             raise InputError(f"statistics: expected {', '.join(get_args(Statistics))}, got {mode!r}")
+        batched = any(one.operator == "BatchNormalization" for one in self.normalisations)
+        if mode != "file" and batched and self.plan.one_by_one:
+            raise InputError(
+                f"the file is made for a batch of {self.plan.fixed}, so there are no statistics of a batch; "
+                'export the model with a free batch, or use statistics "file"'
+            )
         if mode == "moving":
             self._check_movable()
         self.mode = mode
@@ -98,6 +105,11 @@ class Trainable(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores (n, k) before a last Softmax, of images (n, …) in the model's layout."""
+        if self.plan.one_by_one and len(x) > self.plan.fixed:
+            return torch.cat([self._run(part) for part in x.split(self.plan.fixed)])
+        return self._run(x)
+
+    def _run(self, x: Tensor) -> Tensor:
         self.count = len(x)
         values: dict[int, Tensor] = {self.plan.given: x}
         own: dict[str, Any] = {**self._parameters, **self._buffers}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,24 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     ]
     net = Trainable(plan, *held)
     net.eval()
-    check_alike(net, proto)
-    return net
+    problems = []
+    for attempt in _attempts(plan):
+        net.plan = attempt
+        try:
+            check_alike(net, proto)
+        except ModelError as problem:
+            problems.append(problem)
+        else:
+            return net
+    raise problems[0]
+
+
+def _attempts(plan: Plan) -> Iterator[Plan]:
+    """The plan as the file states its batch; then as if it were made for one image; then one by one."""
+    yield plan
+    if not plan.fixed:  # a file may say that it takes any batch and yet have been made for one image
+        yield replace(plan, fixed=1)
+    yield replace(plan, fixed=plan.fixed or 1, one_by_one=True)
 
 
 def _output(proto: Any, wanted: str) -> str:

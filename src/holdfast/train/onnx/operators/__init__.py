@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.values import Lowering
 from holdfast.graph.lower.walk import Table
 from holdfast.train.onnx.operators import (
@@ -27,4 +28,6 @@ OPERATORS: Mapping[str, Lowering] = {
     **indices.OPERATORS,
     **resize.OPERATORS,
 }
-TABLE = Table(OPERATORS, "trained", "there is no differentiable operator for it")
+# Constants keep their type: what these two give for constants is a view of float numbers.
+_MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
+TABLE = Table(OPERATORS, _MOVES, "trained", "there is no differentiable operator for it")

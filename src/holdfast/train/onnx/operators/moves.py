@@ -24,6 +24,7 @@ def _reshape(node: Node) -> Run:
     stated: Any = node.attributes.get("shape")
     zero = bool(node.attributes.get("allowzero"))
     batched = is_batched(node.value())
+    computed = len(node.inputs) > 1 and is_batched(node.inputs[1])  # from our own batch
 
     def run(net: Any, x: Tensor, shape: Tensor | None = None) -> Tensor:
         wanted = [int(d) for d in (stated if shape is None else shape.tolist())]
@@ -31,7 +32,8 @@ def _reshape(node: Node) -> Run:
         fixed = net.plan.fixed
         if batched and fixed and net.count != fixed and made and wanted[0] > 0:
             known = prod(d for d in made if d != -1)
-            if -1 in made or known != x.numel():  # the batch of the file stands in the shape; ours is another
+            # the batch of the file stands in the shape; ours is another
+            if (-1 in made and not computed) or (-1 not in made and known != x.numel()):
                 made[0] = made[0] * net.count // fixed
         return x.reshape(made)
 
