@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.core.errors import DataError, InputError  # noqa: E402
+from holdfast.core.errors import DataError, InputError, OutputError  # noqa: E402
 from holdfast.core.pipeline import open_preparation, pipeline_of  # noqa: E402
 from holdfast.core.types import Size  # noqa: E402
 from holdfast.data.open import open_dataset  # noqa: E402
@@ -129,6 +129,12 @@ def test_nothing_readable_and_what_is_no_classification_is_told(model, data, tmp
         pictures_of(model, open_dataset("signs:0:2"), CHOICES[:1], tmp_path / "work", 1, len)
     with pytest.raises(DataError, match="the data set is empty"):
         pictures_of(model, dataclasses.replace(data, entries=()), CHOICES[:1], tmp_path / "work", 1, len)
+
+
+def test_a_disk_that_is_too_small_is_told_before_it_is_full(model, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "RESERVE", 1 << 60)
+    with pytest.raises(OutputError, match=r"the pictures need 0\.0 GB, .* GB are free; mix fewer"):
+        pictures_of(model, data, CHOICES, tmp_path / "work", 1, len)
 
 
 def test_a_choice_no_pictures_were_made_for(model, data, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +27,7 @@ __all__ = ["Choice", "Pictures", "Progress", "gain_and_shift", "normalised", "pi
 
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
 CHUNK: Final = 32
+RESERVE: Final = 100 << 20  # bytes that stay free on the disk
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,13 @@ def _prepare(home: Path, task: Task, count: int) -> None:
     }
     try:
         home.mkdir(parents=True, exist_ok=True)
+        # A file that is mapped to memory ends the process if the disk is full.
+        needed, free = prod(shapes["images"][1]), shutil.disk_usage(home).free
+        if needed + RESERVE > free:
+            raise OutputError(
+                f"{home}: the pictures need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; mix fewer "
+                "decoders and resizes, take fewer images or another folder"
+            )
         for name, (kind, shape) in shapes.items():
             np.lib.format.open_memmap(home / f"{name}.npy", "w+", kind, shape)
         part = home / "state.part.npy"

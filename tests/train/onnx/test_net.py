@@ -199,6 +199,27 @@ def test_only_trained_weights_change_in_the_file(tmp_path):
     np.testing.assert_array_equal(numpy_helper.to_array(new.graph.initializer[-1]), [1, 1])
 
 
+def test_weights_may_be_constants_of_nodes():
+    held = numpy_helper.from_array(floats(4, 3, 3, 3))
+    limit = numpy_helper.from_array(np.float32(0.5))
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=held),
+        helper.make_node("Constant", [], ["low"], value=limit),
+        node("Conv", "x w", "h"),
+        node("Clip", "h low", "y"),
+    ]
+    net = open_trainable(model_of(nodes, {}))
+    assert list(net.weights) == ["w"]
+    with torch.no_grad():
+        net.weights["w"].mul_(2)
+    new = written(net)
+    np.testing.assert_array_equal(
+        numpy_helper.to_array(new.graph.node[0].attribute[0].t), 2 * numpy_helper.to_array(held)
+    )
+    assert new.graph.node[1] == net.plan.proto.graph.node[1]
+    assert not new.graph.initializer
+
+
 def test_a_number_that_is_not_finite_is_not_written(net):
     with torch.no_grad():
         net.weights["fc.bias"][0] = torch.nan

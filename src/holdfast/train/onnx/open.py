@@ -44,6 +44,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     whole = inliner.inline_local_functions(proto) if proto.functions else proto
     name = _output(whole, output)
     cut, dropped = _up_to_logits(whole, name)
+    _take_constants(cut.graph, {name for node in proto.graph.node for name in node.output})
     nodes = needed(cut.graph)
     check_not_quantised(nodes)
     roles = roles_of(cut.graph, nodes)
@@ -89,6 +90,19 @@ def _attempts(plan: Plan) -> Iterator[Plan]:
     if not plan.fixed:  # a file may say that it takes any batch and yet have been made for one image
         yield replace(plan, fixed=1)
     yield replace(plan, fixed=plan.fixed or 1, one_by_one=True)
+
+
+def _take_constants(graph: Any, known: set[str]) -> None:
+    """Nothing; float tensors that Constant nodes of the file hold are initializers, as weights may be."""
+    from onnx import TensorProto
+
+    for node in [n for n in graph.node if n.op_type == "Constant" and n.output[0] in known]:
+        held = [a.t for a in node.attribute if a.name == "value"]
+        if held and held[0].data_type == TensorProto.FLOAT and len(held[0].dims):
+            taken = graph.initializer.add()
+            taken.CopyFrom(held[0])
+            taken.name = node.output[0]
+            graph.node.remove(node)
 
 
 def _output(proto: Any, wanted: str) -> str:
