@@ -97,4 +97,4 @@ def test_bad_clips_are_told_and_the_rest_is_measured(run, ground):
     assert code == 4
     assert "metadata.csv:4: expected id|text|normalised text, got 2 of 3 fields" in err
     assert "c1.wav: expected 8000 samples a second, as the card says, got 16000" in err
-    assert "the card does not know 'ü'" in err
+    assert "c2 (line 3): the card does not know 'ü'" in err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,12 +96,6 @@ class SpeechCard:
     )
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-
-    def plain(self) -> dict[str, Any]:
-        """The card as nested plain values, for results."""
-        from dataclasses import asdict
-
-        return asdict(self)
 
 
 @dataclass(frozen=True)

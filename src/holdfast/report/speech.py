@@ -111,7 +111,8 @@ def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
         figures = (_chart(model), Figure("", body, told, wide=True))
         found.append(Section(f"options{end}", title, figures, f"{mine.caption}."))
         seen = [one for one in shown if one.model == model.model]
-        found += [spectrogram_section(one, f"spectrograms{end}") for one in seen[:1]]
+        named = f"See and hear it: {model.model}" if several else "See and hear it"
+        found += [spectrogram_section(one, f"spectrograms{end}", named) for one in seen[:1]]
     return [*found, _about(suite)]
 
 

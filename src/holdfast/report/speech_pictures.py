@@ -23,7 +23,9 @@ _LEAD = (
 )
 
 
-def spectrogram_section(one: Shown, identifier: str = "spectrograms") -> Section:
+def spectrogram_section(
+    one: Shown, identifier: str = "spectrograms", named: str = "See and hear it"
+) -> Section:
     """A row of pictures for every deployed system beside the clean one, each with its sound."""
     recording, clean, *noised = one.sounds
     rows = [_own(recording, clean, one.rate), *(_row(clean, sound, one.rate) for sound in noised)]
@@ -33,7 +35,7 @@ def spectrogram_section(one: Shown, identifier: str = "spectrograms") -> Section
     note = f"Clip {one.clip}." + (
         f" Sounds at {rate} samples a second to keep the page small." * (rate < one.rate)
     )
-    return Section(identifier, "See and hear it", (Figure(title, body, note, wide=True),), _LEAD)
+    return Section(identifier, named, (Figure(title, body, note, wide=True),), _LEAD)
 
 
 def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:

@@ -90,7 +90,7 @@ def _made(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool) -
         take = studio.take(clip)
     except DataError as problem:
         if strict:
-            raise DataError(f"{clip.name}: {problem}") from problem
+            raise DataError(f"{clip.name} (line {clip.line}): {problem}") from problem
         return [Measured(clip.name, failed=str(problem)) for _ in systems]
     said: dict[str, Spoken] = {"": take.spoken}
 

@@ -144,7 +144,8 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
     plan = prepared.plan
     found = _swept(prepared, prepared.systems, watch, f"noise {plan.model.name}")
     clean = [one for one in found[CLEAN] if not one.failed]
-    failed = [f"{one.clip}: {one.failed}" for one in found[CLEAN] if one.failed]
+    lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
+    failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
     if not clean:
         raise DataError(f"none of the {len(failed)} clips can be used; first {failed[0]}")
     rows = _told_apart([_row(one, found) for one in prepared.asked])
