@@ -67,7 +67,7 @@ Adversarial = Annotated[
     Option("Train on PGD examples within so many levels of 255; 0: none.", group=MIXED, least=0, most=255),
 ]
 Steps = Annotated[int | None, Option("Steps of training (300).", group=HOW, least=1)]
-Epochs = Annotated[float | None, Option("Instead: how often each image is seen.", group=HOW, least=0)]
+Epochs = Annotated[float | None, Option("Instead: how often each image is seen.", group=HOW, least=0.01)]
 Batch = Annotated[int, Option("Images a step.", group=HOW, least=1)]
 Rate = Annotated[float, Option("The highest learning rate.", group=HOW, least=0)]
 Shift = Annotated[int, Option("Move each image by up to so many pixels.", group=HOW, least=0)]

@@ -130,7 +130,7 @@ def mix(wanted: MixPlan, say: Say, watch: Watch) -> Mixed:
     with watch("train", tuning.steps, "steps") as step, threads(wanted.plan.jobs):
         proto = tune(model, pictures, tuning, wanted.seed, wanted.work / f"{model.name}.pt", say, step)
     write_atomic(wanted.out, proto.SerializeToString())
-    write_card(model.card, wanted.out.with_suffix(".toml"))
+    write_card(model.card, wanted.out.with_suffix(".toml"), model.guessed)
     new = load_model(wanted.out)
     before, after = (100 * right(one, shown, wanted.work).mean(1) for one in (model, new))
     lines = tuple(
