@@ -9,12 +9,12 @@ from holdfast.noise.families import option
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.noise import page
+from holdfast.report.noise_list import kinds_table, list_table
 from holdfast.report.noise_pictures import picture_section
 from holdfast.report.noise_sections import lead, staircase_section
 from holdfast.report.noise_tables import (
     families_table,
     groups_of,
-    list_table,
     models_csv,
     models_table,
     options_table,
@@ -99,6 +99,11 @@ def test_the_list_has_a_row_for_every_option():
     rows = list_table().rows
     assert len(rows) > 50
     assert len({(r[1], r[2]) for r in rows}) == len(rows)
+    assert {r[1]: r[2] for r in kinds_table().rows}.items() >= {
+        "precision": "Cls/Det/Seg/Single/NLP/Speech",
+        "boxes": "Det/Single",
+        "stft": "Speech",
+    }.items()
 
 
 def test_the_forest_draws_each_row_at_its_place():

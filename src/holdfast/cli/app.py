@@ -48,15 +48,6 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         },
     ),
     "diagnose": "diagnose:diagnose",
-    "train": Group(
-        "Train an ONNX classifier so that it stands the deployed system: mix training and other mitigations.",
-        {
-            "mix": "train:mix",
-            "tent": "train:tent",
-            "matrix": "train_tables:matrix",
-            "compare": "train_tables:compare",
-        },
-    ),
     "attack": "attack:attack",
     "patch": Group("A patch as data: lay it over images.", {"apply": "patch:apply"}),
     "contest": Group(

@@ -193,7 +193,7 @@ def listing(
     latex: Latex = False,
 ) -> None:
     """List every noise that is installed: stage, options, tasks, and which real systems do it."""
-    from holdfast.report.noise_tables import kinds_table, list_table, list_text
+    from holdfast.report.noise_list import kinds_table, list_table, list_text
 
     load_own(use)
     shape = Shape(csv, markdown, latex)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
-from holdfast.noise.families import Option, families, options
+from holdfast.noise.families import families
 from holdfast.report.tables import Cell, Column, Table
 from holdfast.run.noise.estimate import Estimate
 from holdfast.run.noise.result import Line, ModelNoise, Row, Suite, line
@@ -154,53 +153,3 @@ def estimate_table(found: Sequence[Estimate]) -> Table:
         for e in found
     ]
     return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")
-
-
-_SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
-
-
-def kinds_table() -> Table:
-    """The paper's Table 1 for what is installed: a row a kind of noise."""
-    rows: list[list[Cell]] = []
-    for of in families():
-        offered = options(of)
-        tasks = "/".join(_SHORT[t] for t in of.tasks)
-        there = sum(not one.missing for one in offered)
-        rows.append([of.where, of.name, tasks, "yes" if of.depends else "no", f"{there} of {len(offered)}"])
-    columns = ["stage", "noise", "tasks", "depends on input", "options installed"]
-    return Table(columns, rows, "System noise: what deployed systems do otherwise")
-
-
-def list_text(width: int = 100) -> str:
-    """Every option under its family, as a terminal shows it."""
-    parts = []
-    for of in families():
-        lines = [f"{of.title} ({of.where}): {of.name}=…"]
-        for one in options(of):
-            state = one.missing or ("" if one.default else "on demand")
-            said = " ".join(filter(None, [f"[{state}]" if state else "", one.summary, _who(one)]))
-            lines += textwrap.wrap(
-                said, width, initial_indent=f"  {one.name:<28} ", subsequent_indent=" " * 31
-            )
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def _who(one: Option) -> str:
-    done = f"Done by {one.systems}." if one.systems else ""
-    return " ".join(filter(None, [done, f"Alike: {one.alike}." if one.alike else ""]))
-
-
-def list_table() -> Table:
-    """Every option with its tasks and who does it."""
-    rows: list[list[Cell]] = []
-    for of in families():
-        for found in options(of):
-            tasks = "/".join(_SHORT[t] for t in found.tasks)
-            state = (
-                found.missing.split(":")[0] if found.missing else ("yes" if found.default else "on demand")
-            )
-            said = "; ".join(filter(None, [found.systems, found.alike and f"alike: {found.alike}"]))
-            rows.append([of.where, of.name, found.name, tasks, of.depends, state, found.summary, said])
-    columns = ["stage", "noise", "option", "tasks", "depends on input", "runs", "what", "which systems"]
-    return Table(columns, rows, "System noise: what deployed systems do otherwise")
