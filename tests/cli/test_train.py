@@ -143,6 +143,8 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
     [
         (("old.onnx", "data", "-o", "old.onnx"), "is the model that is trained, which is never changed"),
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
+        (("old.onnx", "data", "-o", "taken.onnx"), "its card taken.toml is there already"),
+        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot be written there"),
         (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model to detect"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
         (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "as a batch holds, 91, got 90"),
@@ -159,6 +161,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
 )  # fmt: skip
 def test_bad_input_is_told_in_one_line(fails, place, words, said):
     detector(place)
+    (place / "taken.toml").write_text("")
     (place / "empty").mkdir()
     image_folder(place / "third", 4)
     shutil.copytree(place / "third" / "dark", place / "third" / "grey")

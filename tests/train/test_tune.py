@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from onnx import numpy_helper  # noqa: E402
 
-from holdfast.core.errors import DataError, InputError, ModelError, UnknownName  # noqa: E402
+from holdfast.core.errors import DataError, InputError, ModelError, OutputError, UnknownName  # noqa: E402
 from holdfast.core.model import Head  # noqa: E402
 from holdfast.core.registry import stage  # noqa: E402
 from holdfast.data.open import open_dataset  # noqa: E402
@@ -161,6 +161,17 @@ def test_a_loss_that_is_not_finite_ends_in_one_line_and_keeps_the_checkpoint(gro
     state = torch.load(kept, weights_only=True)
     assert state["done"] == 3
     assert all(value.isfinite().all() for value in state["net"].values())
+
+
+def test_a_damaged_checkpoint_is_told(ground, tmp_path):
+    tune(*ground, SHORT, 0, tmp_path / "c.pt", len)
+    (kept,) = tmp_path.glob("c-*.pt")
+    kept.write_bytes(kept.read_bytes()[:300])
+    with pytest.raises(InputError, match="expected a checkpoint, got a damaged file; delete it"):
+        tune(*ground, SHORT, 0, tmp_path / "c.pt", len)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="the checkpoint could not be written"):
+        tune(*ground, SHORT, 0, tmp_path / "file" / "c.pt", len)
 
 
 def test_what_cannot_be_meant_is_told(ground, tmp_path):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.core.errors import InputError
+from holdfast.core.errors import InputError, OutputError
 
 Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
 Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
@@ -141,11 +141,15 @@ def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> Non
 
 def _save(path: Path, net: nn.Module, average: nn.Module, optimiser: Any, done: int) -> None:
     """Write the checkpoint beside the old one and rename, so that a kill leaves a whole file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     states = {"net": net, "average": average, "optimiser": optimiser}
-    torch.save({**{name: item.state_dict() for name, item in states.items()}, "done": done}, part)
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({**{name: item.state_dict() for name, item in states.items()}, "done": done}, part)
+        part.replace(path)
+    except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
+        said = " ".join(str(problem).split())[:120]
+        raise OutputError(f"{path}: the checkpoint could not be written: {said}") from problem
 
 
 def _resume(path: Path, net: nn.Module, average: nn.Module, optimiser: Any) -> int:

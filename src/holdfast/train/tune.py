@@ -195,7 +195,13 @@ def _counting(job: Job, progress: Progress) -> Job:
 
 
 def _done(path: Path) -> int:
-    return int(torch.load(path, weights_only=True)["done"]) if path.exists() else 0
+    """How many steps a checkpoint has behind it; 0 without one."""
+    if not path.exists():
+        return 0
+    try:
+        return int(torch.load(path, weights_only=True)["done"])
+    except Exception as problem:
+        raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
 
 
 def _blank(wanted: Input, shape: tuple[int, ...]) -> Tensor:

@@ -251,6 +251,15 @@ def test_functions_of_the_file_are_inlined_and_stay_in_it():
     assert written(net).functions
 
 
+def test_memory_formats_are_for_weights_of_four_axes():
+    nodes = [node("Conv", "x w", "a"), node("Unsqueeze", "a axis", "b"), node("Mul", "b k", "y")]
+    model = model_of(nodes, {"w": floats(4, 3, 3, 3), "axis": np.array([1]), "k": floats(1, 1, 4, 6, 6)})
+    net = open_trainable(model).to(memory_format=torch.channels_last)
+    assert net.weights["w"].is_contiguous(memory_format=torch.channels_last)
+    assert copy.deepcopy(net).weights["k"].is_contiguous()
+    check_alike(net, written(net))
+
+
 def test_pixels_as_whole_numbers_may_come_in():
     nodes = [node("Cast", "x", "f", to=1), node("Conv", "f w", "y")]
     model = model_of(nodes, {"w": floats(4, 3, 3, 3)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import DataError, InputError
+from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.data.entries import FileEntry
+from holdfast.graph.card import card_path
 from holdfast.graph.card_text import write_card
 from holdfast.graph.load import load_model
 from holdfast.run.evaluate import Plan, alignment_of
@@ -91,12 +93,21 @@ def check_mix(wanted: MixPlan) -> None:
         )
     if out.suffix != ".onnx" or out.is_dir():
         raise InputError(f"--out {out}: expected the name of a new .onnx file")
-    if out.exists() and out.resolve() == model.path.resolve():
+    if out.exists() and out.samefile(model.path):
         raise InputError(
             f"--out {out}: is the model that is trained, which is never changed; choose another name"
         )
-    if out.with_suffix(".toml").resolve() == model.path.with_suffix(".toml").resolve():
-        raise InputError(f"--out {out}: its card would replace that of {model.path}; choose another name")
+    card = out.with_suffix(".toml")
+    if card.exists() and (not out.exists() or card == card_path(model.path)):
+        raise InputError(
+            f"--out {out}: its card {card} is there already, another model's; choose another name"
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise OutputError(f"--out {out}: cannot be written there: {problem.strerror}") from problem
+    if not os.access(out.parent, os.W_OK):
+        raise OutputError(f"--out {out}: {out.parent} cannot be written to; choose another folder")
     if not 0 < wanted.held_out < 1:
         raise InputError(f"--held-out: expected a part between 0 and 1, got {wanted.held_out}")
     wanted.tuning.check()

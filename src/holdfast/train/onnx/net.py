@@ -103,6 +103,14 @@ class Trainable(nn.Module):
                         'cannot be moved; use statistics "file"'
                     )
 
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """The network after torch's own `to`; memory formats are for weights of four axes alone."""
+        form = kwargs.pop("memory_format", None)
+        if form is not None:
+            for value in self.weights.values():
+                value.data = value.data.to(memory_format=form) if value.ndim == 4 else value.data
+        return super().to(*args, **kwargs) if args or kwargs else self
+
     def forward(self, x: Tensor) -> Tensor:
         """The scores (n, k) before a last Softmax, of images (n, …) in the model's layout."""
         if self.plan.one_by_one and len(x) > self.plan.fixed:
