@@ -21,9 +21,9 @@ $(VENV)/.light: pyproject.toml constraints.txt | $(BIN)/python
 	@$(BIN)/python -m compileall -q src/holdfast
 	@touch $@
 
-# With torch (CPU): what gradients need.
+# With torch (CPU) and tokenizers: what gradients and language models need.
 $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[torch]'
+	$(PIP) -e '.[language,torch]'
 	@touch $@
 
 # Everything the tests need: torch (CPU), linters, reference implementations.

@@ -22,6 +22,8 @@ def demo(
     images: Annotated[int, Option("How many embedded scenes are evaluated.", least=1)] = 400,
     noise_images: Annotated[int, Option("How many of them meet every noise.", least=2)] = 60,
     attack_images: Annotated[int, Option("How many of them are attacked.", least=2)] = 8,
+    questions: Annotated[int, Option("How many questions of each set are asked.", least=2)] = 60,
+    clips: Annotated[int, Option("How many texts the speech models speak.", least=2)] = 2,
     contest_images: Annotated[int, Option("How many images the small contest has.", least=2)] = 16,
     runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
     jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
@@ -31,6 +33,7 @@ def demo(
 
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    from holdfast.cli.demo_beyond import sections as beyond
     from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
     from holdfast.cli.noise import demo_sections
     from holdfast.cli.patchbench_evaluate import demo_sections as positions
@@ -49,6 +52,7 @@ def demo(
         *_attacked(f"signs:0:{attack_images}", how),
         *_contest(contest_images, how),
         *positions(how.jobs),
+        *beyond(how, questions, clips),
     ]
     evaluation = open_run(run_folder(plan))
     say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")

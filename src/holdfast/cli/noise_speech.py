@@ -24,27 +24,16 @@ if TYPE_CHECKING:
 
 def speech(how: Beyond) -> int:
     """The exit code; the suite of every model is run, printed, and written where it was asked for."""
-    from holdfast.run.speech.show import save_shown, shown
-    from holdfast.run.speech.suite import measure, prepare
+    from holdfast.run.speech.show import save_shown
 
     shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out)
     shape.check()
     plans = plans_of(how)
     if how.dry_run:
         return _estimated(plans)
-    began = time.perf_counter()
-    models, sounds = [], []
-    for plan in plans:
-        prepared = prepare(plan)
-        models.append(measure(prepared, watch))
-        sound = shown(prepared, models[-1])
-        sounds += [sound] if sound is not None else []
-    from holdfast.run.speech.result import SpeechSuite, libraries, save, suite_folder
+    from holdfast.run.speech.result import save, suite_folder
 
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    seconds = round(time.perf_counter() - began, 3)
-    made = SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, libraries())
+    made, sounds = suite_of(plans)
     folder = suite_folder(made, how.runs)
     save(made, folder)
     for sound in sounds:
@@ -53,6 +42,25 @@ def speech(how: Beyond) -> int:
     if how.out:
         _page(made, sounds, how.out)
     return _ending(made, folder)
+
+
+def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
+    """The suite of all models, and a clip of each to look at and listen to."""
+    from holdfast.run.speech.result import SpeechSuite, libraries
+    from holdfast.run.speech.show import shown
+    from holdfast.run.speech.suite import measure, prepare
+
+    began = time.perf_counter()
+    models, sounds = [], []
+    for plan in plans:
+        prepared = prepare(plan)
+        models.append(measure(prepared, watch))
+        sound = shown(prepared, models[-1])
+        sounds += [sound] if sound is not None else []
+    command = shlex.join(["holdfast", *sys.argv[1:]])
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    seconds = round(time.perf_counter() - began, 3)
+    return SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, libraries()), sounds
 
 
 def plans_of(how: Beyond) -> list[SpeechPlan]:

@@ -10,22 +10,22 @@ class Beyond(NamedTuple):
     """The words MODEL… DATA… and the options that mean something beyond pictures."""
 
     words: tuple[str, ...]
-    card: tuple[Path, ...]
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    every: bool
-    calibration: str | None
-    calibration_images: int
-    images: int | None  # questions or clips
-    json: Path | None
-    csv: bool
-    markdown: bool
-    latex: bool
-    out: Path | None
-    runs: Path
-    jobs: int
-    strict: bool
-    dry_run: bool
+    card: tuple[Path, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    every: bool = False
+    calibration: str | None = None
+    calibration_images: int = 100
+    images: int | None = None  # questions or clips
+    json: Path | None = None
+    csv: bool = False
+    markdown: bool = False
+    latex: bool = False
+    out: Path | None = None
+    runs: Path = Path("holdfast-runs")
+    jobs: int = 0
+    strict: bool = False
+    dry_run: bool = False
 
 
 def none_of(task: str, **given: object) -> None:
