@@ -311,6 +311,16 @@ def _ending(found: Mixed, model: str, data: str, test: str | None) -> None:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"model    {found.new} ({Path(found.new).with_suffix('.toml')} is its card)\n")
     say(f"next: {shlex.join(['holdfast', 'noise', model, found.new, test or data])}")
-    if found.held_out:
-        unseen = shlex.join(["holdfast", "noise", model, found.new, found.held_out])
-        say(f"on the images that were held out: {unseen}")
+    unseen = found.held_out or ("" if test else _other_seed(data))
+    if unseen:
+        command = shlex.join(["holdfast", "noise", model, found.new, unseen])
+        say(f"on images it was not trained on: {command}")
+
+
+def _other_seed(data: str) -> str:
+    """Embedded data of the next seed; empty for other data."""
+    from holdfast.data.embedded import NAMES
+
+    name, *numbers = data.split(":")
+    seed = int(numbers[0]) if numbers else 0
+    return ":".join([name, str(seed + 1), *numbers[1:]]) if name in NAMES else ""

@@ -28,16 +28,17 @@ def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
     with torch.no_grad():
         got = _finished(net(torch.from_numpy(images)), net.plan.dropped).numpy()
     net.train(training).mode = mode
+    hint = "; export the model with a free batch" if net.plan.fixed else ""
     if got.shape != expected.shape:
         raise ModelError(
-            f"output {net.plan.output!r}: expected scores {expected.shape} for {len(images)} images, got "
-            f"{got.shape} in torch; export the model with a free batch"
+            f"output {net.plan.output!r}: ONNX Runtime gives {expected.shape} for {len(images)} images, "
+            f"torch {got.shape}, so it cannot be trained{hint}"
         )
     gap = float(np.abs(got - expected).max(initial=0.0))
     if not gap <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0))):
         raise ModelError(
             f"output {net.plan.output!r}: torch and ONNX Runtime differ by {gap:.2g} on random images, so it "
-            "cannot be trained" + ("; export the model with a free batch" if net.plan.fixed else "")
+            f"cannot be trained{hint}"
         )
     return gap
 
