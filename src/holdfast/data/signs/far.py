@@ -1,4 +1,4 @@
-"""Pictures of one small sign in a large view, where the way they are decoded and resized matters."""
+"""Pictures of one sign in a wider view, coarsely compressed: how they are decoded and resized matters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from holdfast.data.signs.crops import View, render
 from holdfast.data.signs.scene import encode, stream
 from holdfast.data.signs.strokes import Pixels
 
-SIDES: Final = (224, 320)  # pixels; a network of 64 sees each shrunk by 3 to 5
-PART: Final = (0.18, 0.36)  # of the side that the sign fills: 13 to 26 of the network's pixels
+SIDES: Final = (112, 160)  # pixels; a network of 48 sees each shrunk by 2 to 3
+PART: Final = (0.25, 0.5)  # of the side that the sign fills: 13 to 27 of the network's pixels
 REACH: Final = 0.2  # how far from the middle the sign may be, as a part of the side
-QUALITIES: Final = (40, 90)
+QUALITIES: Final = (10, 40)
+SMALL: Final = (
+    0.18,
+    0.36,
+)  # of a small picture of 72 pixels: as many pixels as that network sees of the sign
 
 
 def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
-    """A sign in the inner part of a square of 224 to 320 pixels, RGB; its class; the quality of its JPEG."""
+    """A sign in the inner part of a square of 112 to 160 pixels, RGB; its class; the quality of its JPEG."""
     rng = stream("far", seed, index)
     side = int(rng.integers(SIDES[0], SIDES[1] + 1))
     size = float(side * rng.uniform(*PART))
@@ -30,9 +34,9 @@ def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
 
 
 def crop_small(seed: int, index: int, side: int = 72) -> tuple[Pixels, int]:
-    """The same kind of view drawn at `side` pixels, so that nothing has to be resized; RGB, and its class."""
+    """A sign in a view drawn at `side` pixels, so that nothing has to be resized; RGB, and its class."""
     rng = stream("small", seed, index)
-    size = float(side * rng.uniform(*PART))
+    size = float(side * rng.uniform(*SMALL))
     x, y = side / 2 + rng.uniform(-REACH, REACH, 2) * side
     label = int(rng.integers(len(CLASSES)))
     image, _ = render(View(side, size, float(x), float(y)), label, rng)
