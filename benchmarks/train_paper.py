@@ -2,14 +2,14 @@
 
     python benchmarks/train_paper.py [matrix] [families] [tent] [learned] [--seeds 3] [--jobs 2] [--work …]
 
-Data: `far`, signs of 25 to 50 % of a picture's side, 6,000 to train on and 2,000 others to test on, JPEG 4:2:0
-of quality 10 to 40, 2 to 3 times as large as what the network sees. Networks: that of signs-class and a
-narrow one of depthwise convolutions, both at 48 pixels and with their batch normalisation kept. Every row of a table starts from the
-same weights (`holdfast.train.start`: signs drawn at the network's scale, no JPEG, no resize) and takes the
-same steps; rows of one seed see the same images in the same order.
+Data: `far`, signs of 25 to 50 % of a picture's side, 6,000 to train on and 2,000 others to test on, JPEG
+4:2:0 of quality 10 to 40, 2 to 3 times as large as what the network sees. Networks: that of signs-class and a
+narrow one of depthwise convolutions, both at 48 pixels and with their batch normalisation kept. Every row of
+a table starts from the same weights (`holdfast.train.start`: signs drawn at the network's scale, no JPEG, no
+resize) and takes the same steps; rows of one seed see the same images in the same order.
 
 Everything is kept in --work: a run that was ended goes on, and no trained row is trained again. Writes
-benchmarks/results/train-*.csv with machine, date and commit, and train.md with the tables.
+benchmarks/results/train-*.csv with machine, date and commit, and train-*.md with the tables.
 """
 
 from __future__ import annotations

@@ -16,9 +16,16 @@ _TABLES = {"resize": "Table 7", "decode": "Tables 8 and 9"}
 def matrix_table(found: Matrix) -> Table:
     """The paper's layout: a row each way to train, accuracy in each cell, mean and std."""
     columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
-    columns += [Column("mean", 2), Column("std", 3), "95 % of std"]
+    columns += [Column("mean", 2), Column("std", 3), "95 % of std", Column("behind best", 2)]
     rows: list[list[Cell]] = [
-        [line.train, *line.accuracy, line.mean, line.std, f"{line.std_low:.3f} to {line.std_high:.3f}"]
+        [
+            line.train,
+            *line.accuracy,
+            line.mean,
+            line.std,
+            f"{line.std_low:.3f} to {line.std_high:.3f}",
+            found.behind(line),
+        ]
         for line in found.lines
     ]
     seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
@@ -27,7 +34,7 @@ def matrix_table(found: Matrix) -> Table:
         f"accuracy in % on {found.images} images of {found.data}{seeds}; each row trained "
         f"for {found.steps} steps on {found.trained_on} images. One accuracy is sure to "
         f"± {found.binomial:.2f} (one standard deviation), differences along a row to less: they are "
-        "on the same images"
+        "on the same images. Behind best: mean over the columns of what the best row has more"
     )
     return Table(columns, rows, caption)
 
@@ -35,30 +42,15 @@ def matrix_table(found: Matrix) -> Table:
 def matrix_csv(found: Matrix) -> Table:
     """Every number of the matrix, one row each way to train."""
     columns = ["over", "model", "data", "images", "trained_on", "steps", "seeds", "train", *found.tests]
-    columns += [
-        "mean",
-        "mean_low",
-        "mean_high",
-        "std",
-        "std_low",
-        "std_high",
-        "spread_over_seeds",
-        "binomial",
-    ]
+    numbers = "mean mean_low mean_high std std_low std_high spread_over_seeds binomial behind_best"
+    columns += numbers.split()
     seeds = " ".join(map(str, found.seeds))
-    head: list[Cell] = [
-        found.over,
-        found.model,
-        found.data,
-        found.images,
-        found.trained_on,
-        found.steps,
-        seeds,
-    ]
+    head: list[Cell] = [found.over, found.model, found.data, found.images, found.trained_on]
+    head += [found.steps, seeds]
     rows: list[list[Cell]] = [
         [
             *head, line.train, *line.accuracy, line.mean, line.mean_low, line.mean_high, line.std,
-            line.std_low, line.std_high, line.spread, found.binomial,
+            line.std_low, line.std_high, line.spread, found.binomial, found.behind(line),
         ]
         for line in found.lines
     ]  # fmt: skip

@@ -58,10 +58,10 @@ def of(*rows):
 def test_the_verdict_says_what_came_out():
     good = verdict(of(("a", 90.0, 2.0), ("b", 91.0, 1.0), ("mix", 90.8, 0.5)))
     assert "mix has the lowest std, 0.500 (next b 1.000)" in good
-    assert "loses 0.20 points of mean to the best row, b." in good
+    assert "loses 0.20 points of mean to the best row, b. It is 0.20 points behind" in good
     bad = verdict(of(("a", 92.0, 0.1), ("mix", 90.8, 0.5)))
     assert "mix has not the lowest std: 0.500, a has 0.100" in bad
-    assert "loses 1.20 points of mean to the best row, a, more than 0.5." in bad
+    assert "loses 1.20 points of mean to the best row, a, more than 0.5. It is 1.20" in bad
     assert "gains 0.50 points" in verdict(of(("a", 90.0, 0.1), ("mix", 90.5, 0.5)))
     assert "verdict" not in as_plain(of(("a", 90.0, 0.1)))
     with pytest.raises(InputError, match="no row 'mix'"):
@@ -72,7 +72,9 @@ def test_the_tables():
     found = of(("a", 90.0, 2.0), ("mix", 90.8, 0.5))
     assert "Table 7" in to_text(matrix_table(found))
     assert "± 1.50" in to_text(matrix_table(found))
-    assert "| mix | 90.80 | 90.80 | 90.80 | 0.500 |" in to_markdown(matrix_table(found))
+    assert "| mix | 90.80 | 90.80 | 90.80 | 0.500 | 0.500 to 0.500 | 0.00 |" in to_markdown(
+        matrix_table(found)
+    )
     assert r"train \textbackslash{} test" in to_latex(matrix_table(found))
     head, first, *_ = to_csv(matrix_csv(found)).splitlines()
     assert dict(zip(head.split(","), first.split(","), strict=True))["std"] == "2.0"

@@ -67,6 +67,11 @@ class Matrix:
                 return found
         raise InputError(f"no row {train!r} in this matrix; there are {', '.join(self.rows)}")
 
+    def behind(self, line: Line) -> float:
+        """By how many points a row is behind the best row of each column, in the mean of the columns."""
+        best = np.max([other.accuracy for other in self.lines], axis=0)
+        return float(np.mean(best - np.array(line.accuracy)))
+
     @property
     def rows(self) -> tuple[str, ...]:
         """The names of the rows."""
@@ -152,10 +157,16 @@ def verdict(found: Matrix) -> str:
     )
     said = "gains" if loss < 0 else "loses"
     limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
-    return f"{first}; it {said} {abs(loss):.2f} points of mean to the best row, {best.train}{limit}."
+    nearest = min(others, key=found.behind)
+    return (
+        f"{first}; it {said} {abs(loss):.2f} points of mean to the best row, {best.train}{limit}. It is "
+        f"{found.behind(mix):.2f} points behind the best of each column in the mean, {nearest.train} "
+        f"{found.behind(nearest):.2f}."
+    )
 
 
 def as_plain(found: Matrix) -> dict[str, Any]:
     """The matrix as JSON values, with the verdict if it has a row of mix training."""
     said = {"verdict": verdict(found)} if MIX in found.rows else {}
-    return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), **said}
+    behind = {line.train: found.behind(line) for line in found.lines}
+    return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), "behind": behind, **said}
