@@ -3,12 +3,13 @@
 from functools import partial
 from io import BytesIO
 
+import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image as Pillow
 
 from holdfast.core.seeds import generator
+from holdfast.core.types import Image, Tensor
 from holdfast.data import signs
 from holdfast.stages.decode.learned import facts_of, planes
 from holdfast.stages.decode.pillow import pillow
@@ -50,22 +51,58 @@ def draw(pool: Pool, stage: Stage, rng: np.random.Generator) -> Batch:
     facts = np.empty((stage.batch, 3), np.float32)
     for place, index in enumerate(rng.integers(len(pool), size=stage.batch)):
         windows = pool["images"][index]
-        y, x = rng.integers(0, SIDE - stage.size + 1, 2)
-        window = windows[rng.integers(len(windows)), y : y + stage.size, x : x + stage.size]
-        wanted[place] = turned(window, rng)
+        one, other = (_cut(windows, stage.size, rng) for _ in range(2))
+        wanted[place] = turned(varied(one, other, rng), rng)
         data = encoded(wanted[place], rng)
         seen[place], facts[place] = pillow(data), facts_of(data)
     target = torch.from_numpy(wanted).permute(0, 3, 1, 2).float() / 255
     return torch.from_numpy(planes(seen, facts)), target
 
 
-def turned(window: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
+def _cut(windows: Image, size: int, rng: np.random.Generator) -> Image:
+    """A square of `size` pixels anywhere in one of the windows."""
+    y, x = rng.integers(0, SIDE - size + 1, 2)
+    return windows[rng.integers(len(windows)), y : y + size, x : x + size]
+
+
+def varied(one: Image, other: Image, rng: np.random.Generator) -> Image:
+    """A window as it is, in other colours, made of two, or no scene at all.
+
+    A net that knew the scenes' colours alone would take all others for an error of the encoder.
+    """
+    kind = rng.random()
+    if kind < 0.4:
+        return one
+    if kind < 0.65:
+        return recoloured(one, rng)
+    if kind < 0.85:
+        return np.where(_field(len(one), 1, rng) > 0, recoloured(one, rng), recoloured(other, rng))
+    levels = 128 + rng.uniform(-60, 60, 3) + _field(len(one), 3, rng) * rng.uniform(10, 90)
+    return np.asarray(levels.clip(0, 255).astype(np.uint8))
+
+
+def recoloured(window: Image, rng: np.random.Generator) -> Image:
+    """The window with its channels exchanged, some inverted, and another contrast and brightness."""
+    levels = window[..., rng.permutation(3)] - 128.0
+    levels *= rng.choice((-1.0, 1.0), 3) * rng.uniform(0.4, 1.5) * rng.uniform(0.7, 1.3, 3)
+    return np.asarray((levels + 128 + rng.uniform(-40, 40)).clip(0, 255).astype(np.uint8))
+
+
+def _field(side: int, channels: int, rng: np.random.Generator) -> Tensor:
+    """Random values (side, side, channels) of deviation about 1, smooth over 2 to 20 pixels."""
+    cells = int(np.ceil(side / rng.uniform(2, 20))) + 1
+    rough = rng.normal(0, 1, (cells, cells, channels)).astype(np.float32)
+    smooth = cv2.resize(rough, (side, side), interpolation=cv2.INTER_CUBIC)
+    return np.asarray(smooth.reshape(side, side, channels))
+
+
+def turned(window: Image, rng: np.random.Generator) -> Image:
     """The window as it is, mirrored or turned by quarters."""
     made = np.rot90(window, int(rng.integers(4)))
     return np.ascontiguousarray(made[:, ::-1] if rng.random() < 0.5 else made)
 
 
-def encoded(window: NDArray[np.uint8], rng: np.random.Generator) -> bytes:
+def encoded(window: Image, rng: np.random.Generator) -> bytes:
     """The JPEG of a window at a quality drawn from 30 to 95, with and without halved chroma."""
     low, high = QUALITIES
     buffer = BytesIO()
