@@ -44,6 +44,18 @@ _SOLUTIONS = (
     "Ask {name} for {tool} in the {place}.",
 )
 
+# Ways of asking and answering that training never saw: otherwise nearly all would be answered right.
+_OTHER_GOALS = (
+    "{name} has {a_thing} that is {look} and would like to {verb} it. What is the way?",
+    "In the {place} there is {a_thing} to {verb}. Who knows how?",
+    "What helps {name} when the {thing} is {look} and nobody can {verb} it?",
+)
+_OTHER_SOLUTIONS = (
+    "It was {tool} that {name} used for it, {manner}.",
+    "The {place} has {tool}, and this will do.",
+    "First get {tool}, then {verb} the {thing} {manner}.",
+)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -67,8 +79,9 @@ def _tool_choice(rng: random.Random, held: bool) -> Choice:
     wrong = other(rng, tuple(tools.values()), tools[kind])
     place = rng.choice(PLACES)
     slots = {"verb": verb, "thing": thing, "look": rng.choice(LOOKS), "place": place}
-    goal = rng.choice(_GOALS).format(**slots, name=rng.choice(NAMES))
-    pattern = rng.choice(_SOLUTIONS)
+    goals = _GOALS + _OTHER_GOALS if held else _GOALS
+    goal = rng.choice(goals).format(**slots, a_thing=a(thing), name=rng.choice(NAMES))
+    pattern = rng.choice(_SOLUTIONS + _OTHER_SOLUTIONS if held else _SOLUTIONS)
     more = {"holder": rng.choice(HOLDERS), "manner": rng.choice(MANNERS), "name": rng.choice(NAMES)}
     right, bad = (pattern.format(**slots, **more, tool=a(tool)) for tool in (tools[kind], wrong))
     return Choice(goal, right, bad, (verb, thing))
