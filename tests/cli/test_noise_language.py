@@ -136,3 +136,16 @@ def test_bad_input_is_one_line(fails, tiny, tmp_path):
 def test_without_the_tokenizers_the_line_that_installs_them(fails, tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     assert "pip install 'holdfast[language]'" in fails("noise", *tiny, *TASK)
+
+
+def test_the_shipped_model_and_sets_are_known_by_name(holdfast, tmp_path):
+    sets = ("road-piqa", "road-lambada", "road-hellaswag", "road-winogrande")
+    done = holdfast(
+        "noise", "road-lm", *sets, *TASK, "--images", 24, "--only", "int8-dynamic",
+        "--json", "n.json", "--jobs", 1,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    told = json.loads((tmp_path / "n.json").read_text())["models"][0]["sets"]
+    assert [s["data"] for s in told] == list(sets)
+    assert [s["rules"][0]["rule"] for s in told] == ["plain", "greedy", "plain", "plain"]
+    assert all(s["rules"][0]["clean"] > s["chance"] for s in told)  # far above it on all questions
