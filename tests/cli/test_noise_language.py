@@ -54,7 +54,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     assert "| tiny |" in holdfast("noise", *tiny, *TASK, "--markdown", "--jobs", 1).out
     assert rf"tiny & {cells[0]}" in holdfast("noise", *tiny, *TASK, "--latex", "--jobs", 1).out
     page = (tmp_path / "n.html").read_text()
-    assert cells[0] in page
+    assert cells[0].replace("/", " / ") in page
     assert not re.search(r"(src|href)=.https?:", page)
 
 

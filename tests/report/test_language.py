@@ -77,7 +77,7 @@ def test_the_page_says_what_matters_and_escapes_what_it_is_given():
     assert "cannot be run at int8 on road-piqa" in made
     assert "&lt;rounded&gt;" in made
     assert "<rounded>" not in made
-    assert "63.25/0.25/5.25/–" in made
+    assert "63.25 / 0.25 / 5.25 / –" in made
     assert "per-byte (blind picks: 50.00); labels read from x.lst; static 8 bits see 100 questions" in made
     assert worst_of(MODEL)[1] is PLAIN[1]
 

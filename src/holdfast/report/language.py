@@ -85,7 +85,9 @@ def lead(model: LanguageNoise) -> str:
 def worst_of(model: LanguageNoise) -> tuple[SetNoise, Row] | None:
     """The set and the precision that cost most by the set's own rule; None if nothing was measured."""
     found = [(s, r) for s in model.sets for r in s.default.rows if r.drop is not None]
-    return max(found, key=lambda pair: (pair[1].drop or 0.0, pair[1].changed or 0), default=None)
+    return max(
+        found, key=lambda pair: (pair[1].drop or 0.0, pair[1].clear, pair[1].changed or 0), default=None
+    )
 
 
 def _facts(suite: LanguageSuite) -> tuple[tuple[str, str], ...]:
@@ -125,7 +127,10 @@ def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
 
 def _table(suite: LanguageSuite) -> Section:
     table = models_table(suite)
-    body = scroll(to_html(Table(table.columns, table.rows)), "Table")
+    rows = [[name, *(str(cell).replace("/", " / ") for cell in cells)] for name, *cells in table.rows]
+    body = scroll(
+        to_html(Table(table.columns, rows)), "Table"
+    )  # spaces, so that a line breaks between numbers
     return Section("table", "Precision", (Figure("", body, wide=True),), f"{table.caption}.")
 
 
