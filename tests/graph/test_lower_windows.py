@@ -186,3 +186,11 @@ def test_a_batch_of_images_inside_the_graph() -> None:
         "w": np.random.default_rng(1).normal(size=(2, 1, 2, 2)).astype("f"),
     }
     agree(model(nodes, {"x": (1, 48)}, weights=weights))
+
+
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+def test_a_dilated_pool_that_pads_itself_is_refused_for_onnx_runtime_pads_it_otherwise(how):
+    proto = one("MaxPool", (1, 1, 7, 6), kernel_shape=[3, 3], dilations=[2, 2], auto_pad=how)
+    with pytest.raises(ModelError, match="use pads"):
+        lower_onnx(proto)
+    agree(one("MaxPool", (1, 1, 7, 6), kernel_shape=[3, 3], auto_pad=how))

@@ -81,6 +81,7 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
         raise node.fail("expected a kernel_shape of one number per spatial axis")
     if node.outputs > 1:
         raise node.fail("its second output (which value won) is not supported")
+    _check_padding(node)
     window = window_of(node, view.shape[2:], kernel)
     index = _numbered(build, view)
     for axis in reversed(range(len(kernel))):
@@ -91,6 +92,13 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     if (index < 0).any():
         raise node.fail("one of its windows holds nothing but padding")
     return [View(index)]
+
+
+def _check_padding(node: Node) -> None:
+    """Nothing, or an error where ONNX Runtime pads otherwise than ONNX says: it forgets the dilation."""
+    dilated = any(step != 1 for step in node.ints("dilations") or ())
+    if dilated and str(node.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
+        raise node.fail("with dilations its auto_pad is read differently by ONNX and ONNX Runtime; use pads")
 
 
 def _global_max(node: Node, build: Build) -> list[Value]:
