@@ -46,6 +46,7 @@ def export(
             dynamic_axes={name: {0: "n"} for name in ("image", *outputs)},
             opset_version=OPSET,
             dynamo=False,
+            do_constant_folding=fold,
             # The exporter folds normalisation itself unless told to leave the network as it is.
             training=torch.onnx.TrainingMode.EVAL if fold else torch.onnx.TrainingMode.PRESERVE,
         )

@@ -9,6 +9,8 @@ from holdfast.graph.load import load_model
 from holdfast.report.mitigate import tent_csv, tent_table
 from holdfast.report.tables import to_csv, to_text
 from holdfast.run.mitigate.adapt import Adaptation, Adapted, Drop, adapt, as_plain, distinct, noises
+from holdfast.run.mitigate.rows import Row
+from holdfast.run.mitigate.training import Order, Training, train
 from holdfast.train.pictures import Choice
 from making import classifier, image_folder
 from training import normalised_classifier
@@ -37,8 +39,10 @@ def test_alike_pictures_count_once():
 
 
 def test_a_model_with_and_without(tmp_path):
-    model = load_model(normalised_classifier(tmp_path / "model"))
     data = open_dataset(image_folder(tmp_path / "data", 48, size=40))
+    fresh = load_model(normalised_classifier(tmp_path / "model"))
+    training = Training(fresh, data, tmp_path, steps=40, batch=16, rate=5e-3)
+    (model,) = train(training, [Order(Row("usual", (("pillow", "pillow-bilinear"),)), 0)], quiet).values()
     said = []
     found = adapt(model, data, tmp_path, HOW, said.append, over=("decode", "resize=opencv-nearest"))
     assert found.images == 48

@@ -146,11 +146,10 @@ def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
 
 def train_one(work: Work, order: Order, say: Say) -> None:
     """Nothing; the trained model and its card are on disk. A killed run goes on from its checkpoint."""
-    import torch
-
+    from holdfast.train.threads import one_thread
     from holdfast.train.tune import tune
 
-    torch.set_num_threads(1)  # rows side by side are faster than threads, and a row is then the same anywhere
+    one_thread()
     training, row = work.training, order.row
     pictures = pictures_for(training, training.data, work.choices, say)
     path = work.path(order)
