@@ -135,7 +135,7 @@ def mix(
     shape.check()
     if steps and epochs:
         raise InputError("expected --steps or --epochs, not both")
-    _check_torch()
+    check_torch()
     from holdfast.train.tune import Tuning
 
     plan = _plan(model, data, Choices(card, data_format, split, images, renames=rename, jobs=jobs))
@@ -187,7 +187,7 @@ def tent(
 
     shape = Shape(csv, markdown, latex, json)
     shape.check()
-    _check_torch()
+    check_torch()
     from holdfast.train.tent import check_adaptable
     from holdfast.train.threads import threads
     from holdfast.train.tune import trainable_of
@@ -225,7 +225,8 @@ def mix_table(found: Mixed) -> Table:
     return Table(columns, rows, caption)
 
 
-def _check_torch() -> None:
+def check_torch() -> None:
+    """Nothing, or MissingExtra if torch is not installed."""
     import importlib.util
 
     from holdfast.core.errors import MissingExtra

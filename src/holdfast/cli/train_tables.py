@@ -25,7 +25,7 @@ Test = Annotated[
     str | None,
     Option("Images to test on (else every fourth of DATA, not trained on).", group=WHAT, shown="DATA"),
 ]
-Images = Annotated[int | None, Option("Only the first N images of each.", group=WHAT, least=8)]
+Images = Annotated[int | None, Option("Only N images of each, evenly spread.", group=WHAT, least=8)]
 Steps = Annotated[int, Option("Steps of training each row.", group=HOW, least=1)]
 Batch = Annotated[int, Option("Images a step.", group=HOW, least=2)]
 Rate = Annotated[float, Option("The highest learning rate.", group=HOW, least=0)]
@@ -166,20 +166,22 @@ def compare(
 
 def _opened(asked: Asked) -> tuple[Training, Dataset]:
     """What is trained, and the images it is tested on, none of which it is trained on."""
+    from holdfast.cli.train import check_torch
     from holdfast.core.errors import InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
-    from holdfast.run.mitigate.split import apart, held_out
+    from holdfast.run.mitigate.split import apart, held_out, some
     from holdfast.run.mitigate.training import Training
 
+    check_torch()
     model = load_model(asked.model, asked.card)
     if model.card.task != "classify":
         raise InputError(f"{asked.model}: expected a model to classify, got one to {model.card.task}")
-    whole = open_dataset(asked.data, task="classify", images=asked.images)
+    whole = some(open_dataset(asked.data, task="classify"), asked.images)
     if asked.test is None:
         seen, tested = held_out(whole, HELD_OUT)
     else:
-        seen, tested = apart(whole, open_dataset(asked.test, task="classify", images=asked.images))
+        seen, tested = apart(whole, some(open_dataset(asked.test, task="classify"), asked.images))
     training = Training(
         model, seen, asked.work, asked.steps, asked.batch, asked.rate, asked.shift, asked.jobs
     )  # fmt: skip

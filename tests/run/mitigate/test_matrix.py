@@ -12,7 +12,7 @@ from holdfast.run.mitigate import training as module
 from holdfast.run.mitigate.judge import answers, right
 from holdfast.run.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
 from holdfast.run.mitigate.rows import matrix_rows, mitigations
-from holdfast.run.mitigate.split import apart, held_out
+from holdfast.run.mitigate.split import apart, held_out, some
 from holdfast.run.mitigate.training import Order, Training, orders, places_of, train
 from holdfast.train.pictures import Choice, pictures_of
 from making import image_folder
@@ -165,6 +165,8 @@ def test_nothing_is_trained_and_tested_on(tmp_path):
     assert apart(data, other) == (data, other)
     with pytest.raises(DataError, match="at least 4 images"):
         held_out(data.first(3), 4)
+    assert [entry.name for entry in some(data, 2).entries] == ["bright/0005.jpg", "dark/0004.jpg"]
+    assert some(data, None) == some(data, 9) == data
 
 
 def test_a_row_by_another_name_is_not_trained_again(started):

@@ -6,6 +6,7 @@ import dataclasses
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError
+from holdfast.run.noise.calibration import spread
 
 
 def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
@@ -17,6 +18,13 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
             f"{data.name}: expected at least {every} images to train and test on, got {len(data)}"
         )
     return _with(data, rest, "train"), _with(data, held, "test")
+
+
+def some(data: Dataset, count: int | None) -> Dataset:
+    """At most so many of the images, evenly spread: a folder is sorted by class."""
+    if count is None or count >= len(data):
+        return data
+    return dataclasses.replace(data, entries=spread(data.entries, count))
 
 
 def apart(data: Dataset, tested: Dataset) -> tuple[Dataset, Dataset]:
