@@ -199,6 +199,25 @@ def test_pairing_removes_what_both_share():
     assert str(d).startswith("-0.0100 [")
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_flip_or_two_are_never_clear_whatever_is_drawn(lost):
+    before, after = np.ones(60), np.r_[np.zeros(lost), np.ones(60 - lost)]
+    for seed in range(30):  # of which every other one has a mean of draws below that of the images
+        down = mean_difference(before, after, rng(seed), replicates=300)
+        up = mean_difference(after, before, rng(seed), replicates=300)
+        by_pairs = paired(*(replicates.mean_values(v, rng(seed), replicates=300) for v in (before, after)))
+        assert down.estimate == pytest.approx(-lost / 60)
+        assert not any(found.excludes_zero for found in (down, up, by_pairs))
+        assert down.low < -lost / 60
+
+
+def test_enough_flips_are_clear_and_their_interval_is_that_of_the_mean():
+    before, after = np.ones(60), np.r_[np.zeros(12), np.ones(48)]
+    found = mean_difference(before, after, rng(1))
+    assert found.excludes_zero
+    assert found == mean_interval(after - before, rng(1))
+
+
 def test_one_seed_gives_one_answer():
     values = rng(0).random(50)
     assert mean_interval(values, rng(3)) == mean_interval(values, rng(3))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -71,7 +71,7 @@ def mean_difference(
     """The mean of after − before over the same images, with its paired bootstrap interval."""
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
-    return mean_interval(second - first, rng, level=level, replicates=replicates)
+    return _of_difference(mean_values(second - first, rng, replicates=replicates), level)
 
 
 def map_interval(
@@ -114,7 +114,24 @@ def miou_difference(
 def paired(before: Floats, after: Floats, level: float = 0.95) -> Interval:
     """The interval of after − before, each a score followed by those of the same replicates."""
     _same_images(before, after)
-    return interval_of(after - before, level)
+    return _of_difference(after - before, level)
+
+
+def _of_difference(values: Floats, level: float) -> Interval:
+    """The interval of a difference; it holds 0 if the middle of the draws does, before they are moved.
+
+    When few images differ, many draws have none of them and are exactly 0. Moving them by the noise of the
+    draws' mean, however little, must not put 0 outside.
+    """
+    moved = interval_of(values, level)
+    drawn = values[1:]
+    present = drawn[~np.isnan(drawn)]
+    if len(present) == 0:
+        return moved
+    low, high = np.quantile(present, _ends(level))
+    if not low <= 0.0 <= high:
+        return moved
+    return replace(moved, low=min(moved.low, 0.0), high=max(moved.high, 0.0))
 
 
 def interval_of(values: Floats, level: float = 0.95) -> Interval:
@@ -129,8 +146,13 @@ def interval_of(values: Floats, level: float = 0.95) -> Interval:
     present = drawn[~np.isnan(drawn)]
     if len(present) == 0:
         return Interval(estimate, float("nan"), float("nan"), level, len(drawn))
-    low, high = np.quantile(present - present.mean(), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(present - present.mean(), _ends(level))
     return Interval(estimate, estimate + float(low), estimate + float(high), level, len(drawn))
+
+
+def _ends(level: float) -> tuple[float, float]:
+    """Which shares of the draws lie below the two ends of the interval."""
+    return (1 - level) / 2, (1 + level) / 2
 
 
 def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
