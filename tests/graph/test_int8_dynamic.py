@@ -209,3 +209,25 @@ def test_layers_behind_a_norm_with_one_huge_channel_stay_in_float32_in_the_caref
     assert "of uneven input in float32" in how
     assert "uneven" not in other
     assert careful < plain / 2
+
+
+@pytest.mark.parametrize("lengths", [(8, 8, 8), (8, 5, 11)])
+def test_what_enters_a_convolution_has_its_channels_on_axis_1_however_it_is_fed(lengths):
+    rng = np.random.default_rng(2)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, "t"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6, "t"])
+    weights = {"w": rng.normal(size=(6, 4, 3)), "b": rng.normal(size=6)}
+    stored = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()]
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1, 1])
+    graph = helper.make_graph([node], "g", [x], [y], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    means = np.array([5.0, -1.0, 0.0, 2.0])
+    waves = [(rng.normal(size=(1, 4, n)) + means[:, None]).astype(np.float32) for n in lengths]
+    made = []
+    for given in (lambda: iter(waves), lambda: ({"x": wave} for wave in waves)):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        seen = observe(copy, ["x"], given)
+        np.testing.assert_allclose(seen.means["x"], means, atol=1.0)
+        made.append(int8_minmax(copy, Context(None, given, "input")).model.SerializeToString())
+    assert made[0] == made[1]

@@ -113,6 +113,23 @@ def test_overflowing_weights_are_named():
     assert "65504" not in bf16(network(scale=1e6), CONTEXT).how
 
 
+@pytest.mark.parametrize(("rewrite", "factor", "largest"), [(fp16, 1e3, 65504.0), (bf16, 1e36, None)])
+def test_an_end_of_a_clip_that_is_none_does_not_hide_what_overflows(rewrite, factor, largest):
+    most = np.float32(np.finfo(np.float32).max)
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["m"]),
+        helper.make_node("Clip", ["m", "low", "most"], ["y"]),
+    ]
+    stored = [
+        numpy_helper.from_array(np.float32(v), k) for k, v in (("w", factor), ("low", 0), ("most", most))
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    made = run(rewrite(model, CONTEXT).model, np.array([400.0, -1.0], np.float32))
+    assert made.tolist() == [np.inf, 0.0], f"not the {largest} that a finite end would make of it"
+
+
 def test_two_builds_give_the_same_bytes():
     first, second = (fp16(network(), CONTEXT).model.SerializeToString() for _ in range(2))
     assert first == second

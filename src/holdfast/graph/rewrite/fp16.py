@@ -78,15 +78,17 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten
 def _end_masks(model: ModelProto, kind: str) -> int:
     """How many constants held float32's own extremes, which are now those of the kind, as converters do it.
 
-    They stand for infinity in masks; a real one would be NaN times 0, or where a whole row is masked.
+    They stand for infinity in masks; a real one would be NaN times 0, or where a whole row is masked. As the
+    end of a Clip they stand for no end: a finite one would hide what overflows.
     """
     import onnx
     from onnx import numpy_helper
 
     filled = [a.t for n in model.graph.node if n.op_type == "ConstantOfShape" for a in n.attribute]
+    ends = {name for node in model.graph.node if node.op_type == "Clip" for name in node.input[1:] if name}
     found = 0
     for tensor in (*model.graph.initializer, *filled):
-        if tensor.data_type != onnx.TensorProto.FLOAT:
+        if tensor.data_type != onnx.TensorProto.FLOAT or tensor.name in ends:
             continue
         values = numpy_helper.to_array(tensor)
         endless = np.isfinite(values) & (np.abs(values) >= ENDLESS)

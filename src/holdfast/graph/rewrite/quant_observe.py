@@ -17,13 +17,15 @@ from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.quant_ranges import BINS, Seen
 from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
 
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+
 
 @dataclass(frozen=True)
 class Observed:
     """What was seen of each tensor, mean and variance of its channels, and on how many images (or texts).
 
-    Channels lie along axis 1 of a picture's tensors and along the last axis of a text's. A tensor whose
-    channels are as many as a text is long has none: it counts as one.
+    Channels lie along axis 1 of a picture's tensors and of what enters a convolution, and along the last axis
+    of a text's. A tensor whose channels are as many as a text is long has none: it counts as one.
     """
 
     seen: dict[str, Seen]
@@ -45,13 +47,14 @@ def observe(
     high = dict.fromkeys(tensors, -np.inf)
     sums: dict[str, Any] = {}
     squares: dict[str, Any] = {}
+    convolved = {node.input[0] for node in model.graph.node if node.op_type in CONVOLUTIONS}
     number = 0
     for given in images():
         number += 1
-        axis = 1 if isinstance(given, np.ndarray) else -1
         for name, value in zip(tensors, run(given), strict=True):
             if not value.size:
                 continue
+            axis = 1 if isinstance(given, np.ndarray) or name in convolved else -1
             low[name] = min(low[name], float(value.min()))
             high[name] = max(high[name], float(value.max()))
             _add(sums, name, _channel_means(value, axis))
