@@ -117,8 +117,10 @@ def test_the_run_is_kept_and_made_a_page_of(holdfast, tiny, tmp_path):
 
 def test_bad_input_is_one_line(fails, tiny, tmp_path):
     model, piqa, _ = tiny
-    assert "got 1 models and 0 sets" in fails("noise", model, *TASK)
-    assert "got 0 models and 1 sets" in fails("noise", piqa, *TASK)
+    assert f"got models: {model}; sets: none" in fails("noise", model, *TASK)
+    assert f"got models: none; sets: signs-class, {piqa}" in fails("noise", "signs-class", piqa, *TASK)
+    (tmp_path / "empty").mkdir()
+    assert "empty: a folder without model.onnx" in fails("noise", model, "empty", piqa, *TASK)
     assert "unknown precision" in fails("noise", model, piqa, *TASK, "--only", "int9")
     assert "no such model file" in fails("noise", "none.onnx", piqa, *TASK)
     assert "no such file" in fails("noise", model, "none.jsonl", *TASK)
@@ -149,3 +151,20 @@ def test_the_shipped_model_and_sets_are_known_by_name(holdfast, tmp_path):
     assert [s["data"] for s in told] == list(sets)
     assert [s["rules"][0]["rule"] for s in told] == ["plain", "greedy", "plain", "plain"]
     assert all(s["rules"][0]["clean"] > s["chance"] for s in told)  # far above it on all questions
+
+
+def test_a_question_too_long_for_one_model_costs_nothing_but_itself(holdfast, fails, tiny, tmp_path):
+    model, piqa, _ = tiny
+    wide = str(texting.language_model(tmp_path / "models", "wide", positions=200))
+    lines = (tmp_path / "p.jsonl").read_text().splitlines()
+    long = json.dumps(json.loads(lines[2]) | {"sol1": " ".join(texting.WORDS[2:] * 20)[:600]})
+    (tmp_path / "p.jsonl").write_text("\n".join([*lines[:2], long, *lines[3:]]) + "\n")
+    how = (model, wide, piqa, *TASK, "--only", "fp16,int8", "--jobs", 1)
+    done = holdfast("noise", *how, "--json", "n.json")
+    assert done.code == 4, done.err
+    tiny_one, wide_one = (m["sets"][0] for m in json.loads((tmp_path / "n.json").read_text())["models"])
+    assert (tiny_one["failed"], wide_one["failed"]) == (["p.jsonl:3"], [])
+    assert re.search(r"note +tiny on p: 1 question not scored.*p\.jsonl:3.*64 positions of tiny", done.err)
+    assert "failed   tiny: p.jsonl:3: no likelihood" in done.err
+    assert "p.jsonl:3: no likelihood of tiny at fp32" in fails("noise", *how, "--strict")
+    assert "64 positions of tiny" in fails("noise", *how, "--strict", "--runs", "other")

@@ -50,7 +50,7 @@ def plan_of(how: Beyond) -> LanguagePlan:
     from holdfast.core.errors import InputError
     from holdfast.run.language.plan import LanguagePlan
     from holdfast.run.language.precisions import chosen
-    from holdfast.run.language.subject import file_of
+    from holdfast.run.language.subject import FILES, file_of, shipped
 
     if how.card:
         raise InputError("--card: means nothing with --task language; leave it out")
@@ -58,10 +58,16 @@ def plan_of(how: Beyond) -> LanguagePlan:
     files = {word: file_of(word) for word in how.words}
     models = [file for word in how.words if (file := files[word]) is not None]
     words = [word for word in how.words if files[word] is None]
+    folder = next((word for word in words if Path(word).is_dir()), None)
+    if folder is not None:
+        raise InputError(
+            f"{folder}: a folder without {' or '.join(FILES)}, so no language model; question sets are files"
+        )
     if not models or not words:
         raise InputError(
-            "expected MODEL… SET…: language models (.onnx files, their folders or shipped ones) and question "
-            f"sets (files or shipped ones), got {len(models)} models and {len(words)} sets"
+            f"expected MODEL… SET…: language models (.onnx files, their folders, or {', '.join(shipped())}) and "
+            "question sets (files or shipped ones), got "
+            f"models: {', '.join(map(str, models)) or 'none'}; sets: {', '.join(words) or 'none'}"
         )
     whole = [_opened(word) for word in words]
     tested = tuple(dataclasses.replace(s, questions=s.questions[: how.images]) for s in whole)
@@ -141,15 +147,26 @@ def _estimated(prepared: Prepared) -> int:
 def _ending(made: LanguageSuite, runs: Path) -> int:
     from holdfast.run.language.result import save, suite_folder
 
-    for of in made.models[0].sets:  # the same for every model
-        for note in (*of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])):
-            sys.stderr.write(f"note     {of.data}: {note}\n")
+    for note in _notes(made):
+        sys.stderr.write(f"note     {note}\n")
     for model in made.models:
-        for note in model.notes:
-            sys.stderr.write(f"note     {model.model}: {note}\n")
         for name in [name for of in model.sets for name in of.failed][:20]:
-            sys.stderr.write(f"failed   {model.model}: {name}: no likelihood (NaN)\n")
+            sys.stderr.write(f"failed   {model.model}: {name}: no likelihood\n")
     folder = suite_folder(made, runs)
     save(made, folder)
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if any(of.failed for model in made.models for of in model.sets) else 0
+
+
+def _notes(made: LanguageSuite) -> list[str]:
+    """What is to be said of the sets, once if it is so for every model, and of the models."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for model in made.models:
+        for of in model.sets:
+            for note in (*of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])):
+                said.setdefault((of.data, note), []).append(model.model)
+    lines = []
+    for (data, note), models in said.items():
+        whose = "" if len(models) == len(made.models) else f"{', '.join(models)} on "
+        lines.append(f"{whose}{data}: {note}")
+    return [*lines, *(f"{model.model}: {note}" for model in made.models for note in model.notes)]

@@ -171,15 +171,26 @@ def test_a_long_prompt_is_cut_from_the_left(models):
     assert line.ids[0] == model.tokens.first[0], "the beginning stays"
     assert line.ids[-line.tokens :] == model.tokens.encode(" red car")
     assert np.isfinite(model.score(long).sums[0])
-    assert model.notes_on([long, *questions()]) == (
-        f"1 questions longer than {POSITIONS} tokens are cut from the left",
-    )
+    said = f"1 question longer than {POSITIONS} tokens cut from the left"
+    assert model.notes_on([long, *questions()]) == (said,)
     assert model.notes_on(questions()) == ()
-    endless = Question("endless", (Ending("the road", " is long and wide" * 60),), 0)
+
+
+def test_an_ending_too_long_for_the_model_has_no_likelihood_and_stops_nothing(models):
+    model = models["plain"]
+    first, *others = questions()
+    endless = Question("endless", (Ending("the road", " is"), Ending("the road", " is long" * 90)), 1)
     with pytest.raises(
-        DataError, match=rf"endless: an ending of \d+ tokens does not fit the model's {POSITIONS}"
+        DataError, match=rf"endless: an ending of \d+ tokens does not fit the {POSITIONS} pos"
     ):
-        model.score(endless)
+        model.lines(endless)
+    found = list(model.score_all([first, endless, *others]))
+    assert np.isnan(found[1].sums).all()
+    assert (found[1].name, found[1].greedy) == ("endless", (False, False))
+    assert [found[0], *found[2:]] == list(model.score_all(questions()))
+    (note,) = model.notes_on([first, endless, endless])
+    assert note.startswith("2 questions not scored, counted as wrong; first endless: an ending of")
+    assert len(list(model.feeds([endless, first]))) == 1
 
 
 def test_feeds_run_the_graph(folder, models):

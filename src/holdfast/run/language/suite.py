@@ -11,7 +11,7 @@ from holdfast.core.seeds import generator
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
 from holdfast.run.executor import cores, execute
 from holdfast.run.language.plan import Prepared, Trial, Watch, unwatched, versions
-from holdfast.run.language.precisions import is_calibrated
+from holdfast.run.language.precisions import CLEAN, is_calibrated
 from holdfast.run.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
 from holdfast.run.language.work import Piece, Scoring, has_failed, unpacked
 from holdfast.run.noise.suite import points
@@ -71,7 +71,12 @@ def _set(prepared: Prepared, model: str, data: str, problems: Mapping[str, str])
     clean = {s.name: s for s in scores_of(prepared, trials[0])}
     failed = tuple(name for name, s in clean.items() if has_failed(s))
     if len(failed) == len(clean):
-        raise DataError(f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}")
+        why = "".join(f"; {note}" for note in prepared.notes[model, data])
+        raise DataError(
+            f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}{why}"
+        )
+    if failed and prepared.plan.strict:  # of pieces that a run without it has left
+        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
     answers = {q.name: q.answer for q in text.questions}
     judge = _Judge(prepared, clean, answers, problems)
     found = [(t, judge.scores(t)) for t in trials[1:]]

@@ -81,6 +81,9 @@ class Scoring:
             desk.source, desk.model = None, None  # the one before makes room first
             desk.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
             desk.source = (piece.path, piece.graph)
+        if self.strict:
+            for question in piece.questions:
+                desk.model.lines(question)  # raises why a question cannot be read
         found = list(desk.model.score_all(piece.questions))
         if self.strict:
             _check(found, piece.precision)

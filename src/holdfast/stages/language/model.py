@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +46,16 @@ class LanguageModel:
     def score_all(
         self, questions: Iterable[Question], say: Callable[[int], None] | None = None
     ) -> Iterator[Scored]:
-        """What the model says of each question, in their order; `say` is told how many are done."""
+        """What the model says of each question, in their order; `say` is told how many are done.
+
+        A question that it cannot read (an ending longer than its positions) has likelihoods of NaN.
+        """
         done, remaining = 0, iter(questions)
         while window := list(itertools.islice(remaining, WINDOW)):
-            lines = [self.lines(question) for question in window]
+            lines = [self._lines_if_any(question) for question in window]
             found = self._found(lines)
             for question, own, results in zip(window, lines, found, strict=True):
-                yield _scored(question, own, results)
+                yield _scored(question, own, results) if own else _unscored(question)
             done += len(window)
             if say is not None:
                 say(done)
@@ -61,20 +65,37 @@ class LanguageModel:
         return tuple(self._cut(self.tokens.line(e, question.name), question.name) for e in question.endings)
 
     def notes_on(self, questions: Iterable[Question]) -> tuple[str, ...]:
-        """What to say of these questions: how many are too long for the model and cut."""
-        if self.positions is None:
-            return ()
-        most = self.positions + 1  # the last token is not read, only scored
-        long = sum(any(len(self.tokens.line(e, q.name).ids) > most for e in q.endings) for q in questions)
-        return (
-            (f"{long} questions longer than {self.positions} tokens are cut from the left",) if long else ()
-        )
+        """What to say of these questions: how many are cut, how many cannot be scored, and why the first."""
+        cut, problems = 0, list[str]()
+        for question in questions:
+            try:
+                lines = [self.tokens.line(e, question.name) for e in question.endings]
+                cut += any(self._cut(line, question.name) is not line for line in lines)
+            except DataError as problem:
+                problems.append(str(problem))
+        said = []
+        if cut:
+            counted = "1 question" if cut == 1 else f"{cut} questions"
+            said.append(f"{counted} longer than {self.positions} tokens cut from the left")
+        if problems:
+            counted = "1 question" if len(problems) == 1 else f"{len(problems)} questions"
+            said.append(f"{counted} not scored, counted as wrong; first {problems[0]}")
+        return tuple(said)
 
     def feeds(self, questions: Iterable[Question]) -> Iterator[Feeds]:
-        """The model's inputs for each question's right ending, one row a time, for calibration."""
+        """The model's inputs for each question's right ending, one row a time, for calibration.
+
+        Questions that it cannot read are left out.
+        """
         for question in questions:
-            line = self.lines(question)[question.answer]
-            yield feeds_of(self.runner.causal, [line.ids[:-1]])
+            if lines := self._lines_if_any(question):
+                yield feeds_of(self.runner.causal, [lines[question.answer].ids[:-1]])
+
+    def _lines_if_any(self, question: Question) -> tuple[Line, ...]:
+        try:
+            return self.lines(question)
+        except DataError:
+            return ()
 
     def _cut(self, line: Line, name: str) -> Line:
         if self.positions is None or len(line.ids) - 1 <= self.positions:
@@ -83,8 +104,8 @@ class LanguageModel:
         surplus = len(line.ids) - 1 - self.positions
         if line.start - surplus < max(1, len(first)):
             raise DataError(
-                f"{name}: an ending of {line.tokens} tokens does not fit the model's {self.positions} "
-                "positions"
+                f"{name}: an ending of {line.tokens} tokens does not fit the {self.positions} positions of "
+                f"{self.path.name}"
             )
         return Line((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
 
@@ -149,3 +170,9 @@ def _scored(question: Question, lines: Sequence[Line], found: Sequence[_Found]) 
         tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings),
         tuple(greedy for _, greedy in found),
     )
+
+
+def _unscored(question: Question) -> Scored:
+    """The score of a question that the model cannot read: no number."""
+    count = len(question.endings)
+    return Scored(question.name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
