@@ -136,6 +136,20 @@ def test_calibration_on_other_texts_costs_no_clip(ground, tmp_path):
     assert made.rows[0].clips == 4
 
 
+def test_nothing_is_tested_on_a_text_it_was_calibrated_on(ground, tmp_path):
+    whole = open_clips(ground / "clips")
+    one = dataclasses.replace(whole, clips=whole.clips[:1])
+    row = {r.option: r for r in measure(prepare(plan_of(ground, data=one, runs=tmp_path))).rows}["int8"]
+    assert row.outcome == "impossible"
+    assert "8-bit integers need texts to calibrate on" in row.note
+    said = [clip.text for clip in whole.clips]
+    twice = tuple(dataclasses.replace(c, text=said[at // 2]) for at, c in enumerate(whole.clips))
+    prepared = prepare(plan_of(ground, data=dataclasses.replace(whole, clips=twice), runs=tmp_path))
+    assert len(prepared.held) == 2  # the one text is said in two clips
+    assert len({clip.text for clip in twice if clip.name in prepared.held}) == 1
+    assert "1 of the 2 texts" in prepared.calibration
+
+
 def test_what_the_card_has_anyway_is_no_noise(ground):
     prepared = prepare(plan_of(ground, wanted=Wanted(only=("stft=periodic-window", "stft=power-2"))))
     assert [one.option.name for one in prepared.asked] == ["power-2"]

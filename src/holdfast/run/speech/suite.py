@@ -128,10 +128,12 @@ def _reserved(plan: SpeechPlan) -> tuple[tuple[str, ...], frozenset[str], str]:
             said = f"{len(free)} texts of {plan.spare.name} that are not tested on"
             return free, frozenset(), said
     clips, total = plan.data.clips, len(plan.data)
+    if len(tested) < 2:  # nothing would be left to test on
+        return (), frozenset(), "no text: there is none that is not tested on"
     count = min(plan.calibration, max(1, total // 4))
-    held = tuple(clips[(2 * i + 1) * total // (2 * count)] for i in range(count))
-    said = f"{count} of the {total} texts, on whose clips calibrated systems are then not tested"
-    return tuple(c.text for c in held), frozenset(c.name for c in held) if total > 1 else frozenset(), said
+    held = tuple(dict.fromkeys(clips[(2 * i + 1) * total // (2 * count)].text for i in range(count)))
+    said = f"{len(held)} of the {len(tested)} texts, on whose clips calibrated systems are then not tested"
+    return held, frozenset(clip.name for clip in clips if clip.text in held), said
 
 
 def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
@@ -148,6 +150,8 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
     failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
     if not clean:
         raise DataError(f"none of the {len(failed)} clips can be used; first {failed[0]}")
+    if failed and plan.strict:  # in cells that a run without it has left
+        raise DataError(failed[0])
     rows = _told_apart([_row(one, found) for one in prepared.asked])
     return SpeechNoise(
         model=plan.model.name,
