@@ -98,3 +98,27 @@ def test_bad_clips_are_told_and_the_rest_is_measured(run, ground):
     assert "metadata.csv:4: expected id|text|normalised text, got 2 of 3 fields" in err
     assert "c1.wav: expected 8000 samples a second, as the card says, got 16000" in err
     assert "c2 (line 3): the card does not know 'ü'" in err
+
+
+def test_bad_lines_alone_are_exit_code_4_and_strict_ends_at_the_first(run, ground):
+    folder = write_clips(ground / "lines", ("a road.", "stop."))
+    with (folder / "metadata.csv").open("a") as file:
+        file.write("c7|No normalised text\n" * 12)
+    code, _, err = run("fast.onnx", "lines", *ONLY)
+    assert code == 4
+    assert "data     and 2 lines more that cannot be used" in err
+    code, _, err = run("fast.onnx", "lines", *ONLY, "--strict")
+    assert code == 2
+    assert err.startswith("holdfast: lines/metadata.csv:3: expected id|text|normalised text, got 2 of 3")
+
+
+def test_a_bad_clip_is_named_in_the_folder_at_hand_and_strict_sees_finished_ones(run, ground):
+    for name in ("one", "two"):
+        folder = write_clips(ground / name, ("a road.", "stop."))
+        write_wav(folder / "wavs" / "c1.wav", hum(0.4), rate=16000)
+        code, _, err = run("fast.onnx", name, *ONLY)
+        assert code == 4
+        assert "c1 (line 2): wavs/c1.wav: expected 8000 samples a second" in err, "not one/wavs/c1.wav"
+    code, _, err = run("fast.onnx", "two", *ONLY, "--strict")
+    assert code == 2
+    assert "holdfast: c1 (line 2): wavs/c1.wav: expected 8000" in err

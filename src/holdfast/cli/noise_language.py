@@ -65,8 +65,8 @@ def plan_of(how: Beyond) -> LanguagePlan:
         )
     if not models or not words:
         raise InputError(
-            f"expected MODEL… SET…: language models (.onnx files, their folders, or {', '.join(shipped())}) and "
-            "question sets (files or shipped ones), got "
+            f"expected MODEL… SET…: language models (.onnx files, their folders, or {', '.join(shipped())}) "
+            "and question sets (files or shipped ones), got "
             f"models: {', '.join(map(str, models)) or 'none'}; sets: {', '.join(words) or 'none'}"
         )
     whole = [_opened(word) for word in words]

@@ -41,7 +41,7 @@ def speech(how: Beyond) -> int:
     show(made, shape)
     if how.out:
         _page(made, sounds, how.out)
-    return _ending(made, folder)
+    return _ending(made, folder) or (4 if plans[0].data.problems else 0)
 
 
 def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
@@ -66,7 +66,7 @@ def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
 def plans_of(how: Beyond) -> list[SpeechPlan]:
     """A plan for each model, the clips last among the words."""
     from holdfast.cli.noise import words_of
-    from holdfast.core.errors import InputError
+    from holdfast.core.errors import DataError, InputError
     from holdfast.data.speech import open_clips
     from holdfast.run.speech.options import Wanted
     from holdfast.run.speech.suite import SpeechPlan
@@ -82,8 +82,12 @@ def plans_of(how: Beyond) -> list[SpeechPlan]:
     wanted = Wanted(words_of(how.only), words_of(how.skip), how.every)
     wanted.taken()
     clips, spare = open_clips(data, how.images), _spare(how, data)
+    if clips.problems and how.strict:
+        raise DataError(clips.problems[0])
     for problem in clips.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
+    if len(clips.problems) > 10:
+        sys.stderr.write(f"data     and {len(clips.problems) - 10} lines more that cannot be used\n")
     cards = how.card or (None,) * len(names)
     models = [load_speech(name, card) for name, card in zip(names, cards, strict=True)]
     return [

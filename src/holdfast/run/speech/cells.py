@@ -27,7 +27,7 @@ from holdfast.run.versions import versions
 from holdfast.stages.speech.acoustic import Spoken
 from holdfast.stages.speech.vocoder import Vocoder
 
-CELL = 1  # what a cell holds; a higher number for another content
+CELL = 2  # what a cell holds; a higher number for another content
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def _made(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool) -
     except DataError as problem:
         if strict:
             raise DataError(f"{clip.name} (line {clip.line}): {problem}") from problem
-        return [Measured(clip.name, failed=str(problem)) for _ in systems]
+        # Of the folder: the cell may be read for the same recording in another one.
+        said_of = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
+        return [Measured(clip.name, failed=said_of) for _ in systems]
     said: dict[str, Spoken] = {"": take.spoken}
 
     def speak(precision: str) -> Spoken:
@@ -121,6 +123,11 @@ def swept(
     for place, system in enumerate(job.systems):
         cells = [_read(job.store, keys[place]) for keys in rows if keys[place]]
         found[system] = tuple(cells)
+    failed = {one.clip: one.failed for one in found.get(CLEAN, ()) if one.failed}
+    if job.strict and failed:  # in cells that a run that was not has left
+        line = next(clip.line for clip in clips if clip.name in failed)
+        name, problem = next(iter(failed.items()))
+        raise DataError(f"{name} (line {line}): {problem}")
     return found
 
 
