@@ -80,6 +80,19 @@ def test_the_folder_names_a_model_whose_file_is_called_as_all_are(tmp_path):
     assert subject_of(file_of(str(tmp_path / "opt-125m"))).name == "opt-125m"
 
 
+def test_a_model_behind_a_link_is_known_by_what_lies_beside_the_link(tmp_path):
+    home, kept = tmp_path / "opt-tiny" / "onnx", tmp_path / "blobs"  # as caches of models keep them
+    home.mkdir(parents=True)
+    made = texting.language_model(kept, "model")
+    made.rename(kept / "5e7ac0")
+    (home / "model.onnx").symlink_to(kept / "5e7ac0")
+    texting.tokenizer(home.parent / "tokenizer.json")
+    plain = subject_of(home / "model.onnx")
+    assert plain.name == "onnx"
+    (home / "config.json").write_text('{"max_position_embeddings": 4}')
+    assert subject_of(home / "model.onnx").sha256 != plain.sha256
+
+
 def test_weights_beside_the_model_are_part_of_it(tmp_path):
     import onnx
 

@@ -63,7 +63,7 @@ def _rewritten(subject: Subject, precision: str, reserved: Reserved | None) -> R
     import onnx
 
     proto = load_proto(subject.path)
-    onnx.load_external_data_for_model(proto, str(subject.path.resolve().parent))
+    onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
     context = Context(unit="text")
     if reserved is not None:
         from holdfast.stages.language import open_language

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of, of_file
 from holdfast.graph.inspect import load_proto
+from holdfast.stages.language.shipped import shipped
 
 # What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
 FILES = ("model.onnx", "decoder_model.onnx", "decoder_model_merged.onnx")
@@ -25,12 +25,6 @@ class Subject:
     tokenizer: Path
     sha256: str
     bytes: int
-
-
-def shipped() -> dict[str, Path]:
-    """The language models that come with the package, by name."""
-    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
-    return {f.stem: f for f in sorted(folder.glob("*.onnx"))} if folder.is_dir() else {}
 
 
 def file_of(word: str) -> Path | None:
@@ -53,7 +47,8 @@ def subject_of(file: Path) -> Subject:
     locations = {e.value for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
     weights = [file, *(file.parent / name for name in sorted(locations))]
     tokenizer = find_tokenizer(file)
-    folders = dict.fromkeys([file.resolve().parent, file.resolve().parent.parent, tokenizer.parent])
+    home = file.parent.resolve()  # the file itself may be a link: caches keep the content elsewhere
+    folders = dict.fromkeys([home, home.parent, tokenizer.parent])
     configs = [folder / name for folder in folders for name in CONFIGS if (folder / name).is_file()]
     digest = of([of_file(path) for path in (*weights, tokenizer, *configs)])
     return Subject(_name(file), file, tokenizer, digest, sum(p.stat().st_size for p in weights))
@@ -62,5 +57,5 @@ def subject_of(file: Path) -> Subject:
 def _name(file: Path) -> str:
     """The file's name, or its folder's where all files are called the same."""
     return (
-        file.resolve().parent.name if file.name in FILES else file.name.removesuffix(".gz")[: -len(".onnx")]
+        file.parent.resolve().name if file.name in FILES else file.name.removesuffix(".gz")[: -len(".onnx")]
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from holdfast.graph.causal_positions import positions_of
 from holdfast.graph.inspect import load_proto
 from holdfast.stages.language.model import MOST_ROWS, LanguageModel
 from holdfast.stages.language.runner import Runner, open_runner
+from holdfast.stages.language.shipped import shipped
 from holdfast.stages.language.tokens import Tokens, find_tokenizer, open_tokens
 
 _PROBE = "The road is long, and the sky over it is wide and blue."
@@ -65,15 +65,14 @@ def find_language(path: Path) -> Path:
     """The file of a shipped language model or of the user's, or an error that names the nearest one."""
     if path.is_file():
         return path
-    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
-    shipped = {f.stem: f for f in sorted(folder.glob("*.onnx"))} if folder.is_dir() else {}
-    if str(path) in shipped:
-        return shipped[str(path)]
+    known = shipped()
+    if str(path) in known:
+        return known[str(path)]
     if len(path.parts) == 1 and not path.suffix and not path.is_dir():
-        raise UnknownName("language model", str(path), shipped)
+        raise UnknownName("language model", str(path), known)
     what = "is a folder" if path.is_dir() else "no such file"
     raise ModelError(
-        f"{path}: {what}; give the path of an .onnx file or one of: {', '.join(shipped) or 'none'}"
+        f"{path}: {what}; give the path of an .onnx file or one of: {', '.join(known) or 'none'}"
     )
 
 
