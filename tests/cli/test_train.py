@@ -145,7 +145,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
         (("old.onnx", "data", "-o", "taken.onnx"), "its card taken.toml is there already"),
         (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot be written there"),
-        (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model to detect"),
+        (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model of the task 'detect'"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
         (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "as a batch holds, 91, got 90"),
         (("old.onnx", "data", "-o", "n.onnx", "--decode", "pilow"), "unknown decode 'pilow'. Did you mean"),
@@ -157,6 +157,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
         (("odd.onnx", "data", "-o", "n.onnx"), "node 'NonZero of y': operator NonZero cannot be trained"),
         (("quant.onnx", "data", "-o", "n.onnx"), "node 'QuantizeLinear of q': operator Quantize"),
         (("bare.onnx", "data", "-o", "n.onnx"), "no weights to train"),
+        (("nan.onnx", "data", "-o", "n.onnx"), "gives numbers that are not finite (NaN or infinite)"),
     ],
 )  # fmt: skip
 def test_bad_input_is_told_in_one_line(fails, place, words, said):
@@ -173,6 +174,7 @@ def test_bad_input_is_told_in_one_line(fails, place, words, said):
         ("quant", [node("QuantizeLinear", "x scale zero", "q"), node("DequantizeLinear", "q scale zero", "d"),
                    node("Conv", "d w", "y")], {"w": weight} | scale),
         ("bare", [node("GlobalMaxPool", "x", "y")], {}),
+        ("nan", [node("Conv", "x w", "h"), node("Flatten", "h", "y")], {"w": weight * np.float32("nan")}),
     ):  # fmt: skip
         model = model_of(nodes, weights, ("n", 3, 16, 16))
         model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "k"]))
@@ -212,7 +214,7 @@ def test_tent_has_the_layout_of_the_papers_table(holdfast, place):
         (("tiny.onnx", "data"), "normalisation layers, and tiny has none"),
         (("old.onnx", "data", "--only", "ceil"), "unknown family of noise before the network 'ceil'"),
         (("old.onnx", "data", "--only", "resize=x"), "unknown resize 'x'"),
-        (("blobs.onnx", "data"), "expected a classifier, got a model to detect"),
+        (("blobs.onnx", "data"), "expected a classifier, got a model of the task 'detect'"),
     ],
 )
 def test_bad_input_of_tent(fails, place, words, said):

@@ -66,5 +66,5 @@ def test_one_clear_line(files, tmp_path):
         compare(*files, only=("decod",), **short(tmp_path))
     with pytest.raises(InputError, match="not several"):
         matrix(*files, csv=True, latex=True)
-    with pytest.raises(HoldfastError, match="classify"):
+    with pytest.raises(HoldfastError, match="expected a classifier, got a model of the task"):
         matrix(str(detector(tmp_path)), files[1], **short(tmp_path))

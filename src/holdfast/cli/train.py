@@ -219,7 +219,7 @@ def mix_table(found: Mixed) -> Table:
     rows += [["mean", *means, means[1] - means[0]], ["std", *stds, stds[1] - stds[0]]]
     caption = (
         f"top-1 in % on {found.tested_on} images of {found.tested} that were not trained on; trained for "
-        f"{found.steps} steps on {found.trained_on}"
+        f"{found.steps} steps on {found.trained_on}. Δ = after − before: higher is better"
     )
     columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in ("before", "after", "Δ"))]
     return Table(columns, rows, caption)
@@ -246,7 +246,7 @@ def _plan(model: str, data: str, how: Choices) -> Plan:
     task = load_model(model, how.card).card.task
     if task != "classify":
         raise InputError(
-            f"{model}: expected a classifier, got a model to {task}; only classifiers are trained"
+            f"{model}: expected a classifier, got a model of the task {task!r}; only classifiers are trained"
         )
     return plan_of(model, data, Settings(RULES["coco"]), how)
 

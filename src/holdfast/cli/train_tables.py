@@ -33,7 +33,12 @@ Shift = Annotated[int, Option("Move each training image by up to so many pixels.
 Seed = Annotated[int, Option("The first seed of training.", group=HOW, least=0)]
 Seeds = Annotated[int, Option("Train each row so many times and give the mean.", group=HOW, least=1)]
 Work = Annotated[
-    Path, Option("Where pictures, checkpoints and trained models are kept; a killed run goes on.", group=RUN)
+    Path,
+    Option(
+        "Where pictures, checkpoints and trained models are kept; a killed run goes on.",
+        shown="FOLDER",
+        group=RUN,
+    ),
 ]
 Jobs = Annotated[int, Option("Rows trained at once, each on one core.", group=RUN, least=1)]
 Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
@@ -176,7 +181,7 @@ def _opened(asked: Asked) -> tuple[Training, Dataset]:
     check_torch()
     model = load_model(asked.model, asked.card)
     if model.card.task != "classify":
-        raise InputError(f"{asked.model}: expected a model to classify, got one to {model.card.task}")
+        raise InputError(f"{asked.model}: expected a classifier, got a model of the task {model.card.task!r}")
     whole = some(open_dataset(asked.data, task="classify"), asked.images)
     if asked.test is None:
         seen, tested = held_out(whole, HELD_OUT)

@@ -100,7 +100,8 @@ def _option(row: Row) -> list[Cell]:
 
 def words(row: Row) -> str:
     """What is to be said of a row beside its numbers."""
-    said = [row.note if row.outcome == "measured" else f"{row.outcome}: {row.note}"] if row.note else []
+    note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
+    said = [note if row.outcome == "measured" else f"{row.outcome}: {note}"] if note else []
     if row.alike:
         said.append(f"the same errors as {row.alike}")
     if row.longer:

@@ -71,7 +71,8 @@ def _rewritten(subject: Subject, precision: str, reserved: Reserved | None) -> R
         model = open_language(subject.path, subject.tokenizer)
         fed = [_without_branch(feeds) for feeds in model.feeds(reserved.questions)]
         context = Context(None, lambda: iter(fed), "text")
-    made: Rewritten = part("rewrite", precision).function(settled(proto), context)
+    with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is told
+        made: Rewritten = part("rewrite", precision).function(settled(proto), context)
     return made
 
 

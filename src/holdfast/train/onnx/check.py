@@ -34,6 +34,11 @@ def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
             f"output {net.plan.output!r}: ONNX Runtime gives {expected.shape} for {len(images)} images, "
             f"torch {got.shape}, so it cannot be trained{hint}"
         )
+    if not np.isfinite(expected).all():
+        raise ModelError(
+            f"output {net.plan.output!r}: the model gives numbers that are not finite (NaN or infinite) "
+            "on random images, so it cannot be trained; look at its weights"
+        )
     gap = float(np.abs(got - expected).max(initial=0.0))
     if not gap <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0))):
         raise ModelError(
