@@ -72,8 +72,12 @@ def start(
     pictures: int = PICTURES,
     jobs: int = 2,
 ) -> Model:
-    """The network of that name with its starting weights, written as ONNX; a killed run goes on."""
-    path = folder / f"{name}.onnx"
+    """The network of that name with its starting weights, written as ONNX; a killed run goes on.
+
+    Weights of another seed, of fewer steps or of fewer pictures lie beside them under another name.
+    """
+    usual = (seed, steps, pictures) == (0, STEPS, PICTURES)
+    path = folder / (f"{name}.onnx" if usual else f"{name}-{seed}-{steps}-{pictures}.onnx")
     card = Card("classify", INPUT, Head("classifier", {"activation": "softmax"}), signs.CLASSES)
     if not path.exists():
         crops = open_pool(folder, small_row, POOL_SEED, pictures, jobs)

@@ -56,4 +56,7 @@ def test_starting_weights_keep_their_normalisation(name, tmp_path):
     machine = open_machine(pipeline_of(model.card), model, 1)
     data = open_dataset("far:0:1").entries[0].load().data
     assert len(machine.predict(machine.prepare(data)).values) == 20
-    assert start(name, tmp_path, 0, quiet) == model  # made once
+    again = start(name, tmp_path, 0, pytest.fail, steps=2, pictures=80, jobs=1)
+    assert again == model  # made once
+    other = start(name, tmp_path, 0, quiet, steps=3, pictures=80, jobs=1)
+    assert other.sha256 != model.sha256  # a miniature's weights are not taken for others
