@@ -31,9 +31,11 @@ def test_of_equal_endings_the_first_is_picked():
 
 
 def test_not_a_number_is_never_right():
-    assert picked(scored(math.nan, -3.0), "plain") == 1
-    for answer in (0, 1):
-        assert not correct(scored(math.nan, math.nan), answer, "plain")
+    for sums in ((math.nan, -3.0), (-3.0, math.nan), (math.nan, math.nan), (-math.inf, -math.inf)):
+        for rule in ("plain", "per-byte", "per-token"):
+            assert picked(scored(*sums), rule) == -1
+            assert not any(correct(scored(*sums), answer, rule) for answer in (0, 1))
+    assert picked(scored(-math.inf, -3.0), "plain") == 1  # impossible, but a number
 
 
 def test_greedy_is_for_one_ending_and_the_others_for_several():

@@ -51,7 +51,10 @@ def rules_for(kind: TextKind) -> tuple[TextRule, ...]:
 
 
 def picked(scored: Scored, rule: TextRule) -> int:
-    """The ending a model picks by a rule; −1 if none: all is NaN, or greedy it says another word."""
+    """The ending a model picks by a rule; −1 if none: a sum is NaN, or greedy it says another word.
+
+    A model that has no number for one ending has not compared it with the others.
+    """
     if rule not in RULES:
         raise UnknownName("scoring rule", rule, RULES)
     if rule == "greedy":
@@ -65,9 +68,9 @@ def picked(scored: Scored, rule: TextRule) -> int:
         raise InputError(f"{scored.name}: the rule {rule!r} compares endings, got only one; use greedy")
     weights = {"plain": (1,) * len(scored.sums), "per-byte": scored.length, "per-token": scored.tokens}[rule]
     scores = [total / weight for total, weight in zip(scored.sums, weights, strict=True)]
-    usable = [-math.inf if math.isnan(score) else score for score in scores]
-    best = max(usable)
-    return usable.index(best) if best > -math.inf else NOTHING
+    if any(map(math.isnan, scores)) or max(scores) == -math.inf:
+        return NOTHING
+    return scores.index(max(scores))
 
 
 def correct(scored: Scored, answer: int, rule: TextRule) -> bool:
