@@ -50,7 +50,8 @@ def plan_of(how: Beyond) -> LanguagePlan:
     from holdfast.core.errors import InputError
     from holdfast.run.language.plan import LanguagePlan
     from holdfast.run.language.precisions import chosen
-    from holdfast.run.language.subject import FILES, file_of, shipped
+    from holdfast.run.language.subject import FILES, file_of
+    from holdfast.stages.language.shipped import shipped
 
     if how.card:
         raise InputError("--card: means nothing with --task language; leave it out")
