@@ -91,3 +91,19 @@ def test_the_lead_does_not_claim_what_was_not_found():
     for row, words in cases.items():
         of = replace(LAMBADA, rules=(RuleNoise("greedy", 0.5, (row,)),))
         assert words in lead(replace(MODEL, sets=(of,)))
+
+
+def test_of_several_models_each_is_named_with_what_it_loses():
+    calm = replace(MODEL, model="calm", sets=(PIQA, replace(LAMBADA, failed=("l.jsonl:3",))))
+    made = page(replace(SUITE, models=(MODEL, calm)))
+    assert "road-lm and calm" in made
+    assert "points lost at worst: int8-dynamic, road-piqa" in made
+    assert "calm: 1 without a likelihood at fp32, counted as wrong" in made
+
+
+def test_an_accuracy_below_one_per_cent_is_no_share_with_a_bar():
+    bars = []
+    for accuracy in (0.0, 0.4):
+        of = replace(LAMBADA, rules=(RuleNoise("greedy", accuracy, BYTES),))
+        bars.append(page(replace(SUITE, models=(replace(MODEL, sets=(of,)),))).count('class="meter"'))
+    assert bars[0] == bars[1]

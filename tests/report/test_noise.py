@@ -1,5 +1,6 @@
 """The noise page: its charts and tables say the numbers they are given, whatever they are."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -165,6 +166,15 @@ def test_the_page_says_what_matters_and_escapes_names():
     assert "cost 10.00" in html
     assert "node &lt;Resize_3&gt;" in html
     assert "<Resize_3>" not in html
+
+
+def test_old_and_new_are_both_in_the_head_of_the_page():
+    new = replace(MODEL, model="new", clean=0.88, rows=ROWS[:2])
+    html = page(replace(SUITE, models=(MODEL, new)))
+    assert "net and new" in html
+    assert "top-1 clean; at worst 5.00 less: resize=opencv-nearest" in html
+    assert "top-1 clean; at worst 1.00 less: decode=fast-idct" in html
+    assert "new: top-1 is 88.00" in html
 
 
 def test_the_lead_does_not_make_much_of_what_may_be_luck():

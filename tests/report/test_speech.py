@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from holdfast.report.charts.decades import decades
 from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.speech import lead, page, write
 from holdfast.report.speech_pictures import LOUDEST, sound_uri, spectrogram
-from holdfast.report.speech_tables import csv_table, options_table, paper_table
+from holdfast.report.speech_tables import csv_table, options_table, paper_table, words
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 from holdfast.run.speech.result import Number, Row, SpeechNoise, SpeechSuite
 from holdfast.run.speech.show import Shown, Sound
@@ -147,3 +148,16 @@ def test_decades_draw_every_row_and_the_line():
     assert "gone" in drawn
     assert "own error 1" in drawn
     assert decades([], 1.0, title="nothing")
+
+
+def test_of_several_models_each_is_named_beside_its_own_error():
+    made = page(replace(SUITE, models=(NOISE, replace(NOISE, model="slow"))))
+    assert "fast and slow" in made
+    assert "stft=power-2: MSE, log mel of the wave; own error 2" in made
+
+
+def test_a_sentence_before_other_words_ends_without_a_full_stop():
+    assert words(replace(row("stft", "a", 1.0, alike="b"), note="As it comes.")) == (
+        "As it comes; the same errors as b"
+    )
+    assert words(replace(row("stft", "a", 1.0), note="As it comes.")) == "As it comes."

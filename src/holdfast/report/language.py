@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import OutputError
@@ -18,7 +17,7 @@ from holdfast.report.language_tables import (
     numbers_table,
     words,
 )
-from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.tables import Table, to_html
 from holdfast.run.language.result import LanguageNoise, LanguageSuite, Row, SetNoise
 from holdfast.run.store import write_atomic
@@ -40,8 +39,8 @@ def write(suite: LanguageSuite, out: Path) -> Path:
 def page(suite: LanguageSuite) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
-    name = _joined([m.model for m in suite.models])
-    data = _joined(suite.sets)
+    name = joined([m.model for m in suite.models])
+    data = joined(suite.sets)
     rules = dict.fromkeys(by.rule for of in first.sets for by in of.rules)
     return document(
         Document(
@@ -49,7 +48,7 @@ def page(suite: LanguageSuite) -> str:
             subject=(name, data),
             facts=_facts(suite),
             verdict=" ".join(lead(m) for m in suite.models),
-            cards=_cards(first),
+            cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
             minor=(),
             rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
             command=suite.command,
@@ -60,10 +59,6 @@ def page(suite: LanguageSuite) -> str:
     )
 
 
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
-
-
 def lead(model: LanguageNoise) -> str:
     """What matters most of a model, in a sentence."""
     worst = worst_of(model)
@@ -71,7 +66,7 @@ def lead(model: LanguageNoise) -> str:
         return f"{model.model}: no precision could be measured."
     of, row = worst
     if not any(r.changed for s in model.sets for r in s.default.rows):
-        return f"{model.model}: no precision changes a single answer."
+        return f"{model.model}: no precision changes a single answer by the table's rules."
     if not row.drop or row.drop <= 0:
         return f"{model.model}: no precision costs accuracy on any set."
     sure = "" if row.clear else ", which may be the choice of questions"
@@ -101,7 +96,7 @@ def _facts(suite: LanguageSuite) -> tuple[tuple[str, str], ...]:
 
 def _cards(model: LanguageNoise) -> tuple[Card, ...]:
     shown = [
-        Card(of.data, 100 * of.default.clean, f"accuracy at fp32, {of.default.rule}", 2)
+        Card(of.data, f"{100 * of.default.clean:.2f}", f"accuracy at fp32, {of.default.rule}")
         for of in model.sets[:4]
     ]
     worst = worst_of(model)
@@ -109,6 +104,15 @@ def _cards(model: LanguageNoise) -> tuple[Card, ...]:
         of, row = worst
         shown.append(Card("worst precision", f"{row.drop:.2f}", f"points lost: {row.precision}, {of.data}"))
     return tuple(shown)
+
+
+def _card(model: LanguageNoise) -> Card:
+    """One of several models: what its worst precision costs."""
+    worst = worst_of(model)
+    if worst is None:
+        return Card(model.model, "n/a", "no precision could be measured")
+    of, row = worst
+    return Card(model.model, f"{row.drop:.2f}", f"points lost at worst: {row.precision}, {of.data}")
 
 
 def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
@@ -119,9 +123,12 @@ def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
         for r in s.default.rows
         if r.outcome == "impossible"
     ]
-    failed = sum(len(s.failed) for m in suite.models for s in m.sets)
-    if failed:
-        lost.append(f"{failed} questions have no likelihood at fp32 and count as wrong")
+    failed = {m.model: sum(len(s.failed) for s in m.sets) for m in suite.models}
+    lost += [
+        f"{model}: {count} without a likelihood at fp32, counted as wrong"
+        for model, count in failed.items()
+        if count
+    ]
     return tuple(Alert(text, "table") for text in lost)
 
 

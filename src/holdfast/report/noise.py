@@ -10,7 +10,7 @@ from holdfast.report.about import scroll
 from holdfast.report.html import document
 from holdfast.report.noise_sections import lead, sections_of
 from holdfast.report.noise_tables import METRICS
-from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.tables import Table, to_html
 from holdfast.run.noise.combine import Staircase
 from holdfast.run.noise.result import ModelNoise, Suite
@@ -28,15 +28,15 @@ def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = (), more: Seque
 def page(suite: Suite, stairs: Sequence[Staircase] = (), more: Sequence[Section] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
-    others = len(suite.models) - 1
-    name = f"{first.model} and {others} more" if others else first.model
+    name = joined([m.model for m in suite.models])
+    several = len(suite.models) > 1
     return document(
         Document(
             title=f"System noise of {name} on {suite.data}",
             subject=(name, suite.data),
             facts=_facts(suite),
-            verdict=" ".join(lead(m) for m in suite.models[:1]),
-            cards=_cards(first),
+            verdict=" ".join(f"{m.model}: {lead(m)}" for m in suite.models[:3]) if several else lead(first),
+            cards=tuple(map(_card, suite.models[:6])) if several else _cards(first),
             minor=(),
             rule=first.rule,
             command=suite.command,
@@ -62,11 +62,18 @@ def _cards(model: ModelNoise) -> tuple[Card, ...]:
     worst, combined = model.worst, model.combined
     shown = [Card(metric, 100 * model.clean, "clean: the system it was trained with", 2)]
     if worst is not None and worst.drop is not None:
-        shown.append(Card("worst single noise", worst.drop, f"points lost: {worst.label}", 2))
+        shown.append(Card("worst single noise", f"{worst.drop:.2f}", f"points lost: {worst.label}"))
         shown.append(Card("predictions changed by it", worst.changed, f"of {worst.images} images"))
     if combined is not None and combined.drop is not None:
-        shown.append(Card("worst of each together", combined.drop, "points lost", 2))
+        shown.append(Card("worst of each together", f"{combined.drop:.2f}", "points lost"))
     return tuple(shown)
+
+
+def _card(model: ModelNoise) -> Card:
+    """One of several models: its metric as trained, and what the worst single noise takes from it."""
+    metric, worst = METRICS.get(model.metric, model.metric), model.worst
+    cost = f"; at worst {worst.drop:.2f} less: {worst.label}" if worst and worst.drop is not None else ""
+    return Card(model.model, f"{100 * model.clean:.2f}", f"{metric} clean{cost}")
 
 
 def _alerts(suite: Suite) -> tuple[Alert, ...]:

@@ -10,7 +10,7 @@ from holdfast.report.about import scroll
 from holdfast.report.charts.decades import decades
 from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.speech_pictures import spectrogram_section
 from holdfast.report.speech_tables import options_table, paper_table, short
 from holdfast.report.tables import Table, to_html
@@ -36,15 +36,15 @@ def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
 
 def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
     """The suite as one self-contained HTML file."""
-    first, others = suite.models[0], len(suite.models) - 1
-    name = f"{first.model} and {others} more" if others else first.model
+    first = suite.models[0]
+    name = joined([m.model for m in suite.models])
     return document(
         Document(
             title=f"System noise of {name} on {suite.data}",
             subject=(name, suite.data),
             facts=_facts(suite),
             verdict=" ".join(lead(m) for m in suite.models),
-            cards=_cards(first),
+            cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
             minor=(),
             rule=f"MSE against the clean system on the same texts; {first.vocoder}",
             command=suite.command,
@@ -88,6 +88,14 @@ def _cards(model: SpeechNoise) -> tuple[Card, ...]:
     if model.combined is not None and model.combined.heard is not None:
         found.append(Card("both together", short(model.combined.heard.mean), "MSE, log mel of the wave"))
     return tuple(found)
+
+
+def _card(model: SpeechNoise) -> Card:
+    """One of several models: its worst single noise beside its own error."""
+    worst = model.worst
+    value = short(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
+    label = f"{worst.label}: MSE, log mel of the wave" if worst is not None else "no option changes it"
+    return Card(model.model, value, f"{label}; own error {short(model.own.mean)}")
 
 
 def _alerts(suite: SpeechSuite) -> tuple[Alert, ...]:
