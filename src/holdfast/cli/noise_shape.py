@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,9 @@ class Shape(NamedTuple):
             raise InputError(
                 f"{self.out}: is a folder; give the name of the page, such as {self.out / 'noise.html'}"
             )
+        for option, file in (("--json", self.json), ("--out", self.out)):
+            if file:
+                _check_place(option, file)
 
     def table(self, table: Table) -> None:
         """Nothing; the table is printed."""
@@ -57,3 +61,14 @@ class Shape(NamedTuple):
             self.table(families_table(model))
             say("")
         return self.table(models_table(made))
+
+
+def _check_place(option: str, file: Path) -> None:
+    """Nothing, or OutputError if the file cannot be written: better before a long run than after it."""
+    from holdfast.core.errors import OutputError
+
+    there = next((folder for folder in file.absolute().parents if folder.exists()), None)
+    if there is None or not there.is_dir():
+        raise OutputError(f"{option} {file}: {there} is no folder; choose another")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise OutputError(f"{option} {file}: {there} cannot be written to; choose another folder")
