@@ -42,7 +42,9 @@ def test_format_decides(both):
 
 
 def test_task_that_no_format_serves(both):
-    with pytest.raises(DataError, match=r"expected data for the task 'classify', found voc \(detect\), yolo"):
+    with pytest.raises(
+        DataError, match=r"the task 'classify', found voc \(detect\), yolo .*; give a folder a class"
+    ):
         open_dataset(both, task="classify")
     with pytest.raises(DataError, match="expected data for the task 'segment', but yolo holds 'detect'"):
         open_dataset(both, task="segment", format="yolo")

@@ -88,7 +88,8 @@ def _choose(path: Path, task: Task | None, notes: list[Problem]) -> Part:
     usable = [found for found in fitting if task is None or _serves(found.task, task)]
     if not usable:
         tasks = ", ".join(f"{found.name} ({found.task})" for found in fitting)
-        raise DataError(f"{path}: expected data for the task {task!r}, found {tasks}")
+        hint = "; give a folder a class, or a list of lines 'file label'" if task == "classify" else ""
+        raise DataError(f"{path}: expected data for the task {task!r}, found {tasks}{hint}")
     if len(usable) > 1:
         others = ", ".join(f"{found.name} ({found.why})" for found in usable[1:])
         first = usable[0]
