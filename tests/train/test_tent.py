@@ -98,3 +98,15 @@ def test_a_model_without_normalisation_layers_is_told_in_one_line():
     with pytest.raises(InputError, match="normalisation layers, and the model has none") as problem:
         tent(net, [], 1e-3)
     assert "\n" not in str(problem.value)
+
+
+def test_outputs_that_are_no_class_are_never_the_answer(net):
+    (bias,) = [value for value in net.weights.values() if value.shape == (2,)]
+    with torch.no_grad():
+        bias += torch.tensor([10.0, 0.0])  # the first output wins everywhere
+    assert tent(copy.deepcopy(net), batches(1), 1e-3).tolist() == [0] * 12
+    assert tent(copy.deepcopy(net), batches(1, seed=1), 1e-3, skip=1).tolist() == [0] * 12
+    with torch.no_grad():
+        bias += torch.tensor([0.0, 20.0])
+    assert tent(copy.deepcopy(net), batches(1), 1e-3).tolist() == [1] * 12
+    assert tent(copy.deepcopy(net), batches(1), 1e-3, skip=1).tolist() == [0] * 12

@@ -106,6 +106,26 @@ def test_every_image_of_a_batch_has_its_own_choice(ground):
     assert np.bincount(labels).min() > 150
 
 
+def test_consistency_shows_each_image_as_it_is_and_augmented_twice(ground, tmp_path):
+    model, pictures = ground
+    tuning = dataclasses.replace(SHORT, augment=("augmix",), consistency=12.0)
+    x, labels, seed = draw_of(pictures, tuning, model)(
+        Stage("s", 1, tuning.batch, 0, 1.0, 1.0), np.random.default_rng(3)
+    )
+    own, first, second = x.chunk(3)
+    assert len(labels) == len(own) == tuning.batch
+    assert not own.equal(first)
+    assert not first.equal(second)
+    net = module.trainable_of(model)
+    with torch.no_grad():
+        alike = module.loss_of(model, tuning)(net, (torch.cat([own] * 3), labels, seed))
+        plain = module.loss_of(model, SHORT)(net, (own, labels, seed))
+        apart = module.loss_of(model, tuning)(net, (x, labels, seed))
+    assert float(alike) == pytest.approx(float(plain), abs=1e-5)
+    assert float(apart) > float(plain)
+    tune(model, pictures, tuning, 0, tmp_path / "c.pt", len)
+
+
 def test_shifted_images_repeat_their_border():
     image = np.arange(12, dtype=np.uint8).reshape(1, 3, 4, 1).repeat(3, axis=3)
     moved = shifted(image, np.array([[1, -2]]))[0, :, :, 0]
@@ -179,6 +199,9 @@ def test_what_cannot_be_meant_is_told(ground, tmp_path):
     for change, said in (
         ({"batch": 81}, "as many images as a batch holds, 81, got 80"),
         ({"rate": 0.0}, "rate: expected a learning rate above 0"),
+        ({"rate": 1e9}, "below 10"),
+        ({"consistency": 12.0}, "expected an augmentation beside it"),
+        ({"consistency": 12.0, "augment": ("augmix",), "adversarial": 2.0}, "no adversarial training"),
         ({"steps": 0}, "steps: expected 1 or more, got 0"),
         ({"mix": ()}, "mix: expected one choice"),
         ({"adversarial": 300.0}, "adversarial: expected 0 to 255"),

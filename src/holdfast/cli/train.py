@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from holdfast.train.pictures import Choice
 
 MIXED, HOW, SHOWN, RUN = "What is mixed", "How it is trained", "How it is shown", "How it is run"
-DECODERS = ("pillow", "opencv", "ffmpeg")  # the paper's Table 8
-RESIZES = (  # the paper's Table 7
-    "pillow-bilinear", "pillow-nearest", "pillow-bicubic", "opencv-nearest", "opencv-bilinear",
-    "opencv-bicubic",
-)  # fmt: skip
 
 
 def decoders() -> list[str]:
@@ -66,6 +61,14 @@ Adversarial = Annotated[
     float,
     Option("Train on PGD examples within so many levels of 255; 0: none.", group=MIXED, least=0, most=255),
 ]
+Consistency = Annotated[
+    float,
+    Option(
+        "Answers to augmented images shall be alike: AugMix's second half, 12 in its paper; 0: none.",
+        group=MIXED,
+        least=0,
+    ),
+]
 Steps = Annotated[int | None, Option("Steps of training (300).", group=HOW, least=1)]
 Epochs = Annotated[float | None, Option("Instead: how often each image is seen.", group=HOW, least=0.01)]
 Batch = Annotated[int, Option("Images a step.", group=HOW, least=1)]
@@ -100,6 +103,7 @@ def mix(
     resize: Resize = (),
     augment: Augment = (),
     adversarial: Adversarial = 0.0,
+    consistency: Consistency = 0.0,
     steps: Steps = None,
     epochs: Epochs = None,
     batch: Batch = 64,
@@ -124,8 +128,9 @@ def mix(
 ) -> int:
     """Fine-tune a classifier on several decoders and resizes at once, drawn for each image (mix training).
 
-    Without --decode and --resize the paper's three and six are mixed; with one of them only that one. The
-    graph of MODEL stays as it is, its weights become others; MODEL itself is never changed.
+    Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
+    of them only that one. The graph of MODEL stays as it is, its weights become others; MODEL itself is
+    never changed.
     """
     from holdfast.core.errors import InputError
     from holdfast.data.open import open_dataset
@@ -142,7 +147,7 @@ def mix(
     mixed, reported = _choices(plan, words_of(decode), words_of(resize))
     tuning = Tuning(
         steps or 300, batch, rate, mixed, words_of(augment), adversarial, shift, statistics,
-        label_smoothing=smoothing,
+        label_smoothing=smoothing, consistency=consistency,
     )  # fmt: skip
     tested = open_dataset(test, task="classify", images=images) if test else None
     found = _trained(MixPlan(plan, out, tuning, reported, work, seed, held_out, tested, epochs))
@@ -267,6 +272,7 @@ def _choices(
 ) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
     """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
     from holdfast.core.registry import lookup
+    from holdfast.run.mitigate.rows import DECODERS, RESIZES
     from holdfast.train.pictures import Choice
 
     card = plan.model.card

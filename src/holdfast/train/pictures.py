@@ -77,9 +77,10 @@ def pictures_of(
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, task, len(dataset))
     state = np.load(home / "state.npy", mmap_mode="r+")
-    progress(int((state > 0).sum()), int((state > 0).sum()))
     waiting = [at for at in range(0, len(dataset), CHUNK) if not (state[at : at + CHUNK] > 0).all()]
     shards = [Shard(home, task, at, dataset.entries[at : at + CHUNK]) for at in waiting]
+    finished = len(dataset) - sum(len(shard.entries) for shard in shards)
+    progress(finished, finished)
     for done in _filled(shards, jobs or os.cpu_count() or 1):
         progress(done, 0)
     made = _opened(home, task, dataset, np.array(state), key)

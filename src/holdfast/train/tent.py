@@ -13,12 +13,15 @@ from holdfast.core.errors import InputError
 from holdfast.train.onnx import Trainable
 
 
-def tent(net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1) -> NDArray[np.int64]:
-    """The predicted outputs (n,) of all batches in their order, the network adapting from batch to batch.
+def tent(
+    net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1, skip: int = 0
+) -> NDArray[np.int64]:
+    """The predicted classes (n,) of all batches in their order, the network adapting from batch to batch.
 
     Batches are normalised by their own statistics; scale and bias of the normalising nodes take `steps` steps
     of Adam a batch; the answer is that of the last forward pass, before its step, as in the authors' code.
-    The network stays adapted: reset it by opening it again, or give a copy.
+    The first `skip` outputs are no class: they are not answers, and classes are numbered behind them. The
+    network stays adapted: reset it by opening it again, or give a copy.
     """
     names = check_adaptable(net)
     before = net.mode, {name: value.requires_grad for name, value in net.weights.items()}
@@ -27,7 +30,7 @@ def tent(net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1)
         value.requires_grad_(name in names)
     optimiser = torch.optim.Adam([net.weights[name] for name in names], lr=rate, betas=(0.9, 0.999))
     try:
-        found = [_adapt(net, optimiser, batch, steps) for batch in batches]
+        found = [_adapt(net, optimiser, batch, steps)[:, skip:].argmax(1) for batch in batches]
     finally:
         net.statistics(before[0])
         for name, value in net.weights.items():
@@ -57,12 +60,14 @@ def entropy(scores: Tensor) -> Tensor:
     return -(scores.softmax(1) * scores.log_softmax(1)).sum(1)
 
 
-def _adapt(net: Trainable, optimiser: torch.optim.Optimizer, batch: Tensor, steps: int) -> NDArray[np.int64]:
+def _adapt(
+    net: Trainable, optimiser: torch.optim.Optimizer, batch: Tensor, steps: int
+) -> NDArray[np.float32]:
     scores = torch.zeros(0)
     for _ in range(steps):
         scores = net(batch)
         optimiser.zero_grad(set_to_none=True)
         entropy(scores).mean().backward()
         optimiser.step()
-    answers: NDArray[np.int64] = scores.detach().argmax(1).numpy()
-    return answers
+    said: NDArray[np.float32] = scores.detach().numpy()
+    return said

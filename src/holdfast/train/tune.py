@@ -17,6 +17,7 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError, ModelError
 from holdfast.core.model import Input, Model
 from holdfast.core.registry import lookup
+from holdfast.train.augment.consistency import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from holdfast.train.onnx import Trainable, open_trainable, written
 from holdfast.train.pictures import Choice, Pictures, Progress, gain_and_shift, normalised
@@ -46,6 +47,7 @@ class Tuning:
     averaging: float = 0.997
     label_smoothing: float = 0.0
     adversarial_steps: int = 5
+    consistency: float = 0.0
 
     def check(self) -> None:
         """Nothing, or InputError for a number that cannot be meant."""
@@ -58,9 +60,11 @@ class Tuning:
             if value < least:
                 raise InputError(f"{name}: expected {least} or more, got {value}")
         if not 0 < self.rate < 10:
-            raise InputError(f"rate: expected a learning rate above 0, such as 0.001, got {self.rate}")
+            raise InputError(f"rate: expected a learning rate above 0 and below 10, got {self.rate}")
         if not 0 <= self.adversarial <= 255:
             raise InputError(f"adversarial: expected 0 to 255, got {self.adversarial}")
+        if self.consistency and (self.adversarial or not self.augment):
+            raise InputError("consistency: expected an augmentation beside it, and no adversarial training")
         if not self.mix:
             raise InputError("mix: expected one choice of decoder and resize or more, got none")
         for name in self.augment:
@@ -137,10 +141,15 @@ def draw_of(
         images = pictures.images[places[rng.integers(len(places), size=stage.batch)], rows]
         if tuning.shift:
             images = shifted(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
+        versions = [images, *(augmented(images, rng) for _ in range(2))] if tuning.consistency else []
+        shown = np.concatenate(versions) if versions else augmented(images, rng)
+        labels = torch.from_numpy(pictures.labels[rows] + skipped(model))
+        return normalised(shown, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+
+    def augmented(images: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
         for part in parts:
             images = part(images, rng)
-        labels = torch.from_numpy(pictures.labels[rows] + skipped(model))
-        return normalised(images, model.card), labels, torch.tensor(int(rng.integers(2**62)))
+        return images
 
     return draw
 
@@ -161,6 +170,10 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
         images, labels, seed = batch
         if tuning.adversarial:
             images = _attacked(net, images, labels, int(seed), model.card.input, tuning)
+        if tuning.consistency:
+            versions = net(images).chunk(3)
+            own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.label_smoothing)
+            return own + tuning.consistency * consistency(versions)
         return functional.cross_entropy(net(images), labels, label_smoothing=tuning.label_smoothing)
 
     return loss

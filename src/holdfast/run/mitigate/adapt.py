@@ -132,7 +132,7 @@ def _tented(
 
     rows = [np.sort(part) for part in np.array_split(order, max(1, len(order) // how.batch))]
     batches = (normalised(shown.images[place][part], model.card) for part in rows)
-    said = tent(trainable_of(model), batches, how.rate, how.steps) - skipped(model)
+    said = tent(trainable_of(model), batches, how.rate, how.steps, skipped(model))
     hits: NDArray[np.bool_] = said == shown.labels[np.concatenate(rows)]
     return hits
 
