@@ -133,4 +133,6 @@ def test_detector_finds_the_signs_of_a_scene_where_they_are(name):
 
 def test_models_folder_holds_nothing_but_models_and_cards():
     folder = Path(load_model("signs-yolo").path).parent
-    assert {p.suffix for p in folder.iterdir()} <= {".onnx", ".toml", ".md"}
+    assert {p.suffix for p in folder.iterdir() if p.is_file()} <= {".onnx", ".toml", ".md"}
+    assert {p.name for p in folder.iterdir() if p.is_dir()} == {"decoder", "language", "speech"}
+    assert sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) <= 25e6
