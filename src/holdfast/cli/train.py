@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.evaluate import Card, Choices, Format, Images, Jobs, Renames, Split
+from holdfast.cli.noise import words_of
 from holdfast.cli.noise_shape import Shape
 from holdfast.cli.output import say, write_json
 
@@ -129,8 +130,7 @@ def mix(
     """Fine-tune a classifier on several decoders and resizes at once, drawn for each image (mix training).
 
     Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
-    of them only that one. The graph of MODEL stays as it is, its weights become others; MODEL itself is
-    never changed.
+    of them only that one. The graph stays as it is, its weights become others; MODEL is never changed.
     """
     from holdfast.core.errors import InputError
     from holdfast.data.open import open_dataset
@@ -208,11 +208,6 @@ def tent(
         write_json(json, as_plain(found))
     shape.table(tent_csv([found]) if csv else tent_table([found]))
     return 0
-
-
-def words_of(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of an option that may be repeated, or hold several with commas between them."""
-    return tuple(dict.fromkeys(w.strip() for text in texts for w in text.split(",") if w.strip()))
 
 
 def mix_table(found: Mixed) -> Table:

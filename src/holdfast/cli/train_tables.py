@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
+from holdfast.cli.noise import words_of
 from holdfast.cli.noise_shape import Shape
 from holdfast.cli.output import say, write_json
 
@@ -101,7 +102,7 @@ def matrix(
     shape.check()
     asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
     training, tested = _opened(asked)
-    names = _words(chosen) or (RESIZES if over == "resize" else DECODERS)
+    names = words_of(chosen) or (RESIZES if over == "resize" else DECODERS)
     rows = matrix_rows(training.model, over, names, names)
     models = train(training, orders(rows, range(seed, seed + seeds)), _progress)
     found = made_of(training, tested, over, models, names, _progress)
@@ -155,11 +156,11 @@ def compare(
 
     shape = Shape(csv, markdown, latex, json)
     shape.check()
-    Wanted(_words(only)).check()
+    Wanted(words_of(only)).check()
     asked = Asked(model, data, card, test, images, steps, batch, rate, shift, work, jobs)
     training, tested = _opened(asked)
-    rows = mitigations(training.model, _words(chosen))
-    how = Trial(tested, work, _words(only) or FAMILIES, jobs)
+    rows = mitigations(training.model, words_of(chosen))
+    how = Trial(tested, work, words_of(only) or FAMILIES, jobs)
     models = train(training, orders(rows, (seed,)), _progress)
     found = families(training, models, how, progress)
     if json:
@@ -191,10 +192,6 @@ def _opened(asked: Asked) -> tuple[Training, Dataset]:
         model, seen, asked.work, asked.steps, asked.batch, asked.rate, asked.shift, asked.jobs
     )  # fmt: skip
     return training, tested
-
-
-def _words(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
 
 
 def _progress(text: str) -> None:

@@ -24,6 +24,10 @@ class Alignment:
     of_data: Ints
     note: str = ""
 
+    def places(self) -> tuple[int, ...]:
+        """For each class of the data its place among the model's."""
+        return tuple(int(np.flatnonzero(self.of_model == place)[0]) for place in self.of_data)
+
     def to_plain(self) -> dict[str, Any]:
         """The alignment as JSON values."""
         places = {"of_model": self.of_model.tolist(), "of_data": self.of_data.tolist()}

@@ -1,45 +1,33 @@
 """`python -m holdfast.train [signs-yolo ...] --out src/holdfast/models`: remake the shipped models."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError, MissingExtra, UnknownName
+from holdfast.core.errors import UnknownName
+from holdfast.train.command import need, run, say
 
 NAMES = ("signs-yolo", "signs-free", "signs-plain", "signs-single", "signs-class", "signs-seg")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0, or 2 after a message about what could not be used."""
-    options = _parser().parse_args(arguments)
-    try:
-        _train(options)
-    except HoldfastError as problem:
-        sys.stderr.write(f"holdfast.train: {problem}\n")
-        return problem.exit_code
-    return 0
+    return run(_parser(), _train, arguments)
 
 
 def _train(options: argparse.Namespace) -> None:
     for name in options.models:
         if name not in NAMES:
             raise UnknownName("model", name, NAMES)
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra("training", "torch", "torch")
+    need("training", torch="torch")
     from holdfast.train.make import Order, make
 
     for name in options.models or NAMES:
         start = time.monotonic()
         order = Order(name, options.out, options.work, options.seed, options.fraction, options.held_out)
-        make(order, _say)
-        _say(f"{name}: {(time.monotonic() - start) / 60:.1f} min")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stdout.flush()
+        make(order, say)
+        say(f"{name}: {(time.monotonic() - start) / 60:.1f} min")
 
 
 def _parser() -> argparse.ArgumentParser:

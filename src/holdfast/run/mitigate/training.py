@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
@@ -119,8 +117,7 @@ def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
     """For each class of the data its place among the model's; None if the data does not name its classes."""
     if not data.classes:
         return None
-    found = align(model.card.classes, data.classes)
-    return tuple(int(np.flatnonzero(found.of_model == place)[0]) for place in found.of_data)
+    return align(model.card.classes, data.classes).places()
 
 
 def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:

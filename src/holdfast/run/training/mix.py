@@ -159,7 +159,7 @@ def places_of(plan: Plan) -> Sequence[int] | None:
     found = alignment_of(plan)
     if not plan.dataset.classes:
         return None
-    return [int(np.flatnonzero(found.of_model == place)[0]) for place in found.of_data]
+    return found.places()
 
 
 def _parts(wanted: MixPlan) -> tuple[Dataset, Dataset]:

@@ -1,41 +1,28 @@
 """`python -m holdfast.train.decoder --out src/holdfast/models/decoder`: remake the learned decoder."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError, MissingExtra
+from holdfast.train.command import need, run, say
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0, or 2 after a message about what could not be used."""
-    options = _parser().parse_args(arguments)
-    try:
-        _train(options)
-    except HoldfastError as problem:
-        sys.stderr.write(f"holdfast.train.decoder: {problem}\n")
-        return problem.exit_code
-    return 0
+    return run(_parser(), _train, arguments)
 
 
 def _train(options: argparse.Namespace) -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtra("training", "torch", "torch")
+    need("training", torch="torch")
     import torch
 
     from holdfast.train.decoder.make import Order, make
 
     torch.set_num_threads(options.threads)
     start = time.monotonic()
-    make(Order(options.out, options.work, options.seed, options.fraction, held_out=options.held_out), _say)
-    _say(f"restore: {(time.monotonic() - start) / 60:.1f} min")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stdout.flush()
+    make(Order(options.out, options.work, options.seed, options.fraction, held_out=options.held_out), say)
+    say(f"restore: {(time.monotonic() - start) / 60:.1f} min")
 
 
 def _parser() -> argparse.ArgumentParser:

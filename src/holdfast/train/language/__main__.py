@@ -1,29 +1,20 @@
 """`python -m holdfast.train.language --out src/holdfast/models/language`: remake the tiny language model."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError, MissingExtra
+from holdfast.train.command import need, run, say
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0, or 2 after a message about what could not be used."""
-    options = _parser().parse_args(arguments)
-    try:
-        _train(options)
-    except HoldfastError as problem:
-        sys.stderr.write(f"holdfast.train.language: {problem}\n")
-        return problem.exit_code
-    return 0
+    return run(_parser(), _train, arguments)
 
 
 def _train(options: argparse.Namespace) -> None:
-    for package, extra in (("torch", "torch"), ("tokenizers", "language")):
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtra("training a language model", package, extra)
+    need("training a language model", torch="torch", tokenizers="language")
     import torch
 
     from holdfast.train.language.make import Order, make
@@ -31,15 +22,10 @@ def _train(options: argparse.Namespace) -> None:
 
     torch.set_num_threads(1)  # so small a net gains nothing by more, and sums keep their order
     start = time.monotonic()
-    path = make(Order(options.out, options.work, options.seed, options.fraction, options.past), _say)
-    _say(f"{path}: {(time.monotonic() - start) / 60:.1f} min")
+    path = make(Order(options.out, options.work, options.seed, options.fraction, options.past), say)
+    say(f"{path}: {(time.monotonic() - start) / 60:.1f} min")
     for name, share, count in accuracies(path):
-        _say(f"{name}: accuracy {share:.4f} on {count} questions")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stdout.flush()
+        say(f"{name}: accuracy {share:.4f} on {count} questions")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,46 +1,33 @@
 """`python -m holdfast.train.speech [fast-speech taco] --out FOLDER`: remake the shipped speech models."""
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 
-from holdfast.core.errors import HoldfastError, MissingExtra, UnknownName
+from holdfast.core.errors import UnknownName
+from holdfast.train.command import need, run, say
 
 NAMES = ("fast-speech", "taco")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0, or 2 after a message about what could not be used."""
-    options = _parser().parse_args(arguments)
-    try:
-        _train(options)
-    except HoldfastError as problem:
-        sys.stderr.write(f"holdfast.train.speech: {problem}\n")
-        return problem.exit_code
-    return 0
+    return run(_parser(), _train, arguments)
 
 
 def _train(options: argparse.Namespace) -> None:
     for name in options.models:
         if name not in NAMES:
             raise UnknownName("speech model", name, NAMES)
-    for module, extra in (("torch", "torch"), ("scipy", "speech")):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtra("training speech", module, extra)
+    need("training speech", torch="torch", scipy="speech")
     from holdfast.train.speech.make import Order, make
 
     order = Order(options.out, options.work, options.seed, options.fraction, options.sentences)
     for name in options.models or NAMES:
         start = time.monotonic()
-        make(name, order, _say)
-        _say(f"{name}: {(time.monotonic() - start) / 60:.1f} min")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stdout.flush()
+        make(name, order, say)
+        say(f"{name}: {(time.monotonic() - start) / 60:.1f} min")
 
 
 def _parser() -> argparse.ArgumentParser:
