@@ -1,0 +1,1 @@
+"""The audit: evaluation, noise, attack and proof of one model, and each of them across the others."""
