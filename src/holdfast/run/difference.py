@@ -147,6 +147,18 @@ def broken(before: Side, after: Side) -> tuple[str, ...]:
     return tuple(first[i].name for i in np.flatnonzero(wrong).tolist())
 
 
+def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 1000) -> Floats:
+    """The main metric on the named images, then that of each draw of them, (1 + replicates,); computed once.
+
+    Sides of the same names and seed are scored on the same draws: sums and differences of them are paired.
+    """
+    known = {r.name: r for r in side.records}
+    missing = next((name for name in names if name not in known), None)
+    if missing is not None:
+        raise InputError(f"{missing}: the run has no image of this name")
+    return _values(side, [known[name] for name in names], seed, replicates)
+
+
 def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     found = {r.name: r for r in after}
     first = [r for r in before if r.name in found]

@@ -183,6 +183,7 @@ class Matrix:
     threats: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
     meetings: tuple[Meeting, ...] = ()
+    notes: tuple[str, ...] = ()  # which images, by what rule, and what a name stands for
 
     def at(self, threat: str, deployment: str) -> Meeting | None:
         """The field of a threat under a deployment; None if there is none."""
@@ -279,6 +280,7 @@ def _audit(plain: dict[str, Any]) -> Audit:
         tuple(matrix["threats"]),
         tuple(matrix["deployments"]),
         tuple(Meeting(**one) for one in matrix["meetings"]),
+        tuple(matrix["notes"]),
     )
     made["clean"] = Clean(**plain["clean"])
     made["combined"] = None if plain["combined"] is None else Cause(**plain["combined"])
