@@ -1,0 +1,1 @@
+"""An experiment: models × data × conditions from one TOML file."""
