@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.core.types import Bools, Floats, Image
 from holdfast.report.charts.svg import drawing, element, label, tip
 from holdfast.run.patchbench.evaluate import Mapped, Shown
-from holdfast.verify.positions.types import PositionMap
+from holdfast.verify.positions.types import Bar, PositionMap
 
 _SIDE = 320.0  # of a drawing, in its own units
 _EDGE = 30.0  # room for numbers along the left and the lower side
@@ -42,7 +42,7 @@ def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
     height, width = one.picture.shape[:2]
     unit = _SIDE / max(height, width)
     ground = _dimmed(one.picture) if dim else one.picture
-    parts = [_image(ground, width * unit, height * unit)]
+    parts = [embedded(ground, width * unit, height * unit)]
     if shown is not None:
         parts += _marks(shown, unit)
     if one.target is not None:
@@ -94,7 +94,7 @@ def _heat(shown: Shown) -> str:
     rows, columns = found.outputs.shape
     unit = (_SIDE - _EDGE) / max(rows, columns)
     wide, tall = columns * unit, rows * unit
-    picture = _image(_colours(found.outputs, found), wide, tall, _EDGE, 0.0)
+    picture = embedded(colours(found.outputs, found.bar), wide, tall, _EDGE, 0.0)
     names = ("y (row)", "x (column)") if shown.over else ("first position input", "second position input")
     parts = [picture, *_axis(found.columns, unit, tall, names[1]), *_axis_left(found.rows, unit, names[0])]
     row, column = found.where
@@ -127,13 +127,12 @@ def _axis_left(values: Floats, unit: float, name: str) -> list[str]:
     return [*texts, label(9, middle, name, class_="name middle", transform=f"rotate(-90 9 {middle:.1f})")]
 
 
-def _colours(outputs: Floats, found: PositionMap) -> Image:
+def colours(outputs: Floats, bar: Bar) -> Image:
     """An RGB picture (rows, columns, 3) of outputs: two scales that meet at the threshold."""
-    bar = found.bar.threshold
-    unsafe = found.bar.unsafe(outputs)
+    threshold, unsafe = bar.threshold, bar.unsafe(outputs)
     values = np.nan_to_num(outputs, nan=0.0)
-    low = _ramp(np.clip(values / max(bar, 1e-9), 0, 1), _UNSAFE)
-    high = _ramp(np.clip((values - bar) / max(1 - bar, 1e-9), 0, 1), _SAFE)
+    low = _ramp(np.clip(values / max(threshold, 1e-9), 0, 1), _UNSAFE)
+    high = _ramp(np.clip((values - threshold) / max(1 - threshold, 1e-9), 0, 1), _SAFE)
     return np.asarray(np.where(unsafe[..., None], low, high) * 255).round().astype(np.uint8)
 
 
@@ -142,8 +141,8 @@ def _ramp(share: Floats, stops: tuple[tuple[float, float, float], ...]) -> Float
     return np.stack([np.interp(share, places, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
 
 
-def scale_bar(threshold: float) -> str:
-    """The colours of outputs from 0 to 1, with the threshold."""
+def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
+    """The colours of outputs from 0 to 1, with the threshold and what is safe in words."""
     outputs = np.linspace(0, 1, 201)[None]
     unsafe = outputs <= threshold
     low, high = _ramp(np.clip(outputs / max(threshold, 1e-9), 0, 1), _UNSAFE), _ramp(
@@ -156,9 +155,9 @@ def scale_bar(threshold: float) -> str:
         label(at, 38, f"{threshold:g}", class_="tick middle"),
         label(610, 38, "1", class_="tick middle"),
         label(10 + 300 * threshold, 38, "unsafe", class_="tick middle strong"),
-        label((at + 610) / 2, 38, "safe: IoU × class equal", class_="tick middle strong"),
+        label((at + 610) / 2, 38, safe, class_="tick middle strong"),
     ]
-    image = _image(picture, 600.0, 16.0, 10.0, 6.0)
+    image = embedded(picture, 600.0, 16.0, 10.0, 6.0)
     line = element("line", x1=at, x2=at, y1=2, y2=26, class_="axis")
     return drawing(620.0, 44.0, "colours of outputs", "", image, line, *words, fixed=True)
 
@@ -169,7 +168,7 @@ def _dimmed(picture: Image) -> Image:
     return np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
 
 
-def _image(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
+def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
     """A picture embedded without loss, its pixels as squares."""
     from PIL import Image as Pillow
 
