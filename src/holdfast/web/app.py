@@ -1,0 +1,210 @@
+"""The web page as a Starlette app: what each address shows and does."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from holdfast.core.errors import HoldfastError
+from holdfast.web import pages, show, uploads
+from holdfast.web.child import Patience, tail
+from holdfast.web.guard import Guard, form_of
+from holdfast.web.jobs import LOG, Command, Desk
+from holdfast.web.refusal import Refusal, answer
+from holdfast.web.render import htmx, integrity, style
+from holdfast.web.shelf import run_of
+from holdfast.web.site import Site
+from holdfast.web.wanted import Asked, Places, command_of
+
+# A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
+RUN_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+LOG_SHOWN = 64 * 1024  # bytes
+KEPT = {"Cache-Control": "private, max-age=3600"}  # of files whose address names their content
+
+
+def app_of(
+    root: Path,
+    runs: Path,
+    *,
+    port: int = 8765,
+    command: Command = command_of,
+    patience: Patience | None = None,
+) -> Starlette:
+    """The app over the files below `root` and the runs in `runs`, for a server at that port."""
+    places = Places(root.resolve(), runs.resolve())
+    site = Site(places, Desk(places, command, patience or Patience()), secrets.token_urlsafe(32))
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(site.desk.close)
+
+    app = Starlette(
+        routes=_routes(),
+        middleware=[Middleware(Guard, port=port, policy=_policy())],
+        exception_handlers={HTTPException: _unknown},
+        lifespan=lifespan,
+    )
+    app.state.site = site
+    return app
+
+
+def _routes() -> list[Route]:
+    return [
+        Route("/", _index),
+        Route("/progress", _progress),
+        Route("/files", _files),
+        Route("/choose", _choose),
+        Route("/run/{key}", _run),
+        Route("/compare", _compare),
+        Route("/log/{key}", _log),
+        Route("/picture/{name}", _picture),
+        Route("/start", _start, methods=["POST"]),
+        Route("/cancel", _cancel, methods=["POST"]),
+        Route("/upload", _upload, methods=["POST"]),
+        Route("/static/style.css", _style),
+        Route("/static/htmx.js", _htmx),
+    ]
+
+
+def _policy() -> str:
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "style-src 'self'",
+            f"script-src '{integrity(htmx())}'",
+            "connect-src 'self'",
+            "img-src 'self' data:",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+def _site(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def _unknown(request: Request, problem: Exception) -> Response:
+    status = problem.status_code if isinstance(problem, HTTPException) else 500
+    line = {404: "there is no such page here", 405: "expected another method for this address"}
+    return answer(request.scope, line.get(status, "the request cannot be answered"), status)
+
+
+def _back() -> Response:
+    return RedirectResponse("/#running", status_code=303)
+
+
+def _index(request: Request) -> Response:
+    return HTMLResponse(pages.index(_site(request), _asked(request)))
+
+
+def _asked(request: Request) -> Asked:
+    given = request.query_params
+    first = Asked("signs-yolo", "signs")
+    return Asked(
+        given.get("model") or first.model,
+        given.get("data") or first.data,
+        given.get("budget") or first.budget,
+        given.get("gates") or first.gates,
+    )
+
+
+def _progress(request: Request) -> Response:
+    """The part of the page that changes, for htmx; a page of its own for a browser without script."""
+    site, given = _site(request), request.query_params
+    if request.headers.get("hx-request") != "true":
+        return HTMLResponse(pages.watching(site))
+    text, live = pages.running(site, given.get("said", ""), given.get("seen", ""))
+    return HTMLResponse(text, 200 if live else 286)  # 286: htmx asks no more
+
+
+def _files(request: Request) -> Response:
+    part = request.headers.get("hx-request") == "true"
+    return HTMLResponse(
+        pages.files(_site(request), request.query_params.get("at", ""), _asked(request), part)
+    )
+
+
+def _choose(request: Request) -> Response:
+    """The input of the form with what was chosen in the list of files."""
+    given = request.query_params
+    name = "model" if "model" in given else "data"
+    return HTMLResponse(pages.chosen(name, given.get(name, "")))
+
+
+def _run(request: Request) -> Response:
+    run = run_of(_site(request).places.runs, request.path_params["key"])
+    return HTMLResponse(show.page_of(run), headers={"Content-Security-Policy": RUN_POLICY})
+
+
+def _compare(request: Request) -> Response:
+    keys: Sequence[str] = request.query_params.getlist("run")
+    if len(keys) != 2:
+        raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
+    runs = _site(request).places.runs
+    newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
+    return HTMLResponse(show.compared(older, newer), headers={"Content-Security-Policy": RUN_POLICY})
+
+
+def _log(request: Request) -> Response:
+    job = _site(request).desk.job(request.path_params["key"])
+    return PlainTextResponse(tail(job.folder / LOG, LOG_SHOWN) or "nothing was said yet\n")
+
+
+def _picture(request: Request) -> Response:
+    site, name = _site(request), request.path_params["name"]
+    path = next((p for p in site.pictures() if p.name == name), None)
+    if path is None:
+        raise Refusal("there is no such picture; load the page again", 404)
+    return HTMLResponse(show.picture_page(path), headers={"Content-Security-Policy": RUN_POLICY})
+
+
+async def _start(request: Request) -> Response:
+    site = _site(request)
+    given = dict(await form_of(request, site.token))
+    asked = Asked(*(given.get(name, "") for name in ("model", "data", "budget", "gates")))
+    try:
+        await run_in_threadpool(site.desk.start, asked)
+    except HoldfastError as problem:
+        status = problem.status if isinstance(problem, Refusal) else 400
+        text = await run_in_threadpool(pages.index, site, asked, str(problem))
+        return HTMLResponse(text, status)
+    return _back()
+
+
+async def _cancel(request: Request) -> Response:
+    site = _site(request)
+    given = dict(await form_of(request, site.token))
+    await run_in_threadpool(site.desk.cancel, given.get("key", ""))
+    return _back()
+
+
+async def _upload(request: Request) -> Response:
+    site = _site(request)
+    upload = await uploads.received(request, site.token)
+    path = await run_in_threadpool(uploads.keep, upload, site.places.uploads)
+    return RedirectResponse(pages.uploaded_address(path), status_code=303)
+
+
+def _style(_request: Request) -> Response:
+    return Response(style(), media_type="text/css", headers=KEPT)
+
+
+def _htmx(_request: Request) -> Response:
+    return Response(htmx(), media_type="text/javascript", headers=KEPT)

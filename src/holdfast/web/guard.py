@@ -1,0 +1,125 @@
+"""Who may ask: this machine's browser, on this page. All else is refused before a route is looked for."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.core.errors import HoldfastError
+from holdfast.web.refusal import Refusal, answer
+
+FORM_LIMIT = 64 * 1024  # bytes of a form without a file
+HOSTS = ("localhost", "127.0.0.1", "[::1]")
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An ASGI layer: checks Host and Origin, adds the headers, and makes one line of every error."""
+
+    app: ASGIApp
+    port: int
+    policy: str  # the content security policy of our own pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nothing; the request is passed on or answered with a refusal."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # no websockets here
+        begun = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("Content-Security-Policy", self.policy)
+            await send(message)
+
+        try:
+            check(scope, self.port)
+            await self.app(scope, receive, with_headers)
+        except HoldfastError as problem:
+            status = problem.status if isinstance(problem, Refusal) else 400
+            if not begun:
+                await answer(scope, str(problem), status)(scope, receive, with_headers)
+        except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback on a page
+            if not begun:
+                line = f"internal error, please report it ({type(problem).__name__})"
+                await answer(scope, line, 500)(scope, receive, with_headers)
+
+
+def allowed_hosts(port: int) -> frozenset[str]:
+    """The Host headers this server answers to; a name that was made to lead here (rebinding) is none."""
+    named = {f"{host}:{port}" for host in HOSTS}
+    return frozenset(named | set(HOSTS) if port == 80 else named)
+
+
+def check(scope: Scope, port: int) -> None:
+    """Nothing, or a Refusal: a foreign Host, a page of another site, a method that is not used here."""
+    headers = Headers(scope=scope)
+    hosts = headers.getlist("host")
+    if len(hosts) != 1 or hosts[0].lower() not in allowed_hosts(port):
+        raise Refusal(f"expected the Host localhost:{port} or 127.0.0.1:{port}, got another", 400)
+    if scope["method"] not in ("GET", "HEAD", "POST"):
+        raise Refusal("expected GET or POST", 405)
+    site = headers.get("sec-fetch-site")
+    if scope["method"] == "POST":
+        _check_post(headers, site, hosts[0])
+    elif site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+        raise Refusal("pages of other sites may link here, but not load parts of this one", 403)
+
+
+def _check_post(headers: Headers, site: str | None, host: str) -> None:
+    """Nothing, or a Refusal unless the browser says that the form is one of ours.
+
+    With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too; it is taken
+    only where Sec-Fetch-Site, which no page can set, says same-origin.
+    """
+    origin = headers.get("origin")
+    own = origin is not None and origin.lower() == f"http://{host.lower()}"
+    told = site == "same-origin" and (own or origin in (None, "null"))
+    if not (own if site is None else told):
+        raise Refusal("expected a form of this page, got one of another site", 403)
+
+
+async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
+    """The fields of a small form whose token is ours; Refusal if it is too long or the token another."""
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip()
+        != "application/x-www-form-urlencoded"
+    ):
+        raise Refusal("expected a form", 415)
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_LIMIT:
+            raise Refusal(f"expected a form of at most {FORM_LIMIT} bytes", 413)
+    try:
+        fields = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict")
+    except ValueError:
+        raise Refusal("expected a form in UTF-8 with at most 100 fields", 400) from None
+    check_token(dict(fields).get("token", ""), token)
+    return fields
+
+
+def check_token(given: str, token: str) -> None:
+    """Nothing, or a Refusal if the form was not made by this server process."""
+    if not secrets.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+        raise Refusal("this form is from another run of the server; load the page again", 403)

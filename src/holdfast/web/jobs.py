@@ -1,0 +1,193 @@
+"""The audits started from the page: one at a time, each a child process in a group of its own."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from holdfast.core.errors import HoldfastError, OutputError
+from holdfast.run.store import to_json, write_atomic
+from holdfast.web import child
+from holdfast.web.progress import mark_cancelled
+from holdfast.web.refusal import Refusal
+from holdfast.web.wanted import Asked, Places, Wanted, command_of, wanted_of
+
+State: TypeAlias = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
+Command: TypeAlias = Callable[[Wanted], list[str]]
+QUEUE = 5  # audits that may wait
+KEPT = 20  # ended ones that are still known
+MANIFEST, LOG = "job.json", "log.txt"
+WORDS = {0: "", 1: "a gate failed", 4: "some images failed"}  # exit codes of an audit that was done
+
+
+@dataclass(frozen=True)
+class Job:
+    """One audit of the queue."""
+
+    key: str
+    asked: Asked
+    folder: Path
+    created: str
+    state: State = "queued"
+    pid: int = 0
+    note: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether it runs or waits."""
+        return self.state in ("queued", "running", "cancelling")
+
+
+@dataclass
+class Desk:
+    """Where audits are handed in; it knows the processes, so that it can end them."""
+
+    places: Places
+    command: Command = command_of
+    patience: child.Patience = field(default_factory=child.Patience)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _wanted: dict[str, Wanted] = field(default_factory=dict)
+    _keepers: dict[str, threading.Thread] = field(default_factory=dict)
+    _stops: dict[str, threading.Event] = field(default_factory=dict)
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
+        for job in _remembered(self.places.started):
+            self._jobs[job.key] = job
+
+    def jobs(self) -> list[Job]:
+        """Every known job, newest first."""
+        with self._lock:
+            return sorted(self._jobs.values(), key=lambda j: (j.created, j.key), reverse=True)
+
+    def job(self, key: str) -> Job:
+        """The job of that key; Refusal if there is none."""
+        with self._lock:
+            if key not in self._jobs:
+                raise Refusal("there is no such audit; load the page again", 404)
+            return self._jobs[key]
+
+    def start(self, asked: Asked) -> Job:
+        """The audit, running or in the queue; an error in one line if it cannot be taken."""
+        now = datetime.now(UTC)
+        key = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        folder = (self.places.started / key).resolve()
+        wanted = wanted_of(asked, self.places, folder / "report.html")
+        with self._lock:
+            if self._closed:
+                raise Refusal("the server is being stopped", 503)
+            if sum(j.live for j in self._jobs.values()) > QUEUE:
+                raise Refusal(f"{QUEUE} audits are waiting already; cancel one or wait", 429)
+            job = Job(key, asked, folder, now.isoformat(timespec="seconds"))
+            self._put(job)
+            self._wanted[key] = wanted
+            self._next()
+            return self._jobs[key]
+
+    def cancel(self, key: str) -> Job:
+        """The job, about to end; one that waits is taken from the queue, one that is over stays so."""
+        with self._lock:
+            job = self.job(key)
+            if job.state == "queued":
+                self._put(replace(job, state="cancelled", note="taken from the queue"))
+            elif job.state == "running":
+                self._put(replace(job, state="cancelling"))
+                self._stops[key].set()
+            return self._jobs[key]
+
+    def close(self) -> None:
+        """Nothing; every process is ended, with what it had finished on disk."""
+        with self._lock:
+            self._closed = True
+            for job in self.jobs():
+                self.cancel(job.key)
+            keepers = list(self._keepers.values())
+        for keeper in keepers:
+            keeper.join()
+
+    def _next(self) -> None:
+        """Nothing; the job that has waited longest runs, unless another does."""
+        if self._closed or any(j.state in ("running", "cancelling") for j in self._jobs.values()):
+            return
+        waiting = [j for j in reversed(self.jobs()) if j.state == "queued"]
+        if waiting:
+            self._begin(waiting[0])
+
+    def _begin(self, job: Job) -> None:
+        try:
+            process = child.begin(self.command(self._wanted[job.key]), job.folder, job.folder / LOG)
+        except OSError as problem:
+            self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
+            return self._next()
+        self._put(replace(job, state="running", pid=process.pid))
+        self._stops[job.key] = stop = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(job.key, process, stop), name=f"audit {job.key}")
+        self._keepers[job.key] = keeper
+        return keeper.start()
+
+    def _keep(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
+        """Nothing; waits for the process's end, or ends it, then begins the next one."""
+        code = child.follow(process, stop, self.patience)
+        if stop.is_set():
+            mark_cancelled(self.places.runs, process.pid)
+        with self._lock:
+            job = self._jobs[key]
+            if stop.is_set():
+                ended = replace(job, state="cancelled", note="what was finished is kept")
+            elif code in WORDS:
+                ended = replace(job, state="done", note=WORDS[code])
+            else:
+                ended = replace(job, state="failed", note=child.last_line(job.folder / LOG, code))
+            self._put(ended)
+            del self._keepers[key], self._stops[key], self._wanted[key]
+            self._next()
+
+    def _put(self, job: Job) -> None:
+        """Nothing; the job is known, and on disk for the next server."""
+        self._jobs[job.key] = job
+        ended = [j for j in self.jobs() if not j.live]
+        for old in ended[KEPT:]:
+            del self._jobs[old.key]
+        try:
+            write_atomic(job.folder / MANIFEST, to_json(_plain(job), indent=True), durable=False)
+        except OutputError:
+            if job.state == "queued":  # nothing has begun: better said now than lost later
+                del self._jobs[job.key]
+                raise
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    asked = job.asked
+    what = {"model": asked.model, "data": asked.data, "budget": asked.budget, "gates": asked.gates}
+    return {**what, "state": job.state, "created": job.created, "pid": job.pid, "note": job.note}
+
+
+def _remembered(started: Path) -> list[Job]:
+    """The jobs of earlier servers; one that was not ended then is `interrupted`."""
+    try:
+        folders = sorted((p for p in started.iterdir() if p.is_dir()), reverse=True)[:KEPT]
+    except OSError:
+        return []
+    found = []
+    for folder in folders:
+        try:
+            plain = orjson.loads((folder / MANIFEST).read_bytes())
+            asked = Asked(*(str(plain[name]) for name in ("model", "data", "budget", "gates")))
+            job = Job(
+                folder.name, asked, folder, str(plain["created"]), plain["state"], 0, str(plain["note"])
+            )
+        except (OSError, ValueError, KeyError, TypeError, HoldfastError):
+            continue
+        if job.state not in ("done", "failed", "cancelled"):
+            job = replace(job, state="interrupted", note="the server ended before it did")
+        found.append(job)
+    return found

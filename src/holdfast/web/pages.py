@@ -1,0 +1,163 @@
+"""The pages as text: what the templates are given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from holdfast.graph.load import shipped
+from holdfast.run.store import printable
+from holdfast.web.jobs import Job
+from holdfast.web.paths import listing
+from holdfast.web.progress import Progress, progresses
+from holdfast.web.render import htmx, integrity, render, style
+from holdfast.web.shelf import Run, runs_in
+from holdfast.web.site import Site
+from holdfast.web.wanted import UPLOADED, Asked
+
+ENDED = 3  # audits that are over and still told of
+SHOWN = 300  # runs in the list
+
+
+@dataclass(frozen=True)
+class Row:
+    """One audit of the part of the page that changes."""
+
+    key: str  # of the job; empty: it was started somewhere else
+    title: str
+    state: str
+    note: str
+    progress: Progress | None
+    cancel: bool
+    again: str = ""  # address of the form filled in the same way
+    log: bool = False
+
+    @property
+    def live(self) -> bool:
+        """Whether it runs or waits."""
+        return self.state in ("queued", "running", "cancelling")
+
+    @property
+    def said(self) -> str:
+        """What is read aloud when it changes: not every step, only states and parts."""
+        part = self.progress.part if self.progress and self.state == "running" else ""
+        return f"{self.title}: {self.state}{', ' + part if part else ''}"
+
+
+@dataclass(frozen=True)
+class Now:
+    """What runs, what is over, and the runs there are."""
+
+    rows: list[Row] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def live(self) -> bool:
+        """Whether anything runs or waits."""
+        return any(row.live for row in self.rows)
+
+    @property
+    def said(self) -> str:
+        """The states in one line."""
+        return ". ".join(row.said for row in self.rows if row.live) or "No audit is running"
+
+    @property
+    def seen(self) -> str:
+        """A short name of this list of runs, to see whether it is another one."""
+        text = "|".join(f"{r.key} {r.headline}" for r in self.runs)
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def now(site: Site) -> Now:
+    """The state of everything, read from the processes and the disk."""
+    known = {p.pid: p for p in progresses(site.places.runs) if p.pid}
+    jobs = site.desk.jobs()
+    own = {job.pid for job in jobs}
+    over = [job for job in jobs if not job.live][:ENDED]
+    rows = [_row(job, _of(job, known)) for job in jobs if job.live]
+    rows.reverse()  # the one that runs first, then the queue
+    rows += [
+        Row("", p.name, "running", "started elsewhere, and can be ended there", p, cancel=False)
+        for p in known.values()
+        if p.state == "running" and p.pid not in own
+    ]
+    return Now(rows + [_row(job, None) for job in over], runs_in(site.places.runs)[:SHOWN])
+
+
+def _of(job: Job, known: Mapping[int, Progress]) -> Progress | None:
+    """The job's progress; not that of an older audit whose process happened to have the same number."""
+    found = known.get(job.pid)
+    return found if found is not None and found.started >= job.created else None
+
+
+def _row(job: Job, progress: Progress | None) -> Row:
+    asked = job.asked
+    fields = {"model": asked.model, "data": asked.data, "budget": asked.budget, "gates": asked.gates}
+    return Row(
+        key=job.key,
+        title=f"{asked.model} on {asked.data}",
+        state=job.state,
+        note=job.note,
+        progress=progress,
+        cancel=job.state in ("queued", "running"),
+        again="" if job.live else f"/?{urlencode(fields)}#start",
+        log=job.state != "queued",
+    )
+
+
+def index(site: Site, asked: Asked, line: str = "") -> str:
+    """The first page; `line` says why the form was not taken."""
+    return render(
+        "index.html", now=now(site), asked=asked, line=line, title="Runs", site=site, uploaded=UPLOADED,
+        shipped=shipped(), models=site.models(), pictures=site.pictures(), printable=printable, **_frame(),
+    )  # fmt: skip
+
+
+def watching(site: Site) -> str:
+    """What runs as a page of its own, which reloads by itself where there is no script."""
+    state = now(site)
+    return render("watching.html", now=state, title="Progress", site=site, reload=state.live, **_frame())
+
+
+def running(site: Site, said: str, seen: str) -> tuple[str, bool]:
+    """What runs, for htmx, and whether anything does; what the page has said and shown is not sent again."""
+    state = now(site)
+    text = render("update.html", now=state, site=site, say=state.said != said, again=state.seen != seen)
+    return text, state.live
+
+
+def files(site: Site, at: str, asked: Asked, part: bool) -> str:
+    """A folder below the root, from which a model and data can be chosen."""
+    found = listing(site.places.root, at)
+
+    def address(**changed: str) -> str:
+        return urlencode({"model": asked.model, "data": asked.data, **changed})
+
+    values = {"found": found, "address": address, "root": printable(site.places.root.name) or "/"}
+    if part:
+        return render("files.html", **values)
+    return render("browse.html", **values, title="Files", site=site, **_frame())
+
+
+def chosen(name: str, value: str) -> str:
+    """An input of the form with another value."""
+    return render("choice.html", name=name, value=value, hint="chosen from the files")
+
+
+def uploaded_address(path: Path) -> str:
+    """Where to go after an upload: to the form with the model in it, or to the pictures."""
+    if path.suffix == ".onnx":
+        return f"/?{urlencode({'model': UPLOADED + path.name})}#start"
+    return "/#uploads"
+
+
+def _frame() -> dict[str, str]:
+    script = htmx()
+    return {
+        "integrity": integrity(script),
+        "script_version": hashlib.sha256(script.encode()).hexdigest()[:12],
+        "style_version": hashlib.sha256(style().encode()).hexdigest()[:12],
+    }

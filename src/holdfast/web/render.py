@@ -1,0 +1,62 @@
+"""Templates of the web page, in the report's style; every value is escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import jinja2
+
+_HTMX = ("htmx-2.min.js", "htmx.min.js")  # what releases of the package that ships htmx call version 2
+
+
+def render(template: str, **values: Any) -> str:
+    """The markup of a template."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("holdfast.web", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def style() -> str:
+    """The report's style sheet, and what the web page has besides."""
+    report = resources.files("holdfast.report").joinpath("templates", "style.css")
+    own = resources.files("holdfast.web").joinpath("templates", "web.css")
+    return report.read_text("utf-8") + "\n" + own.read_text("utf-8")
+
+
+@cache
+def htmx() -> str:
+    """The text of htmx, from the installed package that ships it; nothing of that package is imported."""
+    try:
+        files = metadata.files("django-htmx") or []
+    except metadata.PackageNotFoundError:
+        raise MissingExtra("the local web page", "htmx (of django-htmx)", "web") from None
+    known = {Path(str(file)).name: file for file in files}
+    for name in _HTMX:
+        if name in known:
+            return known[name].read_text("utf-8")
+    raise MissingExtra("the local web page", "htmx 2 (of django-htmx 1.23 or later)", "web")
+
+
+def integrity(text: str) -> str:
+    """The hash of a script as a content security policy and an integrity attribute write it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

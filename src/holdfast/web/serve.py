@@ -1,0 +1,108 @@
+"""The server: two sockets of the loopback address, and an end that leaves no process behind."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from holdfast.core.errors import InputError, OutputError
+from holdfast.web.app import app_of
+from holdfast.web.jobs import Command
+from holdfast.web.wanted import command_of
+
+ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+
+
+def serve(
+    root: Path, runs: Path, port: int, *, ready: Callable[[str], None], command: Command = command_of
+) -> None:
+    """Nothing, once the server was stopped; `ready` is told the address as soon as it answers."""
+    if not root.is_dir():
+        raise InputError(f"{root}: expected a folder with models and data, got none")
+    if runs.exists() and not runs.is_dir():
+        raise InputError(f"--runs {runs}: expected a folder, got a file")
+    sockets = bound(port)
+    try:
+        port = sockets[0].getsockname()[1]
+        app = app_of(root, runs, port=port, command=command)
+        config = uvicorn.Config(
+            app, log_level="critical", access_log=False, server_header=False, proxy_headers=False, ws="none",
+            http="h11", loop="asyncio", lifespan="on", timeout_graceful_shutdown=2, limit_concurrency=100,
+            timeout_keep_alive=15,
+        )  # fmt: skip
+        server = _Server(config, lambda: ready(f"http://127.0.0.1:{port}/"))
+        with _quietly_stopped(server):
+            server.run(sockets)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Nothing; it listens."""
+        await super().startup(sockets)
+        self._ready()
+
+
+@contextmanager
+def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
+    """A span in which Ctrl-C, SIGTERM and a closed terminal stop the server, its children first.
+
+    The server raises a signal it got again when it is through; by then there is nothing left to do.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def bound(port: int) -> list[socket.socket]:
+    """Sockets of that port, or of any free one for 0, on the loopback addresses this machine has."""
+    made: list[socket.socket] = []
+    try:
+        for family, address in ADDRESSES:
+            try:
+                one = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # no such kind of address here
+            made.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((address, made[0].getsockname()[1] if len(made) > 1 else port))
+            except OSError as problem:
+                if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(made) > 1:
+                    made.pop().close()
+                    continue
+                raise
+    except OSError as problem:
+        for one in made:
+            one.close()
+        taken = problem.errno == errno.EADDRINUSE
+        why = "is taken by another program" if taken else f"cannot be used: {problem.strerror}"
+        raise OutputError(f"port {port} {why}; give another one, such as --port {_other(port)}") from problem
+    return made
+
+
+def _other(port: int) -> int:
+    return port + 1 if 1024 <= port < 65535 else 8765

@@ -1,0 +1,166 @@
+"""Uploaded files: bounded while they come in, known by their content, under a name that is safe."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from holdfast.core.errors import OutputError
+from holdfast.web.guard import check_token
+from holdfast.web.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+LIMIT = 64 << 20  # bytes of a model
+IMAGE_LIMIT = 16 << 20  # bytes of a picture
+PIXELS = 64_000_000  # of a picture, so that a small file cannot become a large image
+FOLDER_LIMIT = 1 << 30  # bytes of all uploads together
+PICTURES = {"JPEG": ".jpg", "PNG": ".png"}
+_ENVELOPE = 64 * 1024  # bytes around the file: boundaries, the token
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file as it came in: the name the browser gave it, and its bytes."""
+
+    name: str
+    data: bytes
+
+
+async def received(request: Request, token: str) -> Upload:
+    """The file of the form, whose token is ours; Refusal as soon as it is too long, whatever was told."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "multipart/form-data":
+        raise Refusal("expected a form with a file", 415)
+    told = request.headers.get("content-length", "0")
+    if not told.isdecimal() or int(told[:18]) > LIMIT + _ENVELOPE:
+        raise _too_long()
+    parser = MultiPartParser(
+        request.headers, _bounded(request), max_files=1, max_fields=4, max_part_size=4096
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as problem:
+        raise Refusal(f"expected a form with one file, got: {problem.message}", 400) from problem
+    try:
+        check_token(str(form.get("token", "")), token)
+        file = form.get("file")
+        if file is None or isinstance(file, str) or not file.filename:
+            raise Refusal("expected a file, got none", 400)
+        return Upload(file.filename, await file.read())
+    finally:
+        await form.close()
+
+
+async def _bounded(request: Request) -> AsyncGenerator[bytes, None]:
+    """The body as it comes in; Refusal at the first byte too many."""
+    seen = 0
+    async for chunk in request.stream():
+        seen += len(chunk)
+        if seen > LIMIT + _ENVELOPE:
+            raise _too_long()
+        yield chunk
+
+
+def _too_long() -> Refusal:
+    return Refusal(f"expected a file of at most {LIMIT >> 20} MB", 413)
+
+
+def keep(upload: Upload, folder: Path) -> Path:
+    """The path of the kept file; Refusal if it is neither an ONNX model nor a JPEG or PNG picture."""
+    ending = kind_of(upload.data)
+    used = sum(p.stat().st_size for p in folder.iterdir() if p.is_file()) if folder.is_dir() else 0
+    if used + len(upload.data) > FOLDER_LIMIT:
+        raise Refusal(f"{folder.name}: holds {used >> 20} MB already; remove some of them", 413)
+    stem = safe_stem(upload.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1000):
+            path = folder / (f"{stem}{ending}" if number == 1 else f"{stem}-{number}{ending}")
+            try:
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            except FileExistsError:
+                continue
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(upload.data)
+            return path
+    except OSError as problem:
+        raise OutputError(f"{folder}: cannot write there: {problem.strerror}") from problem
+    raise Refusal("a thousand files have that name already; give it another", 409)
+
+
+def safe_stem(name: str) -> str:
+    """The name without folders, ending and odd characters; never empty or hidden."""
+    base = re.split(r"[/\\]", name)[-1]
+    stem = base.rsplit(".", 1)[0] if "." in base else base
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-_")[:80].strip(".-_") or "upload"
+
+
+def kind_of(data: bytes) -> str:
+    """The ending that fits the content: .onnx, .jpg or .png; Refusal if it is something else."""
+    picture = _picture(data)
+    if picture is not None:
+        return picture
+    if not _is_model(data):
+        raise Refusal("expected an ONNX model, a JPEG or a PNG picture, got something else", 415)
+    return ".onnx"
+
+
+def _picture(data: bytes) -> str | None:
+    if not data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
+        return None
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with Image.open(io.BytesIO(data), formats=tuple(PICTURES)) as image:
+                width, height, form = *image.size, str(image.format)
+                small = width * height <= PIXELS and len(data) <= IMAGE_LIMIT
+                if small:
+                    image.load()
+    except Exception as problem:  # a decoder may raise anything on hostile bytes
+        raise Refusal("expected a whole picture, got one that cannot be decoded", 415) from problem
+    if not small:
+        raise Refusal(
+            f"expected a picture of at most {IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels", 413
+        )
+    return PICTURES[form]
+
+
+def _is_model(data: bytes) -> bool:
+    """Whether the bytes are an ONNX model that is whole in itself: one that names other files is refused."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except (DecodeError, RecursionError):
+        return False
+    if not model.graph.node or not model.opset_import:
+        return False
+    if any(t.data_location == onnx.TensorProto.EXTERNAL or t.external_data for t in _tensors(model)):
+        raise Refusal("expected a model in one file, got one that reads its weights from others", 415)
+    return True
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor in a protobuf message, at any depth."""
+    waiting = [message]
+    while waiting:
+        one = waiting.pop()
+        if one.DESCRIPTOR.name == "TensorProto":
+            yield one
+            continue
+        for field, value in one.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "DESCRIPTOR") else value)
