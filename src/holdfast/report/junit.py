@@ -68,7 +68,7 @@ def _part(part: Part) -> ET.Element:
     if part.left_out and not part.images:
         case.append(_element("skipped", {"message": part.left_out}))
     else:
-        ran = f"ran on {part.images} of {part.of} images"
+        ran = f"ran on {part.images} of {part.of} images" if part.images else "ran"
         left = f"; left out: {part.left_out}" if part.left_out else ""
         again = f"\nreproduce: {part.command}" if part.command else ""
         case.append(_element("system-out", text=f"{ran}{left}{again}"))

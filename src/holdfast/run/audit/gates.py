@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import operator
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from holdfast.core.errors import InputError
-from holdfast.run.audit.names import ENDS, METRICS, RANGES, Pattern, known, required_pattern
+from holdfast.run.audit.names import ENDS, METRICS, RANGES, Pattern, required_pattern
 from holdfast.run.audit.result import Audit, Part
 from holdfast.run.audit.values import STILL, Measured, measured
 
@@ -92,6 +94,17 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
             raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}")
 
 
+def read_gates(file: Path) -> tuple[Gate, ...]:
+    """The gates under [gates] of a TOML file; InputError with the file if there are none."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InputError(f"{file}: expected a TOML file with gates, got: {problem}") from problem
+    if "gates" not in document:
+        raise InputError(f'{file}: expected a table [gates] with {FAIL_IF} = ["…"], got none')
+    return gates_of(document["gates"], f"{file}: gates")
+
+
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
     """Nothing; InputError if a gate has an unknown name or can never be true. To be called before a run."""
     for gate in gates:
@@ -112,16 +125,15 @@ def _check_bound(gate: Gate, pattern: Pattern) -> None:
     raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
 
 
-def judge(
-    gates: Sequence[Gate], values: Mapping[str, float], audit: Audit | None = None
-) -> tuple[Judged, ...]:
+def judge(gates: Sequence[Gate], found: Audit | Mapping[str, float]) -> tuple[Judged, ...]:
     """Every gate with its number and whether it failed; InputError for a name that does not exist.
 
-    With the audit the reason says what a number is about, or why it was not measured.
+    `found` is the audit, whose rows tell what a number is about or why there is none, or only its values.
     """
+    audit = found if isinstance(found, Audit) else None
     check(gates, audit)
-    sources = measured(audit) if audit is not None else {}
-    return tuple(_judged(gate, values, audit, sources) for gate in gates)
+    values = measured(found) if isinstance(found, Audit) else {name: Measured(v) for name, v in found.items()}
+    return tuple(_judged(gate, values, audit) for gate in gates)
 
 
 def outcome(judged: Sequence[Judged]) -> int:
@@ -129,17 +141,15 @@ def outcome(judged: Sequence[Judged]) -> int:
     return int(any(one.failed for one in judged))
 
 
-def _judged(
-    gate: Gate, values: Mapping[str, float], audit: Audit | None, sources: Mapping[str, Measured]
-) -> Judged:
-    value = values.get(gate.name)
-    if value is None or math.isnan(value):
+def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None) -> Judged:
+    got = values.get(gate.name)
+    if got is None or math.isnan(got.value):
         return Judged(gate, None, True, f"not measured{_because(gate.name, audit)}")
-    if math.isinf(value) and not _reaches(gate, values.get("attack.largest", 0.0)):
-        tried = f"no budget up to {values.get('attack.largest', 0.0):g} px breaks an image"
-        return Judged(gate, None, True, f"not measured: {tried}, larger ones were not tried")
-    about = sources[gate.name].about if gate.name in sources else ""
-    return Judged(gate, value, OPERATORS[gate.op](value, gate.bound), about)
+    largest = values.get("attack.largest", Measured(0.0)).value
+    if math.isinf(got.value) and not _reaches(gate, largest):
+        tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
+        return Judged(gate, None, True, f"not measured: {tried}")
+    return Judged(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about)
 
 
 def _reaches(gate: Gate, largest: float) -> bool:
@@ -151,7 +161,7 @@ def _reaches(gate: Gate, largest: float) -> bool:
 
 def _because(name: str, audit: Audit | None) -> str:
     """': ' and why there is no such number; empty without an audit."""
-    if audit is None or not known(name, audit):
+    if audit is None:
         return ""
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]

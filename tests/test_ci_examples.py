@@ -1,0 +1,64 @@
+"""The workflows of examples/ci are what docs/ci.md shows, and their gates and options exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from holdfast.cli.app import COMMANDS, load
+from holdfast.cli.args import parse, slots_of
+from holdfast.run.audit.gates import check, gate_of, gates_of
+
+ROOT = Path(__file__).parents[1]
+DOC = (ROOT / "docs" / "ci.md").read_text("utf-8")
+FILES = sorted((ROOT / "examples" / "ci").glob("*.yml"))
+
+
+def commands(node):
+    """Every line of a workflow that calls holdfast."""
+    if isinstance(node, dict):
+        node = list(node.values())
+    if isinstance(node, list):
+        return [line for part in node for line in commands(part)]
+    return [node] if isinstance(node, str) and node.startswith("holdfast ") else []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_the_document_shows_the_file(file):
+    assert f"```yaml\n{file.read_text('utf-8')}```" in DOC
+
+
+def test_there_is_one_for_github_and_one_for_gitlab():
+    assert [f.name for f in FILES] == ["github.yml", "gitlab.yml"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_the_command_of_a_workflow_can_be_called(file):
+    (line,) = commands(yaml.safe_load(file.read_text("utf-8")))
+    holdfast, word, *words = shlex.split(line)
+    assert (holdfast, word) == ("holdfast", "audit")
+    values = parse("holdfast audit", slots_of(load(COMMANDS["audit"])), words)
+    check([gate_of(text) for text in values["fail_if"]])
+    assert (str(values["junit"]), str(values["sarif"]), str(values["out"])) == (
+        "audit.xml", "audit.sarif", "report.html",
+    )  # fmt: skip
+    text = file.read_text("utf-8")
+    assert all(name in text for name in ("holdfast-runs", "always"))  # kept, also after a failure
+
+
+def test_every_gate_in_the_document_exists():
+    texts = re.findall(r"[`\"]((?:[\w-]+\.)+[\w-]+ (?:[<>]=?|==|!=) [-\d.]+)[`\"]", DOC)
+    gates = [gate_of(text) for text in texts]
+    assert len(gates) > 12
+    check([g for g in gates if g.text != "noise.map50.drop > 2"])  # the one that is shown to be refused
+
+
+def test_the_tables_of_the_document_are_gates():
+    import tomllib
+
+    (block,) = re.findall(r"```toml\n(.*?)```", DOC, re.DOTALL)
+    gates = gates_of(tomllib.loads(block)["gates"], "docs/ci.md")
+    assert len(gates) == 4
+    check(gates)
