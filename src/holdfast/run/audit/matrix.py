@@ -197,6 +197,11 @@ class _Table:
             f"found means: class right, score ≥ {score:g}, IoU ≥ {rule.iou:g}; boxes of one class are "
             f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {rule.nms_iou:g})"
         )
+        if card.score < rule.score:
+            said.append(
+                f"the metric counts weak detections too, from the card's score {card.score:g} on, as an "
+                f"evaluation does; `holdfast attack` scores from {rule.score:g} on, so its numbers are lower"
+            )
         return said
 
 

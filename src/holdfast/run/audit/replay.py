@@ -135,8 +135,9 @@ def _wave(
         by_decoder.setdefault(variant.pipeline.describe()["decode"], []).append(variant)
     found: dict[str, dict[str, Record]] = {}
     problems: dict[str, str] = {}
-    for name, group in by_decoder.items():
+    for group in by_decoder.values():
         decode, sendable = _sendable(group[0].pipeline)
+        name = decode if isinstance(decode, str) else getattr(decode, "__name__", "a decoder")
         # The patch lies on the picture as the deployment's decoder gives it. What is run is a PNG of that,
         # read by one decoder for all: another one might not know PNG, or read it in a way of its own.
         laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
