@@ -135,7 +135,7 @@ def test_the_other_kinds_of_findings() -> None:
 
 
 def test_an_audit_without_anything_found_has_no_results() -> None:
-    nothing = {name: () for name in ("causes", "strikes", "proofs", "rechecks")}
+    nothing = dict.fromkeys(("causes", "strikes", "proofs", "rechecks"), ())
     audit = replace(sample_audit(), **nothing, combined=None, matrix=Matrix())
     assert findings(audit) == ()
     assert checked(audit, [])["results"] == []
