@@ -21,6 +21,8 @@ class Group(NamedTuple):
 
 ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
 COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.cli
+    "audit": "audit:audit",
+    "run": "run:run",
     "evaluate": "evaluate:evaluate",
     "report": "report:report",
     "demo": "demo:demo",
@@ -63,6 +65,7 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
         },
     ),
     "verify": "verify:verify",
+    "serve": "serve:serve",
     "patchbench": Group(
         "Make, check and decide the benchmark of a patch at any position (after CCTSDB-YOLO).",
         {"make": "patchbench:make", "check": "patchbench:check", "evaluate": "patchbench_evaluate:evaluate"},

@@ -1,8 +1,7 @@
-"""`holdfast demo`: every engine on the embedded model and scenes, and one page about it."""
+"""`holdfast demo`: the audit of the embedded model on the embedded scenes, and its page."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,88 +11,40 @@ from holdfast.cli.output import say
 if TYPE_CHECKING:
     from holdfast.cli.evaluate import Choices
     from holdfast.report.parts import Section
-    from holdfast.run.attack.plan import AttackPlan
 
 MODEL = "signs-yolo"
 
 
 def demo(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
-    images: Annotated[int, Option("How many embedded scenes are evaluated.", least=1)] = 400,
-    noise_images: Annotated[int, Option("How many of them meet every noise.", least=2)] = 60,
-    attack_images: Annotated[int, Option("How many of them are attacked.", least=2)] = 8,
-    questions: Annotated[int, Option("How many questions of each set are asked.", least=2)] = 60,
-    clips: Annotated[int, Option("How many texts the speech models speak.", least=2)] = 2,
-    contest_images: Annotated[int, Option("How many images the small contest has.", least=2)] = 16,
+    budget: Annotated[str, Option("Time for all of it: 4m, 90s, none.", shown="TIME")] = "4m",
+    images: Annotated[int, Option("How many embedded scenes there are.", least=2)] = 200,
+    more: Annotated[bool, Option("Also a small contest, language and speech.")] = False,
+    questions: Annotated[int, Option("With --more: questions of each set.", least=2)] = 60,
+    clips: Annotated[int, Option("With --more: texts the speech models speak.", least=2)] = 2,
+    contest_images: Annotated[int, Option("With --more: images of the contest.", least=2)] = 16,
     runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
     jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
 ) -> int:
-    """Evaluate the embedded detector, put every noise to it, attack it, run a contest, write the page."""
+    """Audit the embedded detector: evaluation, noise, patches, proofs, and all of them across each other."""
+    from holdfast.cli.audit import AuditChoices, run_audit, told, write_all
+    from holdfast.cli.evaluate import Choices
     from holdfast.core.errors import OutputError
 
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    how = AuditChoices(budget=budget, pixels=(100, 1000), runs=runs, jobs=jobs)
+    made = run_audit(MODEL, f"signs:0:{images}", how)
+    others = _more(Choices(runs=runs, jobs=jobs), questions, clips, contest_images) if more else []
+    write_all(made, (), out, more=others)
+    return told(made, ())
+
+
+def _more(how: Choices, questions: int, clips: int, contest_images: int) -> list[Section]:
+    """Sections of what is not about one detector."""
     from holdfast.cli.demo_beyond import sections as beyond
-    from holdfast.cli.evaluate import Choices, Shape, plan_of, run_plan
-    from holdfast.cli.noise import demo_sections
-    from holdfast.cli.patchbench_evaluate import demo_sections as positions
-    from holdfast.metrics.rules import RULES
-    from holdfast.report.html import write
-    from holdfast.run.evaluate import run_folder
-    from holdfast.run.evaluation import open_run
-    from holdfast.run.pictures import pictures
-    from holdfast.run.score import Settings
 
-    how = Choices(runs=runs, jobs=jobs)
-    plan = plan_of(MODEL, f"signs:0:{images}", Settings(RULES["coco"]), how)
-    code = run_plan(plan, Shape())
-    more = [
-        *demo_sections(MODEL, f"signs:0:{noise_images}", how),
-        *_attacked(f"signs:0:{attack_images}", how),
-        *_contest(contest_images, how),
-        *positions(how.jobs),
-        *beyond(how, questions, clips),
-    ]
-    evaluation = open_run(run_folder(plan))
-    say(f"report: {write(evaluation, out, pictures(evaluation), more).resolve()}")
-    return code
-
-
-def _attacked(data: str, how: Choices) -> list[Section]:
-    """The attack on a few scenes: by gradient, or from predictions alone where torch is missing."""
-    from holdfast.attack.types import Limits, Method
-    from holdfast.cli.attack import run_attack
-    from holdfast.cli.evaluate import plan_of
-    from holdfast.metrics.rules import RULES
-    from holdfast.noise.families import is_installed
-    from holdfast.report.attack import sections, tables
-    from holdfast.report.tables import to_text
-    from holdfast.run.attack.measure import clean_pictures
-    from holdfast.run.attack.plan import AttackPlan as Planned
-    from holdfast.run.score import Settings
-
-    black = not is_installed("torch")
-    if black:
-        sys.stderr.write("note     torch is not installed: the attack searches from predictions alone\n")
-    limits = Limits(steps=400) if black else Limits(steps=40)
-    plan = plan_of(MODEL, data, Settings(RULES["voc"], 0.5, 0.25), how)
-    wanted = apart(Planned(plan, how.runs / "attack", Method(black_box=black), limits))
-    found = run_attack(wanted)
-    say("\n\n".join(to_text(table) for table in tables(found)) + "\n")
-    return list(sections(found, clean_pictures(wanted), 4))
-
-
-def apart(wanted: AttackPlan) -> AttackPlan:
-    """The attack in a folder of its own name, so that what another version left there is not in the way."""
-    from dataclasses import replace
-
-    from holdfast.run.attack.plan import task_of
-    from holdfast.run.evaluate import alignment_of
-
-    setup = task_of(wanted, alignment_of(wanted.plan)).setup
-    data = wanted.plan.dataset
-    name = f"{wanted.out.name}-{data.name}-{len(data)}-{setup[:8]}".replace(":", "-")
-    return replace(wanted, out=wanted.out.with_name(name))
+    return [*_contest(contest_images, how), *beyond(how, questions, clips)]
 
 
 def _contest(images: int, how: Choices) -> list[Section]:
@@ -115,4 +66,5 @@ def _contest(images: int, how: Choices) -> list[Section]:
         contest = make(ready(setup), progress, how.jobs)
         finish(folder)
     enter_baselines(contest, progress, how.jobs)
+    say("")
     return [board_section(board(folder))]

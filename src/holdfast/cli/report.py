@@ -14,8 +14,11 @@ def report(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
 ) -> None:
     """Write a run as one self-contained HTML page."""
+    from holdfast.run.audit.result import MANIFEST as AUDIT
     from holdfast.run.noise.result import MANIFEST
 
+    if run.name == AUDIT or (run / AUDIT).exists():
+        return _audit(run if run.is_dir() else run.parent, out)
     if run.name == MANIFEST or (run / MANIFEST).exists():
         from holdfast.report.noise import write as write_noise
         from holdfast.run.noise.result import open_suite
@@ -40,6 +43,21 @@ def report(
 
     evaluation = open_run(run)
     return say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
+
+
+def _audit(run: Path, out: Path) -> None:
+    """Nothing; the page of an audit is written: with all pictures as it was made, else from its numbers."""
+    from holdfast.cli.audit import PAGE
+    from holdfast.report.audit import write
+    from holdfast.run.audit.result import open_audit
+    from holdfast.run.store import write_atomic
+
+    found = open_audit(run)
+    if (run / PAGE).is_file():
+        write_atomic(out, (run / PAGE).read_bytes())
+    else:
+        write(found, out)
+    say(f"report: {out.resolve()}")
 
 
 def doctor() -> int:

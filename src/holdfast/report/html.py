@@ -25,7 +25,7 @@ def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ())
 
     `more` are sections of other engines on the same model and data; they come before the details.
     """
-    parts, worst = _task_sections(evaluation)
+    parts, worst = task_sections(evaluation)
     parts = [*more, *parts]
     trouble = about.trouble_section(evaluation)
     rest = [*([trouble] if trouble else []), about.run_section(evaluation)]
@@ -66,7 +66,8 @@ def document(content: Document) -> str:
     )
 
 
-def _task_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+def task_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
+    """The sections of an evaluation by its task, and its worst images."""
     task = evaluation.about.task
     if task == "detect":
         from holdfast.report.detect import sections

@@ -25,7 +25,7 @@ from holdfast.run.attack.result import Effect, Outcome, effect_of, points_of
 from holdfast.run.attack.universal import write_patch
 from holdfast.run.attack.work import AttackWork
 from holdfast.run.classes import Alignment
-from holdfast.run.evaluate import alignment_of
+from holdfast.run.evaluate import Plan, alignment_of, settings_plain
 from holdfast.run.executor import Progress, execute
 from holdfast.run.records import Failed
 from holdfast.run.store import to_json, write_atomic
@@ -106,6 +106,7 @@ def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], second
         "model": {**_named(evaluated.model), "unchanged": state},
         "data": {"name": evaluated.dataset.name, "images": len(evaluated.dataset), **evaluated.source},
         "classes": list(alignment.names),
+        "alignment": alignment.to_plain(),
         "note": alignment.note,
         "pipeline": (evaluated.pipeline or pipeline_of(evaluated.model.card)).describe(),
         "method": dataclasses.asdict(plan.method),
@@ -116,6 +117,7 @@ def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], second
         "deployments": list(plan.deployments),
         "universal": plan.universal,
         "rule": f"{evaluated.settings.rule}; IoU {evaluated.settings.iou}",
+        "settings": settings_plain(evaluated.settings),
         "versions": versions(),
     }
 
@@ -167,8 +169,13 @@ def _said(attempt: Attempt) -> dict[str, Any]:
 
 def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
     """A function that gives an image's decoded pixels by its name; None if it cannot be read any more."""
-    entries = {e.name: e for e in plan.plan.dataset.entries}
-    decode = lookup("decode", (plan.plan.pipeline or pipeline_of(plan.plan.model.card)).decode)
+    return decoded(plan.plan)
+
+
+def decoded(plan: Plan) -> Callable[[str], Image | None]:
+    """The same for the images of any plan, by its own decoder."""
+    entries = {e.name: e for e in plan.dataset.entries}
+    decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)
 
     def picture(name: str) -> Image | None:
         try:

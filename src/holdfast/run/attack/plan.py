@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from functools import cache
@@ -99,6 +100,12 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
         modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
     )  # fmt: skip
+
+
+def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
+    """The attack in a folder named by what it is, so that what another version left there is not in the way."""
+    setup = task_of(attack, alignment).setup
+    return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
 
 
 def check_attack(attack: AttackPlan) -> None:

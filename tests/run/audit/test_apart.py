@@ -1,11 +1,11 @@
-"""The parts of `holdfast demo` that are not the engines' own."""
+"""The folder of an attack that a page of more is made of."""
 
 from holdfast.attack.types import Method
-from holdfast.cli.demo import MODEL, apart
+from holdfast.cli.demo import MODEL
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.run.attack.guard import claim
-from holdfast.run.attack.plan import AttackPlan, task_of
+from holdfast.run.attack.plan import AttackPlan, apart, task_of
 from holdfast.run.evaluate import Plan, alignment_of
 
 
@@ -16,7 +16,7 @@ def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
     folders = set()
     for code in ("a", "b", "a"):
         monkeypatch.setattr("holdfast.run.attack.plan.code_hash", lambda code=code: code)
-        mine = apart(wanted)
+        mine = apart(wanted, alignment_of(plan))
         claim(mine.out, task_of(mine, alignment_of(plan)).setup, data.entries)  # DataError if it is another's
         folders.add(mine.out.name)
     assert len(folders) == 2

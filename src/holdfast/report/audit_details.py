@@ -1,0 +1,87 @@
+"""The details of an audit: the sections of every engine on the same page, from what its parts made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.report.gallery import gallery
+from holdfast.report.parts import Section
+
+if TYPE_CHECKING:
+    from holdfast.core.types import Image
+    from holdfast.run.audit.audit import Made
+
+SHOWN = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
+WORST = 900_000  # bytes for the pictures of the worst images
+
+
+def sections(made: Made) -> list[Section]:
+    """Noise and staircase, the patched images, the maps of the square, then the evaluation's own sections."""
+    return [*_noise(made), *_attack(made), *_squares(made), *_evaluated(made)]
+
+
+def _noise(made: Made) -> list[Section]:
+    from holdfast.report.noise_sections import sections_of
+
+    if made.suite is None:
+        return []
+    stairs = (made.stairs,) if made.stairs else ()
+    return [*sections_of(made.suite, stairs, told=False), *_seen(made)]
+
+
+def _seen(made: Made) -> list[Section]:
+    """What noise does to a picture and to the features, on the first image that can be read."""
+    from holdfast.core.errors import HoldfastError
+    from holdfast.report.noise_pictures import picture_section
+    from holdfast.run.noise.choose import Wanted
+    from holdfast.run.noise.show import Feature, features, shown
+
+    model, prepared = made.plan.plan.model, made.prepared
+    if prepared is None:
+        return []
+    entry = made.plan.plan.dataset.entries[0]
+    try:
+        picture = entry.load().data
+        maps = features(model, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+        few = list(shown(picture, model, Wanted(only=tuple(SHOWN.split()))))
+    except (
+        HoldfastError
+    ):  # an image that cannot be read, a graph that cannot be rewritten: told in the tables
+        return []
+    return [picture_section(few, [one for one in maps if isinstance(one, Feature)], entry.name)]
+
+
+def _attack(made: Made) -> list[Section]:
+    from holdfast.report.attack import sections as attack_sections
+
+    return list(attack_sections(made.outcome, _clean(made), 4)) if made.outcome else []
+
+
+def _squares(made: Made) -> list[Section]:
+    from holdfast.report.audit_squares import sections as square_sections
+
+    def picture(name: str) -> bytes | None:
+        return entries[name].load().data if name in entries else None
+
+    entries = {entry.name: entry for entry in made.plan.plan.dataset.entries}
+    return list(square_sections(made.maps, picture)) if made.maps else []
+
+
+def _clean(made: Made) -> Callable[[str], Image | None]:
+    from holdfast.run.attack.measure import decoded
+
+    return decoded(made.plan.plan)
+
+
+def _evaluated(made: Made) -> list[Section]:
+    from holdfast.report import about
+    from holdfast.report.html import task_sections
+    from holdfast.run.pictures import pictures
+
+    if made.evaluation is None:
+        return []
+    parts, worst = task_sections(made.evaluation)
+    images = [gallery(worst, pictures(made.evaluation), WORST)] if worst.shots else []
+    trouble = about.trouble_section(made.evaluation)
+    return [*parts, *images, *([trouble] if trouble else [])]
