@@ -29,6 +29,24 @@ GATES = [
 ]  # fmt: skip
 
 
+# What the schema allows in each object, of which it forbids all others; and what it requires.
+ALLOWED = {
+    "run": "tool invocations columnKind results properties",
+    "driver": "name version rules",
+    "rule": "id shortDescription fullDescription help defaultConfiguration",
+    "result": "ruleId ruleIndex level message locations partialFingerprints properties",
+    "place": "physicalLocation",
+    "physical": "artifactLocation region",
+    "region": "startLine startColumn endLine endColumn",
+    "call": "executionSuccessful commandLine toolExecutionNotifications",
+    "notification": "level message",
+}
+
+
+def closed(kind: str, one: dict[str, Any]) -> None:
+    assert set(one) <= set(ALLOWED[kind].split()), kind
+
+
 def checked(audit: Audit, gates=GATES) -> dict[str, Any]:
     """The only run of the log, after the checks every log must pass."""
     log = json.loads(sarif(audit, judge(gates, audit), ROOT))
@@ -38,29 +56,38 @@ def checked(audit: Audit, gates=GATES) -> dict[str, Any]:
     assert log["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
+    closed("run", run)
+    closed("driver", driver)
+    assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
     assert driver["name"] == "holdfast"
     rules = driver["rules"]
     assert len({r["id"] for r in rules}) == len(rules)
     for rule in rules:
+        closed("rule", rule)
         assert all(rule[key]["text"] for key in ("shortDescription", "fullDescription", "help"))
         assert rule["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
     for result in run["results"]:
+        closed("result", result)
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in ("none", "note", "warning", "error")
         assert result["message"]["text"]
         assert all(isinstance(v, str) for v in result["partialFingerprints"].values())
         (place,) = result["locations"]
+        closed("place", place)
+        closed("physical", place["physicalLocation"])
         uri = place["physicalLocation"]["artifactLocation"]["uri"]
         assert re.fullmatch(r"(?:[A-Za-z0-9._~/:-]|%[0-9A-F]{2})*", uri), uri
         region = place["physicalLocation"]["region"]
+        closed("region", region)
         assert 1 <= region["startLine"] <= region["endLine"]
         assert 1 <= region["startColumn"] <= region["endColumn"]
     for call in run["invocations"]:
+        closed("call", call)
         assert call["executionSuccessful"] is True
-        assert all(
-            n["message"]["text"] and n["level"] in ("note", "warning")
-            for n in call["toolExecutionNotifications"]
-        )
+        for told in call["toolExecutionNotifications"]:
+            closed("notification", told)
+            assert told["message"]["text"]
+            assert told["level"] in ("none", "note", "warning", "error")
     return run
 
 
