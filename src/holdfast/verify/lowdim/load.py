@@ -96,16 +96,22 @@ def _keep(key: str, made: tuple[str, list[str], bytes]) -> None:
 
 def _loaded(llvm: Any, name: str, symbols: list[str], code: bytes) -> Callable[..., int]:
     """The named function of the object code, ready to be called."""
-    # Numba writes calls for errors that the kernels never raise; whoever gets there must not go on.
-    dead = ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value
-    for symbol in symbols:
-        if llvm.address_of_symbol(symbol) is None:
-            llvm.add_symbol(symbol, dead)
+    missing = [symbol for symbol in symbols if llvm.address_of_symbol(symbol) is None]
     machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_dead_ends(missing)), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     blocks = 29
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * blocks)(engine.get_function_address(name))
     call.engine = engine  # type: ignore[attr-defined] # the code lives as long as the engine
     return call
+
+
+def _dead_ends(symbols: list[str]) -> str:
+    """A module in which each symbol is a function that ends the process.
+
+    Numba writes calls for errors that the kernels never raise; whoever gets there must not go on. They are
+    of this engine alone: in LLVM's own table of symbols numba, imported later, would run into them.
+    """
+    ends = [f'define void @"{symbol}"() {{ call void @abort() unreachable }}' for symbol in symbols]
+    return "\n".join(["declare void @abort()", *ends])
