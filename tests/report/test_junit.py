@@ -6,7 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditing import sample_audit
@@ -100,6 +100,7 @@ def test_names_are_escaped_and_control_characters_replaced() -> None:
     assert suite.findtext("system-out") == legal
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.text())
 def test_whatever_a_model_is_called_the_file_is_xml(name: str) -> None:
     audit = sample_audit()

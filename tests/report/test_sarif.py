@@ -204,7 +204,7 @@ def test_paths_become_uris(path: str, uri: str) -> None:
     assert model_uri(path, ROOT) == uri
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.text(st.characters(exclude_characters="\0")))
 def test_whatever_a_model_is_called_the_log_is_valid(name: str) -> None:
     audit = sample_audit()

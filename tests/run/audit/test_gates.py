@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditing import better_audit, sample_audit
@@ -62,6 +62,7 @@ def test_percents_are_told_to_be_fractions() -> None:
         gate_of("noise.map50.drop > 2%")
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
     try:
@@ -108,6 +109,7 @@ def test_the_mended_model_passes() -> None:
     assert outcome(()) == 0
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(sorted(OPERATORS)),
     st.floats(-1, 1).filter(lambda x: abs(x) < 1),

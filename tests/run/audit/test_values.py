@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditing import better_audit, sample_audit
@@ -190,6 +190,7 @@ def test_names_that_do_not_exist(name: str) -> None:
         required_pattern(name)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=30))
 def test_any_text_is_known_or_not(name: str) -> None:
     assert known(name) in (False, True)
