@@ -86,7 +86,7 @@ def test_the_key_does_not_follow_what_the_mask_hides(scenes):
 
 def test_it_can_be_sent_to_another_process(scenes):
     one = Laid(scenes.entries[2], colours(), "opencv")
-    there = pickle.loads(pickle.dumps(one))
+    there = pickle.loads(pickle.dumps(one))  # noqa: S301 - packed just now
     assert (there.name, there.key(), there.load().data) == (one.name, one.key(), one.load().data)
 
 
@@ -118,7 +118,7 @@ def test_images_without_a_patch_stay_as_they_are(scenes):
 
 
 def test_a_patch_for_an_image_that_is_not_there_is_told(scenes):
-    with pytest.raises(InputError, match="'elsewhere.jpg': expected an image of blobs"):
+    with pytest.raises(InputError, match=r"'elsewhere\.jpg': expected an image of blobs"):
         threatened(scenes, {"elsewhere.jpg": colours()}, "pillow")
 
 
