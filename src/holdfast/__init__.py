@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from holdfast.graph.load import load_model
     from holdfast.metrics.rules import RULES, Rule
     from holdfast.report.html import write as write_report
+    from holdfast.report.notebook import show
     from holdfast.run.attack.measure import attack as attack_data
     from holdfast.run.attack.plan import AttackPlan
+    from holdfast.run.audit.result import Audit, open_audit
     from holdfast.run.evaluate import Plan, evaluate
     from holdfast.run.evaluation import Evaluation, open_run
     from holdfast.run.noise.choose import Wanted
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "RULES": "metrics.rules",
     "AttackPlan": "run.attack.plan",
+    "Audit": "run.audit.result",
     "Box": "core.threat",
     "Boxes": "core.types",
     "Budget": "core.verdict",
@@ -90,6 +93,7 @@ _HOMES = {
     "linf_ball": "core.threat",
     "load_model": "graph.load",
     "measure_noise": "run.noise.suite:measure",
+    "open_audit": "run.audit.result",
     "open_dataset": "data.open",
     "open_machine": "core.pipeline",
     "open_run": "run.evaluation",
@@ -101,6 +105,7 @@ _HOMES = {
     "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
     "settle": "core.verdict",
+    "show": "report.notebook",
     "stage": "core.registry",
     "verify": "verify.decide",
     "write_report": "report.html:write",
@@ -109,6 +114,7 @@ _HOMES = {
 __all__ = [
     "RULES",
     "AttackPlan",
+    "Audit",
     "Box",
     "Boxes",
     "Budget",
@@ -155,6 +161,7 @@ __all__ = [
     "linf_ball",
     "load_model",
     "measure_noise",
+    "open_audit",
     "open_dataset",
     "open_machine",
     "open_run",
@@ -166,6 +173,7 @@ __all__ = [
     "read_patch",
     "read_vnnlib",
     "settle",
+    "show",
     "stage",
     "verify",
     "write_report",

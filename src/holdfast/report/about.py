@@ -61,7 +61,7 @@ def run_section(evaluation: Evaluation) -> Section:
         settings={"rule in words": about.rule, **about.settings},
         versions=about.versions,
         guessed=tuple(about.model.get("guessed", ())),
-        card=_flat(card) if isinstance(card, dict) else {},
+        card=flat(card) if isinstance(card, dict) else {},
     )
     return Section("run", "What was run", (Figure("", body, wide=True),))
 
@@ -133,19 +133,19 @@ def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
     for key in keys:
         value = values.get(key)
         if isinstance(value, dict):
-            found |= {f"{key}: {k}": v for k, v in _flat(value).items()}
+            found |= {f"{key}: {k}": v for k, v in flat(value).items()}
         elif value not in (None, ""):
             found[key] = str(value)
     return found
 
 
-def _flat(values: dict[str, Any], before: str = "") -> dict[str, str]:
+def flat(values: dict[str, Any], before: str = "") -> dict[str, str]:
     """Nested values as name.name -> text; long lists cut."""
-    flat: dict[str, str] = {}
+    made: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{key}.")
+            made |= flat(value, f"{before}{key}.")
         elif value is not None:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            flat[before + key] = text if len(text) <= 600 else text[:599] + "…"
-    return flat
+            made[before + key] = text if len(text) <= 600 else text[:599] + "…"
+    return made

@@ -78,6 +78,8 @@ class Document:
     alerts: tuple[Alert, ...]
     sections: tuple[Section, ...]
     kind: str = "evaluation"  # what the page is, beside the wordmark
+    front: str = ""  # safe markup of a first screen of its own, in the place of cards, rule and command
+    layout: str = ""  # class of the body, for the style
 
 
 def fragment(template: str, **values: Any) -> str:

@@ -25,12 +25,14 @@ _THIN = "\u202f"  # narrow space that does not break: groups the digits of large
 class Column:
     """A column's heading, the digits its fractions are rounded to, and what it means if that needs saying.
 
-    Negative digits are significant ones: −3 reads 0.0123 and 1.77e-05.
+    Negative digits are significant ones: −3 reads 0.0123 and 1.77e-05. `command`: its cells are commands,
+    folded away in HTML until asked for.
     """
 
     name: str
     digits: int = 3
     note: str = ""
+    command: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,20 @@ def _cell(cell: Cell, place: int, head: Column, right: bool) -> str:
         text = grouped(cell)
     if place == 0 and not right:
         return f'<th scope="row">{text}</th>'
+    if head.command and text:
+        return f"<td>{_folded(text)}</td>"
     if not right:
         return f"<td>{text}</td>"
     kind, key = ("number missing", "") if is_missing(cell) else ("number", cell)
     return f'<td class="{kind}" data-value="{key}">{text}</td>'
+
+
+def _folded(command: str) -> str:
+    """A command behind a word that opens it; it is escaped already."""
+    return (
+        '<details class="again"><summary>command</summary>'
+        f'<pre tabindex="0"><code>{command}</code></pre></details>'
+    )
 
 
 def _plain(cell: Any) -> Cell:

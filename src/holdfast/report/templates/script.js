@@ -30,3 +30,22 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 // What is folded on the screen is printed.
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+// A button that copies a command; without clipboard it selects the text, as a click on it does.
+for (const block of document.querySelectorAll(".again pre, .about pre")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.textContent = "copy";
+  button.addEventListener("click", async () => {
+    const code = block.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "selected";
+    }
+    setTimeout(() => { button.textContent = "copy"; }, 2000);
+  });
+  block.prepend(button);
+}
