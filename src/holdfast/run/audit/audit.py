@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -258,7 +258,7 @@ def _threats(made: Made) -> tuple[Threatened, ...]:
     """Every threat that was made as trained: the square at its worst place, the attack within each budget."""
     found = []
     if made.maps:
-        found.append(Threatened(SQUARE, black.worst(made.maps), "a black square at its worst place"))
+        found.append(Threatened(SQUARE, black.worst(made.maps), "a black square at its worst place", "any"))
     for one in made.struck:
         patches = {a.name: a.patch for a in one.attempts if a.pixels}
         found.append(Threatened(one.strike.threat, patches, f"{one.strike.pixels} pixels"))
@@ -305,7 +305,7 @@ def _audit(made: Made, clock: Clock) -> Audit:
         strikes=tuple(s.strike for s in made.struck),
         proofs=made.proofs,
         rechecks=made.rechecks,
-        sandwich=layers(made.proofs, *_square_words(made.maps), made.struck),
+        sandwich=layers(made.proofs, described(made.maps) if made.maps else "", made.struck),
         matrix=made.matrix,
         parts=tuple(made.parts),
         notes=tuple(dict.fromkeys(_notes(made, made.evaluation))),
@@ -361,11 +361,6 @@ def _cause(made: Made, row: Row) -> Cause:
         label, row.family, row.outcome, share(row.drop), share(row.low), share(row.high), row.changed,
         row.images, row.note, command,
     )  # fmt: skip
-
-
-def _square_words(maps: Sequence[SquareMap]) -> tuple[str, int]:
-    """The square in words, and its area in the smallest image."""
-    return (described(maps), min(m.grid.side for m in maps) ** 2) if maps else ("", 0)
 
 
 def _notes(made: Made, evaluation: Evaluation) -> list[str]:
