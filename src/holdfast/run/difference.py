@@ -159,6 +159,17 @@ def drawn(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 
     return _values(side, [known[name] for name in names], seed, replicates)
 
 
+def common(before: Side, after: Side) -> tuple[str, ...]:
+    """The names of the images both runs have, in the order of `before`; InputError if their truth differs."""
+    return tuple(record.name for record in _paired(before.records, after.records)[0])
+
+
+def draws(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 1000) -> Floats:
+    """The main metric on these images of the run, then that on each draw of them; the same draws for all."""
+    known = {record.name: record for record in side.records}
+    return _values(side, [known[name] for name in names], seed, replicates)
+
+
 def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     found = {r.name: r for r in after}
     first = [r for r in before if r.name in found]
@@ -166,12 +177,17 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Rec
         raise InputError("the two runs have no image in common")
     second = [found[r.name] for r in first]
     for old, new in zip(first, second, strict=True):
-        if old is not new and _truth(old) != _truth(new):
+        if not same_truth(old, new):
             raise InputError(
                 f"{new.name}: the two runs do not have the same image or truth of this name; "
                 "compare runs on the same data"
             )
     return first, second
+
+
+def same_truth(first: Record, second: Record) -> bool:
+    """Whether two records are of the same image with the same truth, as far as they tell."""
+    return first is second or _truth(first) == _truth(second)
 
 
 def _truth(record: Record) -> object:

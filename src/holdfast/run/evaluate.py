@@ -62,7 +62,7 @@ def run_folder(plan: Plan) -> Path:
         "card": dataclasses.asdict(plan.model.card),
         "source": dict(plan.source),
         "images": len(plan.dataset),
-        "settings": _settings(plan.settings),
+        "settings": settings_plain(plan.settings),
     }
     same = orjson.loads(to_json(same))
     there = identity(folder)
@@ -153,7 +153,8 @@ def _missing(dataset: Dataset) -> tuple[Failed, ...]:
     return tuple(Failed(p.where, p.what) for p in gone)
 
 
-def _settings(settings: Settings) -> dict[str, Any]:
+def settings_plain(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON values."""
     return {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
 
 
@@ -182,6 +183,6 @@ def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seco
         classes=alignment.names,
         pipeline=pipeline.describe(),
         rule=rule,
-        settings=_settings(settings),
+        settings=settings_plain(settings),
         versions=versions(),
     )

@@ -34,6 +34,7 @@ class Row:
     same_inputs: int = 0  # of those, images whose input tensor is the clean one bit for bit
     failed: int = 0
     alike: str = ""  # another option of the family with the same inputs throughout
+    cells: tuple[str, ...] = field(default=(), repr=False)  # of its records, in the store beside the run
 
     @property
     def label(self) -> str:
@@ -75,6 +76,9 @@ class ModelNoise:
     rule: str = ""
     notes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    cells: tuple[str, ...] = field(default=(), repr=False)  # of the clean records
+    alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
+    settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
 
     def of(self, family: str) -> tuple[Row, ...]:
         """The rows of a family."""
@@ -154,11 +158,15 @@ def open_suite(path: Path) -> Suite:
 def _model(plain: dict[str, Any]) -> ModelNoise:
     known = {f.name for f in dataclasses.fields(ModelNoise)}
     values = {key: value for key, value in plain.items() if key in known}
-    values["rows"] = tuple(Row(**r) for r in plain["rows"])
-    values["combined"] = None if plain["combined"] is None else Row(**plain["combined"])
-    for name in ("notes", "failed"):
-        values[name] = tuple(values[name])
+    values["rows"] = tuple(_row(r) for r in plain["rows"])
+    values["combined"] = None if plain["combined"] is None else _row(plain["combined"])
+    for name in ("notes", "failed", "cells"):
+        values[name] = tuple(values.get(name, ()))
     return ModelNoise(**values)
+
+
+def _row(plain: dict[str, Any]) -> Row:
+    return Row(**{**plain, "cells": tuple(plain.get("cells", ()))})
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:

@@ -16,7 +16,7 @@ from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.noise.families import Option
 from holdfast.run.classes import Alignment
 from holdfast.run.difference import Side, compare, side_of
-from holdfast.run.evaluate import Plan, alignment_of
+from holdfast.run.evaluate import Plan, alignment_of, settings_plain
 from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import Progress
 from holdfast.run.noise.calibration import IMAGES, Reserved, reserve
@@ -134,6 +134,7 @@ class _Judge:
     notes: tuple[str, ...]
     jpeg: float
     answers: str
+    cells: tuple[str, ...]
     seen: dict[str, str] = field(default_factory=dict)
 
     def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
@@ -173,6 +174,7 @@ class _Judge:
             same,
             failed,
             alike if alike != name and not identical else "",
+            found.cells,
         )
 
     def side(self, records: Sequence[Record]) -> Side:
@@ -206,6 +208,9 @@ class _Judge:
             rule=self.clean.rule,
             notes=self.notes,
             failed=tuple(str(f) for f in self.failed),
+            cells=self.cells,
+            alignment=self.prepared.alignment.to_plain(),
+            settings=settings_plain(plan.settings),
         )
 
 
@@ -219,7 +224,7 @@ def _judge(prepared: Prepared, clean: Swept) -> _Judge:
         raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
     side = side_of(plan, prepared.alignment, cells.records)
     jpeg = jpeg_share(plan.dataset.entries)
-    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg, _answers(side))
+    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg, _answers(side), clean.cells)
 
 
 def _answers(side: Side) -> str:

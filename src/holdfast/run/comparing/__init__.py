@@ -1,0 +1,1 @@
+"""Two runs of one kind side by side: what became better or worse, and whether that is more than chance."""
