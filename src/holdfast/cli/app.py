@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.c
     "run": "run:run",
     "evaluate": "evaluate:evaluate",
     "report": "report:report",
+    "compare": "compare:compare",
     "demo": "demo:demo",
     "doctor": "report:doctor",
     "data": Group(
