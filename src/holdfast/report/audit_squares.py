@@ -24,7 +24,8 @@ MOST = 12  # pictures drawn; the table has all
 BYTES = 1_200_000  # of all drawings together
 _WIDE, _TALL = 640.0, 480.0  # a drawing fits into this, in its own units
 _LATTICE = 160  # points of a map along its longer side
-_FAINT, _STRONG = 90, 190  # how much of the picture a safe and an unsafe place cover, of 255
+# How much of the picture a place covers, of 255: as safe as without a square, just safe, unsafe.
+_CLEAR, _FAINT, _STRONG = 20, 130, 190
 _GREY = (150, 150, 150)
 
 
@@ -79,8 +80,9 @@ def _lead(maps: Sequence[SquareMap]) -> str:
     return (
         f"{described(maps).capitalize()}, laid over the scene's own pixels; every place was run as the model "
         f"was trained, none was sampled. {counts['violated']} of {len(maps)} images lose a target at some "
-        f"place, {counts['holds']} at none{unsure}. A place is coloured at the centre of its square; the "
-        "black square lies at the worst one. The worst images come first."
+        f"place, {counts['holds']} at none{unsure}. A place is coloured at the centre of its "
+        "square, the fainter the less it changes; the black square lies at the worst one. "
+        "The worst images come first."
     )
 
 
@@ -140,7 +142,9 @@ def _heat(one: SquareMap) -> NDArray[np.uint8]:
     )
     doubt, unsafe = np.isnan(one.scores), one.unsafe
     painted = np.where(doubt[..., None], _GREY, colours(one.scores, Bar(one.threshold, strict=True)))
-    cover = np.where(unsafe | doubt, _STRONG, _FAINT)
+    share = (np.nan_to_num(one.scores) - one.threshold) / max(one.clean - one.threshold, 1e-9)
+    safe = _FAINT + np.clip(share, 0.0, 1.0) * (_CLEAR - _FAINT)
+    cover = np.where(unsafe | doubt, _STRONG, safe)
     whole = np.concatenate([painted, cover[..., None]], axis=2).astype(np.uint8)
     return np.ascontiguousarray(whole[down][:, across])
 
