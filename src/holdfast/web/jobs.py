@@ -79,7 +79,7 @@ class Desk:
     def start(self, asked: Asked) -> Job:
         """The audit, running or in the queue; an error in one line if it cannot be taken."""
         now = datetime.now(UTC)
-        key = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+        key = f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(4)}"
         folder = (self.places.started / key).resolve()
         wanted = wanted_of(asked, self.places, folder / "report.html")
         with self._lock:
@@ -87,7 +87,7 @@ class Desk:
                 raise Refusal("the server is being stopped", 503)
             if sum(j.live for j in self._jobs.values()) > QUEUE:
                 raise Refusal(f"{QUEUE} audits are waiting already; cancel one or wait", 429)
-            job = Job(key, asked, folder, now.isoformat(timespec="seconds"))
+            job = Job(key, asked, folder, now.isoformat(timespec="microseconds"))
             self._put(job)
             self._wanted[key] = wanted
             self._next()

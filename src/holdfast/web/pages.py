@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from holdfast.graph.load import shipped
@@ -90,7 +91,7 @@ def now(site: Site) -> Now:
 def _of(job: Job, known: Mapping[int, Progress]) -> Progress | None:
     """The job's progress; not that of an older audit whose process happened to have the same number."""
     found = known.get(job.pid)
-    return found if found is not None and found.started >= job.created else None
+    return found if found is not None and found.started[:19] >= job.created[:19] else None
 
 
 def _row(job: Job, progress: Progress | None) -> Row:
@@ -112,7 +113,8 @@ def index(site: Site, asked: Asked, line: str = "") -> str:
     """The first page; `line` says why the form was not taken."""
     return render(
         "index.html", now=now(site), asked=asked, line=line, title="Runs", site=site, uploaded=UPLOADED,
-        shipped=shipped(), models=site.models(), pictures=site.pictures(), printable=printable, **_frame(),
+        shipped=shipped(), models=site.models(), pictures=site.pictures(), printable=printable,
+        **_folder(site, "", asked), **_frame(),
     )  # fmt: skip
 
 
@@ -131,15 +133,20 @@ def running(site: Site, said: str, seen: str) -> tuple[str, bool]:
 
 def files(site: Site, at: str, asked: Asked, part: bool) -> str:
     """A folder below the root, from which a model and data can be chosen."""
-    found = listing(site.places.root, at)
+    values = _folder(site, at, asked)
+    return (
+        render("files.html", **values) if part else render("browse.html", **values, title="Files", **_frame())
+    )
+
+
+def _folder(site: Site, at: str, asked: Asked) -> dict[str, Any]:
+    """A folder's listing, the root's name, and a function that gives a query with what is in the form."""
 
     def address(**changed: str) -> str:
         return urlencode({"model": asked.model, "data": asked.data, **changed})
 
-    values = {"found": found, "address": address, "root": printable(site.places.root.name) or "/"}
-    if part:
-        return render("files.html", **values)
-    return render("browse.html", **values, title="Files", site=site, **_frame())
+    root = site.places.root
+    return {"found": listing(root, at), "address": address, "root": printable(root.name) or "/"}
 
 
 def chosen(name: str, value: str) -> str:

@@ -63,7 +63,7 @@ def listing(root: Path, text: str) -> Listing:
         raise InputError(f"{text!r}: cannot be listed: {problem.strerror}") from problem
     prefix = "/".join(p for p in text.split("/") if p not in ("", "."))
     items = [i for name in names if (i := _item(root, prefix, name)) is not None]
-    items.sort(key=lambda i: not i.folder)
+    items.sort(key=lambda i: (i.folder, not i.model))  # models, other files, folders
     parts = prefix.split("/") if prefix else []
     above = tuple((name, "/".join(parts[: n + 1])) for n, name in enumerate(parts))
     return Listing(prefix, above, tuple(items[:SHOWN]), max(0, len(items) - SHOWN))

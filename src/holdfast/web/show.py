@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import lru_cache
 from pathlib import Path
 
 from holdfast.core.errors import InputError
+from holdfast.run.store import printable
 from holdfast.web.shelf import Run
 
 PAGE = "report.html"
@@ -28,7 +30,8 @@ def compared(first: Run, second: Run) -> str:
     from holdfast.report.compare import page
     from holdfast.run.compare import compare_runs
 
-    return page(compare_runs(first.folder, second.folder))
+    command = ["holdfast", "compare", printable(str(first.folder)), printable(str(second.folder))]
+    return page(compare_runs(first.folder, second.folder), shlex.join(command))
 
 
 def _written(folder: Path) -> str | None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from holdfast.core.errors import InputError
 from holdfast.data.embedded import NAMES
 from holdfast.graph.load import shipped
+from holdfast.run.audit.gates import check, gate_of
+from holdfast.run.audit.plan import budget_of
 from holdfast.web.paths import inside
 
 UPLOADED = "upload:"  # before the name of an uploaded model
-_BUDGET = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?[smh]?")
 _EMBEDDED = re.compile(rf"({'|'.join(NAMES)})(:[0-9]{{1,9}}){{0,2}}")
 MOST_GATES = 50
 
@@ -60,9 +61,8 @@ class Places:
 
 def wanted_of(asked: Asked, places: Places, page: Path) -> Wanted:
     """What the form asks for; InputError if something is missing, outside the root, or no value."""
-    budget = asked.budget.strip()
-    if not _BUDGET.fullmatch(budget):
-        raise InputError(f"budget: expected a time such as 90s, 10m or 1h, got {budget[:40]!r}")
+    budget = asked.budget.strip()[:40]
+    budget_of(budget)
     return Wanted(
         model=_model(asked.model.strip(), places),
         data=_data(asked.data.strip(), places),
@@ -77,7 +77,7 @@ def command_of(wanted: Wanted) -> list[str]:
     """The audit as a list of arguments: no shell, and nothing a form says can become an option."""
     gates = [f"--fail-if={gate}" for gate in wanted.gates]
     where = ["--runs", str(wanted.runs), "-o", str(wanted.page)]
-    head = [sys.executable, "-m", "holdfast", "audit", "--budget", wanted.budget, *where, *gates]
+    head = [sys.executable, "-m", "holdfast", "audit", f"--budget={wanted.budget}", *where, *gates]
     return [*head, "--", wanted.model, wanted.data]
 
 
@@ -107,8 +107,5 @@ def _gates(text: str) -> tuple[str, ...]:
         raise InputError(f"gates: expected at most {MOST_GATES} lines, got {len(lines)}")
     if any(not line.isprintable() for line in lines):
         raise InputError("gates: expected lines of printable text")
-    from holdfast.run.audit.gates import gate_of
-
-    for line in lines:
-        gate_of(line)
+    check([gate_of(line, "gates") for line in lines])
     return lines
