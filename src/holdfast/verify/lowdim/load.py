@@ -65,23 +65,23 @@ def _folders() -> Iterator[Path]:
     yield Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "holdfast"
 
 
-def _kept(key: str) -> tuple[str, list[str], bytes] | None:
-    """The entry's name, the symbols it wants and the object code, as kept; None if not there or damaged."""
+def _kept(key: str) -> tuple[str, bytes] | None:
+    """The entry's name and the object code, as kept; None if not there or damaged."""
     for folder in _folders():
         try:
             head, _, code = (folder / f"lowdim-{key}.o").read_bytes().partition(b"\n")
             told = json.loads(head)
             if told["sha256"] == hashlib.sha256(code).hexdigest():
-                return told["name"], told["symbols"], code
+                return told["name"], code
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
 
 
-def _keep(key: str, made: tuple[str, list[str], bytes]) -> None:
+def _keep(key: str, made: tuple[str, bytes]) -> None:
     """Nothing; the code is on disk if a folder lets us write."""
-    name, symbols, code = made
-    head = json.dumps({"name": name, "symbols": symbols, "sha256": hashlib.sha256(code).hexdigest()}).encode()
+    name, code = made
+    head = json.dumps({"name": name, "sha256": hashlib.sha256(code).hexdigest()}).encode()
     for folder in _folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -94,24 +94,13 @@ def _keep(key: str, made: tuple[str, list[str], bytes]) -> None:
             continue
 
 
-def _loaded(llvm: Any, name: str, symbols: list[str], code: bytes) -> Callable[..., int]:
+def _loaded(llvm: Any, name: str, code: bytes) -> Callable[..., int]:
     """The named function of the object code, ready to be called."""
-    missing = [symbol for symbol in symbols if llvm.address_of_symbol(symbol) is None]
     machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_dead_ends(missing)), machine)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     blocks = 29
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * blocks)(engine.get_function_address(name))
     call.engine = engine  # type: ignore[attr-defined] # the code lives as long as the engine
     return call
-
-
-def _dead_ends(symbols: list[str]) -> str:
-    """A module in which each symbol is a function that ends the process.
-
-    Numba writes calls for errors that the kernels never raise; whoever gets there must not go on. They are
-    of this engine alone: in LLVM's own table of symbols numba, imported later, would run into them.
-    """
-    ends = [f'define void @"{symbol}"() {{ call void @abort() unreachable }}' for symbol in symbols]
-    return "\n".join(["declare void @abort()", *ends])
