@@ -205,7 +205,7 @@ def test_paths_become_uris(path: str, uri: str) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.text(st.characters(exclude_characters="\0")))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 def test_whatever_a_model_is_called_the_log_is_valid(name: str) -> None:
     audit = sample_audit()
     nasty = replace(audit, model={"name": name, "path": f"x/{name}"}, failed=(name,), command=name)
@@ -217,6 +217,7 @@ def test_whatever_a_model_is_called_the_log_is_valid(name: str) -> None:
 
 def test_a_file_name_that_is_no_utf8() -> None:
     name = b"net-\xe9.onnx".decode("utf-8", "surrogateescape")
-    run = checked(replace(sample_audit(), model={"name": name, "path": name}, failed=(name,)))
+    run = checked(replace(sample_audit(), model={"name": name, "path": name}, failed=(name,), command=name))
     uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "net-%E9.onnx"
+    assert model_uri(f"/else/{name}", ROOT) == "file:///else/net-%E9.onnx"

@@ -47,10 +47,16 @@ def sarif(audit: Audit, judged: Sequence[Judged], root: Path | None = None) -> s
 def model_uri(path: str, root: Path) -> str:
     """The path as a URI reference: relative and percent-encoded below `root`, else a file URI."""
     file = Path(path)
-    if file.is_absolute() and not file.is_relative_to(root):
-        return file.as_uri()
-    relative = file.relative_to(root) if file.is_absolute() else file
-    return quote(relative.as_posix(), safe="/", errors="surrogateescape")
+    if not file.is_absolute():
+        return _quoted(file.as_posix())
+    if file.is_relative_to(root):
+        return _quoted(file.relative_to(root).as_posix())
+    return "file://" + _quoted("/" + file.as_posix().lstrip("/"))
+
+
+def _quoted(path: str) -> str:
+    """The path percent-encoded, a name that is no UTF-8 by its bytes."""
+    return quote(path, errors="surrogateescape")
 
 
 def _location(audit: Audit, root: Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def _worst(name: str, causes: Sequence[Cause]) -> Iterator[_Row]:
     for column, end in enumerate(("", ".low", ".high")):
         rows = [(_or_nan(ends[column]), cause) for cause, ends in ran]
         if rows and not any(math.isnan(value) for value, _ in rows):
-            value, cause = max(rows, key=lambda row: row[0])
+            value, cause = max(rows, key=lambda row: (row[0], row[1].changed or 0))  # as Audit.worst
             yield name + end, value, cause.label, cause.command
 
 
