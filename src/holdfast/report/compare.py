@@ -55,7 +55,7 @@ def write(found: Comparison, out: Path, command: str = "") -> Path:
 def page(found: Comparison, command: str = "") -> str:
     """The comparison as one self-contained HTML file."""
     a, b = found.a, found.b
-    models = f"{b.model} against {a.model}" if a.model != b.model else f"{b.model}, B against A,"
+    models = f"{b.model} against {a.model}" if a.model != b.model else f"{b.model} (B against A)"
     data = a.data if a.data == b.data else f"{a.data} and {b.data}"
     sections = [*_charts(found), _rows(found), *_lists(found), *_values(found), _about(found)]
     return document(
@@ -84,12 +84,12 @@ def page(found: Comparison, command: str = "") -> str:
 def _terminal_table(changes: Sequence[Change]) -> Table:
     columns: list[Column | str] = [
         "verdict", "what", Column("A", 2), Column("B", 2), Column("B − A", 2), "paired 95 %", "unit",
-        "rests on",
+        "images", "rests on",
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
             row.verdict, row.about.what, _value(row.before), _value(row.after), row.difference, _span(row),
-            row.about.unit, row.basis,
+            row.about.unit, row.images or None, row.basis or _words(row),
         ]
         for row in changes
     ]  # fmt: skip
@@ -133,11 +133,7 @@ def _span(row: Change) -> str:
 def _charts(found: Comparison) -> Iterator[Section]:
     """The differences with their paired intervals, and where there are none the two stated ones."""
     paired = [row for row in found.changes if row.low is not None and row.about.unit == POINTS]
-    stated = [
-        row
-        for row in found.changes
-        if row.low is None and row.before.low is not None and row.after.low is not None
-    ]
+    stated = [row for row in found.changes if row.about.costs and _own_intervals(row)]
     figures = []
     if paired:
         figures.append(Figure("Differences", _paired_chart(paired), _cut_note(len(paired)), wide=True))
@@ -147,6 +143,12 @@ def _charts(found: Comparison) -> Iterator[Section]:
     if figures:
         lead = "Right of the line B is worse. A row is drawn strong if its 95 % interval leaves out 0."
         yield Section("differences", "What became of it", tuple(figures), lead if paired else "")
+
+
+def _own_intervals(row: Change) -> bool:
+    """Whether there is no paired interval, but one of each run by itself, and they are not the same."""
+    ends = (row.before.low, row.before.high, row.after.low, row.after.high)
+    return row.low is None and None not in ends and row.verdict != "same to the last digit"
 
 
 def _cut_note(rows: int, each: int = 1) -> str:
@@ -161,7 +163,7 @@ def _paired_chart(rows: Sequence[Change]) -> str:
 
 def _spot(row: Change) -> Spot:
     ends = [row.low or 0.0, row.high or 0.0]
-    low, high = ends if row.about.rise == "is worse" else [-end for end in reversed(ends)]
+    low, high = ends if row.about.rise == "is worse" else [0.0 - end for end in reversed(ends)]
     note = f"{shown(row.before.value, 2)} in A, {shown(row.after.value, 2)} in B: {row.verdict}"
     return Spot(row.about.what, row.worsening, low, high, note=note)
 

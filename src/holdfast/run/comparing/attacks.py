@@ -63,7 +63,7 @@ def open_attack(path: Path) -> Attacked:
     return Attacked(about, effects, rows, file.parent)
 
 
-def compare_attacks(a: Attacked, b: Attacked, group: str = STRUCK, begin: str = "") -> Body:
+def compare_attacks(a: Attacked, b: Attacked) -> Body:
     """Every number of the two on the images both aimed at; InputError if that means nothing."""
     goals = [run.about["method"]["goal"] for run in (a, b)]
     if goals[0] != goals[1]:
@@ -71,32 +71,32 @@ def compare_attacks(a: Attacked, b: Attacked, group: str = STRUCK, begin: str = 
     names = [name for name in a.images if name in b.images]
     if not names:
         raise InputError("the two attacks have no image in common")
-    notes, rows = [], list(_shares(a, b, group, begin))
+    notes, rows = [], list(_shares(a, b))
     try:
-        rows += _effects(a, b, names, group, begin)
+        rows += _effects(a, b, names)
     except _Apart as reason:
         data = [run.about["data"]["name"] for run in (a, b)]
         if data[0] != data[1]:
             raise InputError(f"A is on {data[0]}, B on {data[1]}: not known to be the same images") from None
-        rows += _stated_effects(a, b, group, begin)
+        rows += _stated_effects(a, b)
         notes.append(f"mAP and S_e have no paired interval: {reason}")
     if not len(names) == len(a.images) == len(b.images):
         notes.append(
             f"compared on the {len(names)} images both have; A has {len(a.images)}, B {len(b.images)}"
         )
-    lists = _lists(a, b, begin)
+    lists = _lists(a, b)
     return Body(tuple(rows), differences(_description(a), _description(b)), lists, tuple(notes))
 
 
-def _shares(a: Attacked, b: Attacked, group: str, begin: str) -> Iterator[Change]:
+def _shares(a: Attacked, b: Attacked) -> Iterator[Change]:
     """The share of broken images, and the pixels it took where both broke."""
     both = [name for name in a.aimed if name in b.aimed]
     if both:
-        about = Subject(group, f"{begin}images broken", "is worse")
+        about = Subject(STRUCK, "images broken", "is worse")
         yield mean_change(about, *([100.0 * run.images[n]["success"] for n in both] for run in (a, b)))
     fell = [name for name in both if a.images[name]["success"] and b.images[name]["success"]]
     if fell:
-        about = Subject(group, f"{begin}pixels it takes (broken in both)", "is better", "pixels")
+        about = Subject(STRUCK, "pixels it takes (broken in both)", "is better", "pixels")
         yield mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
 
 
@@ -110,7 +110,7 @@ class _Apart(Exception):
     """Why two attacks have no metric on the same images."""
 
 
-def _effects(a: Attacked, b: Attacked, names: Sequence[str], group: str, begin: str) -> list[Change]:
+def _effects(a: Attacked, b: Attacked, names: Sequence[str]) -> list[Change]:
     """The mAP before and after, and S_e, on the common images with paired intervals; _Apart says why not."""
     if a.about.get("settings") != b.about.get("settings"):
         raise _Apart("the rule of the metric differs, or one does not state it")
@@ -120,7 +120,7 @@ def _effects(a: Attacked, b: Attacked, names: Sequence[str], group: str, begin: 
         raise InputError("images of one name are not the same, or have another truth; attack the same data")
     drawn = [_drawn(run, [attempts[n] for n in names]) for run, attempts in zip((a, b), found, strict=True)]
     return [
-        from_draws(Subject(group, f"{begin}{what}", rise), drawn[0][k], drawn[1][k], len(names))
+        from_draws(Subject(STRUCK, what, rise), drawn[0][k], drawn[1][k], len(names))
         for k, (what, _, rise) in enumerate(EFFECTS)
     ]
 
@@ -161,22 +161,22 @@ def _attempts(run: Attacked, which: str) -> dict[str, Attempt]:
     return found
 
 
-def _stated_effects(a: Attacked, b: Attacked, group: str, begin: str) -> Iterator[Change]:
+def _stated_effects(a: Attacked, b: Attacked) -> Iterator[Change]:
     """What the manifests state, without an interval, if it is the same rule on the same images."""
     if a.about["rule"] != b.about["rule"] or a.images.keys() != b.images.keys():
         return
     for what, key, rise in EFFECTS:
-        about = Subject(group, f"{begin}{what}", rise)
+        about = Subject(STRUCK, what, rise)
         yield from_stated(about, *(in_points(run.effects[0][key], images=len(run.images)) for run in (a, b)))
 
 
-def _lists(a: Attacked, b: Attacked, begin: str) -> tuple[Listed, ...]:
+def _lists(a: Attacked, b: Attacked) -> tuple[Listed, ...]:
     both = [name for name in a.aimed if name in b.aimed]
     lost = [n for n in both if b.images[n]["success"] and not a.images[n]["success"]]
     kept = [n for n in both if a.images[n]["success"] and not b.images[n]["success"]]
     return (
-        Listed(f"{begin}withstood in A, broken in B", tuple(lost), "worse"),
-        Listed(f"{begin}broken in A, withstood in B", tuple(kept), "better"),
+        Listed("withstood in A, broken in B", tuple(lost), "worse"),
+        Listed("broken in A, withstood in B", tuple(kept), "better"),
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import InputError
-from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Layer, Proof, Strike
-from holdfast.run.comparing.attacks import EFFECTS, compare_attacks, mean_change, open_attack
+from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Proof, Strike
+from holdfast.run.comparing.attacks import EFFECTS, mean_change
 from holdfast.run.comparing.change import Change, Stated, Subject, from_stated, in_points
 from holdfast.run.comparing.evaluations import compare_evaluations
 from holdfast.run.comparing.result import Body, Listed, differences
@@ -25,7 +25,7 @@ def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     parts = [
         _evaluations(a, b, folders),
         _noise(a, b, folders),
-        _attacks(a, b, folders),
+        _attacks(a, b),
         _proofs(a, b),
         Body(tuple(_matrix(a, b))),
     ]
@@ -117,50 +117,44 @@ def _drop(cause: Cause) -> Stated:
     return in_points(cause.drop, cause.low, cause.high, images=cause.images, words=cause.outcome)
 
 
-def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    """Every budget: from the attack's own folder, else from what the audits know of each image."""
+def _attacks(a: Audit, b: Audit) -> Body:
+    """Every budget: which images broke is known of each, so their share is paired; mAP and S_e are stated."""
     old, new = ({strike.threat: strike for strike in audit.strikes} for audit in (a, b))
     rows: list[Change] = []
     lists: list[Listed] = []
-    notes: list[str] = []
     for threat in dict.fromkeys([*old, *new]):
-        places = _part_runs(a, b, f"attack-{threat}", folders)
-        try:
-            if places and threat in old and threat in new:
-                made = compare_attacks(open_attack(places[0]), open_attack(places[1]), ATTACK, f"{threat}: ")
-                rows, lists = [*rows, *made.changes], [*lists, *made.lists]
-                notes += [f"{threat}: {note}" for note in made.notes]
-                continue
-            why = "a run's folder is not in its audit's"
-        except InputError as problem:
-            why = str(problem)
-        rows += _strike(threat, old.get(threat), new.get(threat), (a, b))
-        if threat in old and threat in new:
-            notes.append(f"the attacks have no paired interval of mAP and S_e: {why}")
-    return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
-
-
-def _strike(
-    threat: str, old: Strike | None, new: Strike | None, audits: tuple[Audit, Audit]
-) -> Iterator[Change]:
-    for what, key, rise in EFFECTS:
-        key = "effect" if key == "S_e" else key
-        about = Subject(ATTACK, f"{threat}: {what}", rise)
-        sides = [None if s is None else in_points(getattr(s, key), images=s.images) for s in (old, new)]
-        yield from_stated(about, *sides)
-    layers = [_layer(audit, threat) for audit in audits]
-    about = Subject(ATTACK, f"{threat}: images broken", "is worse")
-    if layers[0] and layers[1]:
-        broken = [{s.image: 100.0 * s.broken for s in layer.standings} for layer in layers if layer]
+        rows += _strike(threat, old.get(threat), new.get(threat))
+        broken = [_broken(audit, threat) for audit in (a, b)]
         names = [name for name in broken[0] if name in broken[1]]
+        about = Subject(ATTACK, f"{threat}: images broken", "is worse")
         if names:
-            yield mean_change(about, *([side[n] for n in names] for side in broken))
-            return
-    yield from_stated(about, *(None if s is None else _share(s.broken, s.aimed) for s in (old, new)))
+            rows.append(mean_change(about, *([100.0 * side[n] for n in names] for side in broken)))
+            lists += _fallen(threat, *({n for n in names if side[n]} for side in broken))
+        else:
+            whole = [
+                None if s is None else _share(s.broken, s.aimed) for s in (old.get(threat), new.get(threat))
+            ]
+            rows.append(from_stated(about, *whole))
+    note = "mAP and S_e of an audit's attacks have no paired interval; the share of broken images has"
+    return Body(tuple(rows), lists=tuple(lists), notes=(note,) if old.keys() & new.keys() else ())
 
 
-def _layer(audit: Audit, threat: str) -> Layer | None:
-    return next((layer for layer in audit.sandwich if layer.threat == threat), None)
+def _strike(threat: str, old: Strike | None, new: Strike | None) -> Iterator[Change]:
+    for what, key, rise in EFFECTS:
+        name = "effect" if key == "S_e" else key
+        about = Subject(ATTACK, f"{threat}: {what}", rise)
+        sides = [None if s is None else in_points(getattr(s, name), images=s.images) for s in (old, new)]
+        yield from_stated(about, *sides)
+
+
+def _broken(audit: Audit, threat: str) -> dict[str, bool]:
+    """Image -> whether the threat breaks it, as the sandwich has it; empty if it is not in there."""
+    return {s.image: s.broken for layer in audit.sandwich if layer.threat == threat for s in layer.standings}
+
+
+def _fallen(threat: str, before: set[str], after: set[str]) -> Iterator[Listed]:
+    yield Listed(f"{threat}: withstood in A, broken in B", tuple(sorted(after - before)), "worse")
+    yield Listed(f"{threat}: broken in A, withstood in B", tuple(sorted(before - after)), "better")
 
 
 def _share(part: int, whole: int) -> Stated:

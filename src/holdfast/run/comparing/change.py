@@ -17,6 +17,7 @@ Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a numbe
 VERDICTS: tuple[Verdict, ...] = (
     "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B",
 )  # fmt: skip
+FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
 POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 
 
@@ -65,7 +66,7 @@ class Change:
         """The difference counted so that more is worse."""
         if self.difference is None:
             return None
-        return self.difference if self.about.rise == "is worse" else -self.difference
+        return self.difference if self.about.rise == "is worse" else 0.0 - self.difference
 
     @property
     def words(self) -> str:
@@ -106,9 +107,12 @@ def from_interval(about: Subject, before: float, after: float, found: Interval, 
     if low is None or high is None:
         verdict: Verdict = "same to the last digit" if change == 0 else "undecided"
         return Change(about, first, second, verdict, change, images=images, basis="no draw has a value")
-    basis = f"paired over {images} images"
+    basis = "paired on the same images"
     if low == change == high == 0.0:
         return Change(about, first, second, "same to the last digit", change, low, high, images, basis)
+    if images < FEWEST:
+        basis = f"{images} image{'s' if images > 1 else ''} in common: too few for an interval"
+        return Change(about, first, second, "undecided", change, images=images, basis=basis)
     verdict = _direction(about, change) if low > 0 or high < 0 else "within chance"
     return Change(about, first, second, verdict, change, low, high, images, basis)
 

@@ -74,19 +74,18 @@ class Comparison:
             return f"B and A are the same to the last digit in all {same} numbers." if same else _NOTHING
         if same:
             told.append(f"the same in {same}")
-        return f"B is {', '.join(told)}{_most(self)}.{_headline(self.main)}"
+        most = _most(self)
+        told[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
+        return f"B is {', '.join(told)}.{_headline(self.main)}"
 
 
 _NOTHING = "A and B have no number in common."
 
 
-def _most(found: Comparison) -> str:
-    for verdict in ("worse", "better"):
-        rows = found.of(verdict)
-        in_points = [row for row in rows if row.about.unit == POINTS]
-        if rows:
-            return f"; most: {(in_points or rows)[0].words}"
-    return ""
+def _most(found: Comparison) -> Change | None:
+    """The row that became most worse, else most better; in points if any is."""
+    rows = found.of("worse") or found.of("better")
+    return next((row for row in rows if row.about.unit == POINTS), rows[0] if rows else None)
 
 
 def _headline(main: Change | None) -> str:
