@@ -73,3 +73,22 @@ def deployment(text: str) -> str:
         return "" if options_of(text) else "expected FAMILY=OPTION such as 'resize=opencv-bilinear'"
     except InputError as problem:
         return str(problem)
+
+
+def parts() -> Iterable[str]:
+    """The parts of an audit."""
+    from holdfast.run.audit.plan import SHARES
+
+    return SHARES
+
+
+def budget(text: str) -> str:
+    """What is wrong with the time of an audit, or nothing."""
+    from holdfast.core.errors import InputError
+    from holdfast.run.audit.plan import budget_of
+
+    try:
+        budget_of(text)
+    except InputError as problem:
+        return str(problem).removeprefix("--budget: ")
+    return ""

@@ -14,9 +14,7 @@ from holdfast.run.experiment.slots import Takes
 Texts: TypeAlias = tuple[str, ...]
 RuleName = Annotated[str, Takes("AP rule.", names=names.rules)]
 Share = Annotated[float, Takes("A number from 0 to 1.", least=0, most=1)]
-Stages = Annotated[
-    Texts, Takes("Exchanged stages.", names=names.stages, example="resize=opencv-bilinear", check=None)
-]
+Stages = Annotated[Texts, Takes("Exchanged stages.", names=names.stages, example="resize=opencv-bilinear")]
 Calibration = Annotated[
     str | None, Takes("Images to calibrate integer precisions on (else some of the data's).", place="data")
 ]
@@ -130,10 +128,23 @@ class Audit:
     """do = "audit": all of it within a budget of time."""
 
     budget: Annotated[
-        str, Takes("Time it may take.", form=r"[0-9]+(\.[0-9]+)?\s*(s|m|h)?", example="10m")
+        str, Takes("Time for all of it: 10m, 90s, 1h30m, none.", example="10m", check=names.budget)
     ] = "10m"
-    only: Annotated[Texts, Takes("Only these parts of it.")] = ()
+    only: Annotated[Texts, Takes("Only these parts of it.", names=names.parts)] = ()
+    noise_images: Annotated[int | None, Takes("Images that meet every noise (else planned).", least=2)] = None
+    attack_images: Annotated[int | None, Takes("Images that are attacked (else planned).", least=1)] = None
+    square_images: Annotated[int | None, Takes("Images with a square at every place.", least=1)] = None
+    places: Annotated[int, Takes("Places of the square, at most.", least=1)] = 400
+    square: Annotated[
+        float, Takes("The square's side as a part of the shorter side.", least=0.01, most=0.9)
+    ] = 0.1
+    pixels: Annotated[tuple[int, ...], Takes("Budgets of the attack in pixels.", least=1)] = (
+        100, 300, 1000, 3000,
+    )  # fmt: skip
+    steps: Annotated[int, Takes("Gradient steps of the attack.", least=1)] = 40
     spec: Annotated[tuple[Path, ...], Takes("VNN-LIB files to prove.", place="file")] = ()
+    rule: RuleName = "voc"
+    calibration: Calibration = None
 
 
 @dataclass(frozen=True)

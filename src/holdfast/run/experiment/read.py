@@ -134,7 +134,8 @@ class _Reader:
         for place, row in enumerate(self.rows(document, name, needed)):
             values = self.table(shape, row, (name, place))
             made = shape(**{"path": "", **values})
-            found.append(replace(made, name=made.name or _name(made.path)) if made.path else made)
+            unnamed = made.path and "name" not in row
+            found.append(replace(made, name=_name(made.path)) if unnamed else made)
         self.twice(name, {place: one.name for place, one in enumerate(found)})
         return tuple(found)
 
@@ -150,7 +151,7 @@ class _Reader:
             values = self.table(Condition, {k: v for k, v in row.items() if k in common}, where)
             if shape is None:  # what else it holds cannot be judged before it is known what it does
                 continue
-            named[place] = values.get("name") or str(does)
+            named[place] = values.get("name", "" if "name" in row else str(does))
             work = self.work(shape, str(does), rest, where)
             if work is not None:
                 found.append(Condition(values["do"], named[place], work))
@@ -200,8 +201,8 @@ class _Reader:
 
     def whole(self, found: Experiment, document: Mapping[str, Any]) -> None:
         """Nothing; what no single table shows is told."""
-        does = [row.get("do") for row in _tables(document, "condition")]
-        if any(one != "verify" for one in does) and "data" not in document:
+        does = [str(row.get("do")) for row in _tables(document, "condition")]
+        if set(does) != {"verify"} and "data" not in document:
             self.tell((), "expected at least one table [[data]], got none")
         if found.gates and "audit" not in does:
             self.tell(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import ImageError
+from holdfast.core.model import Task
 from holdfast.core.pipeline import Pipeline
+from holdfast.data.embedded import is_embedded
+from holdfast.data.open import open_dataset
 from holdfast.stages.deployed import Calibration
 
 IMAGES = 100  # more change the ranges little, fewer make them jump
@@ -37,6 +40,23 @@ def reserve(tested: Dataset, spare: Dataset | None, pipeline: Pipeline, images: 
         "(their Δ is to the clean result on the others)"
     )
     return Reserved(Calibration(held, pipeline), frozenset(e.name for e in held), words)
+
+
+def spare_of(
+    data: str,
+    task: Task,
+    format: str | None,  # noqa: A002 (the name of the option)
+    split: str | None,
+    count: int = IMAGES,
+    *,
+    whole: bool = True,
+) -> Dataset | None:
+    """Other embedded scenes, or all of the data (`reserve` leaves out what is tested); else None."""
+    words = data.split(":")
+    if is_embedded(data):
+        seed = int(words[1]) if len(words) > 1 else 0
+        return open_dataset(f"{words[0]}:{seed + 1}:{count}", task=task)
+    return open_dataset(data, task=task, format=format, split=split) if whole else None
 
 
 def spread(entries: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
