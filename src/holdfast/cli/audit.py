@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.dataset import Dataset
     from holdfast.report.parts import Section
-    from holdfast.run.audit.audit import Made
     from holdfast.run.audit.gates import Gate, Judged
+    from holdfast.run.audit.made import Made
     from holdfast.run.audit.plan import AuditPlan
     from holdfast.run.evaluate import Plan
 
@@ -141,7 +141,9 @@ def audit(
         budget, images, only, noise_images, attack_images, square_images, places, square, pixels, steps, spec,
         seed, rule, card, data_format, split, classes == "common", rename, calibration, runs, jobs,
     )  # fmt: skip
-    made = run_audit(model, data, how)
+    plan = audit_plan(model, data, how)
+    check_gates(asked, plan)
+    made = run_plan(plan)
     judged = judged_by(made, asked)
     write_all(made, judged, out, json, junit, sarif)
     return told(made, judged)
@@ -156,12 +158,24 @@ def gates_from(texts: Sequence[str], file: Path | None) -> tuple[Gate, ...]:
     return found
 
 
+def check_gates(gates: Sequence[Gate], plan: AuditPlan) -> None:
+    """Nothing; InputError if a gate names a metric this model is not measured by."""
+    from holdfast.run.audit.gates import check
+    from holdfast.run.audit.summary import gate_metric
+
+    check(gates, metrics=(gate_metric(plan.plan),))
+
+
 def run_audit(model: str, data: str, how: AuditChoices) -> Made:
-    """The audit, with progress on standard error."""
+    """The audit of a model on data, with progress on standard error."""
+    return run_plan(audit_plan(model, data, how))
+
+
+def run_plan(wanted: AuditPlan) -> Made:
+    """The audit of a plan, with progress on standard error."""
     from holdfast.cli.noise import watch
     from holdfast.run.audit.audit import audit as run
 
-    wanted = audit_plan(model, data, how)
     for reason in wanted.plan.model.guessed:
         sys.stderr.write(f"guessed  {reason}\n")
     for problem in wanted.plan.dataset.problems[:10]:

@@ -10,7 +10,7 @@ from holdfast.report.parts import Section
 
 if TYPE_CHECKING:
     from holdfast.core.types import Image
-    from holdfast.run.audit.audit import Made
+    from holdfast.run.audit.made import Made
 
 SHOWN = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
 WORST = 900_000  # bytes for the pictures of the worst images

@@ -32,11 +32,10 @@ def made(tmp_path_factory):
 
 def test_every_part_ran_or_says_why_not(made):
     parts = {p.name: p for p in made.found.parts}
-    assert list(parts) == ["evaluate", "noise", "combine", "attack", "squares", "specs", "matrix", "recheck"]
+    assert list(parts) == ["evaluate", "noise", "combine", "attack", "squares", "matrix", "recheck"]
     assert parts["evaluate"].images == parts["noise"].images == IMAGES
     assert parts["attack"].images == 3
     assert parts["attack"].left_out.startswith("3 of 6 images")
-    assert "--spec" in parts["specs"].left_out
     assert not parts["evaluate"].left_out
 
 

@@ -1,5 +1,7 @@
 """What an audit plans: times, shares, numbers that are chosen once."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,8 @@ def test_what_is_no_time_is_one_line(text):
 def test_parts_bring_what_they_stand_on():
     assert Wish(only=("matrix",)).parts == ("evaluate", "noise", "matrix")
     assert Wish(only=("attack",)).parts == ("evaluate", "attack")
-    assert Wish().parts == tuple(SHARES)
+    assert Wish().parts == tuple(name for name in SHARES if name != "specs")
+    assert Wish(specs=(Path("a.vnnlib"),)).parts == tuple(SHARES)
     with pytest.raises(UnknownName, match="Did you mean 'squares'"):
         Wish(only=("square",))
     with pytest.raises(InputError, match="--pixels"):

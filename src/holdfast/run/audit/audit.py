@@ -5,80 +5,37 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from holdfast.attack.types import Rule
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import HoldfastError
-from holdfast.core.pipeline import Pipeline, open_machine, pipeline_of
-from holdfast.metrics.intervals import interval_of
+from holdfast.core.pipeline import open_machine
 from holdfast.noise.families import families, options
-from holdfast.run.attack.result import Outcome
 from holdfast.run.audit import squares as black
+from holdfast.run.audit.made import Made, Ran
 from holdfast.run.audit.matrix import Threatened, deployments_of, matrix
 from holdfast.run.audit.plan import AuditPlan, Clock, open_clock
 from holdfast.run.audit.progress import Board
-from holdfast.run.audit.result import Audit, Cause, Clean, Matrix, Part, Proof, Recheck, save
-from holdfast.run.audit.sandwich import SQUARE, layers
-from holdfast.run.audit.specs import Decided, decided, recheck_specs
-from holdfast.run.audit.squares import SquareMap, SquaresPlan, described
-from holdfast.run.audit.strike import Struck, strikes
-from holdfast.run.difference import drawn, side_of
+from holdfast.run.audit.result import Part, save
+from holdfast.run.audit.sandwich import SQUARE
+from holdfast.run.audit.specs import decided, recheck_specs
+from holdfast.run.audit.squares import SquaresPlan
+from holdfast.run.audit.strike import strikes
+from holdfast.run.audit.summary import audit_of, now, rule_words
 from holdfast.run.evaluate import evaluate, run_folder
-from holdfast.run.evaluation import CELLS, Evaluation
+from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import cores
-from holdfast.run.noise.combine import Staircase, combine
-from holdfast.run.noise.result import ModelNoise, Row, Suite, suite_folder
+from holdfast.run.noise.combine import combine
+from holdfast.run.noise.result import Suite, suite_folder
 from holdfast.run.noise.result import save as save_suite
-from holdfast.run.noise.suite import NoisePlan, Prepared, Watch, measure, prepare, unwatched
+from holdfast.run.noise.suite import NoisePlan, Watch, measure, prepare, unwatched
 from holdfast.run.store import Store
 from holdfast.run.versions import versions
 
 RULE = Rule()
+USED_UP = "the time was used up"
 SPEC = 60.0  # seconds for a specification, at most
 RECHECKED = ("precision", "runtime")  # families under which proofs and witnesses are tried again
-TITLES = {"mAP": "mAP", "AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
-
-
-@dataclass
-class Made:
-    """What the parts have made so far; a page is written from it."""
-
-    plan: AuditPlan
-    evaluation: Evaluation | None = None
-    suite: Suite | None = None
-    prepared: Prepared | None = None
-    stairs: Staircase | None = None
-    outcome: Outcome | None = None
-    struck: tuple[Struck, ...] = ()
-    maps: tuple[SquareMap, ...] = ()
-    decided: tuple[Decided, ...] = ()  # specifications
-    proofs: tuple[Proof, ...] = ()
-    rechecks: tuple[Recheck, ...] = ()
-    matrix: Matrix = field(default_factory=Matrix)
-    parts: list[Part] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    runs: dict[str, str] = field(default_factory=dict)
-    seconds_an_image: float = 0.05
-    audit: Audit | None = None
-
-    @property
-    def found(self) -> Audit:
-        """The audit as data; only one that ended has it."""
-        if self.audit is None:
-            raise RuntimeError("the audit has not ended")
-        return self.audit
-
-    @property
-    def noise(self) -> ModelNoise | None:
-        """The noise of the model; None if it was not measured."""
-        return self.suite.models[0] if self.suite else None
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline as trained."""
-        return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
 
 
 def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
@@ -86,7 +43,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
     clock = open_clock(plan)
     made = Made(plan)
     board = Board(plan.folder, plan.wish.parts, watch)
-    works: dict[str, Callable[[Made, Clock, Watch], tuple[int, str]]] = {
+    works: dict[str, Callable[[Made, Clock, Watch], Ran]] = {
         "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": _attack, "squares": _squares,
         "specs": _specs, "matrix": _matrix, "recheck": _recheck,
     }  # fmt: skip
@@ -94,16 +51,19 @@ def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
         for name in plan.wish.parts:
             board.enter(name)
             planned, began = clock.seconds(name), time.monotonic()
-            images, left_out = works[name](made, clock, board.watched)
+            ran = works[name](made, clock, board.watched) if clock.starts(name) else Ran(0, USED_UP)
             clock.done.append(name)
+            if not ran.applies:
+                made.notes.append(f"{name}: {ran.left_out}")
+                continue
             made.parts.append(
                 Part(
-                    name, images, len(plan.plan.dataset), round(time.monotonic() - began, 3),
-                    0.0 if planned == float("inf") else round(planned, 1), left_out,
-                    plan.command("audit", "--only", name, "--budget", "none") if left_out else "",
+                    name, ran.images, len(plan.plan.dataset), round(time.monotonic() - began, 3),
+                    0.0 if planned == float("inf") else round(planned, 1), ran.left_out,
+                    plan.command("audit", "--only", name, "--budget", "none") if ran.left_out else "",
                 )
             )  # fmt: skip
-        made.audit = _audit(made, clock)
+        made.audit = audit_of(made, clock.elapsed)
         save(made.audit, plan.folder)
     except HoldfastError as problem:
         board.write("failed", why=str(problem))
@@ -123,7 +83,7 @@ def _fewer(count: int, whole: int, part: str) -> str:
     )
 
 
-def _evaluate(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan = made.plan.plan
     whole = len(plan.dataset)
     made.seconds_an_image = _timed(made)
@@ -133,7 +93,7 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
     with watch(f"evaluate {plan.model.name}", count) as step:
         made.evaluation = evaluate(some, step)
     made.runs["evaluation"] = run_folder(some).name
-    return count, _fewer(count, whole, "evaluation")
+    return Ran(count, _fewer(count, whole, "evaluation"))
 
 
 def _timed(made: Made, images: int = 6) -> float:
@@ -151,43 +111,43 @@ def _timed(made: Made, images: int = 6) -> float:
     return max(1e-4, sorted(times)[len(times) // 2]) if times else 0.05
 
 
-def _noise(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     task = plan.model.card.task
     cells = sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
-    allowed = clock.seconds("noise") / (0.8 * cells * made.seconds_an_image)
+    allowed = clock.seconds("noise") / (cells * made.seconds_an_image)  # calibrating and compiling included
     count = clock.number("noise", made.plan.wish.noise_images, allowed, min(whole, 8), whole)
     some = dataclasses.replace(plan, dataset=_first(made, count), source={**plan.source, "images": count})
     began = time.monotonic()
     made.prepared = prepare(NoisePlan(some, spare=made.plan.spare, replicates=made.plan.replicates))
     found = measure(made.prepared, watch)
-    command = made.plan.command("noise", *_rule(made), "--images", count)
+    command = made.plan.command("noise", *rule_words(plan), "--images", count)
     made.suite = Suite(
-        plan.dataset.name, (found,), command, _now(), round(time.monotonic() - began, 3), versions()
+        plan.dataset.name, (found,), command, now(), round(time.monotonic() - began, 3), versions()
     )
     folder = suite_folder(made.suite, plan.runs)
     save_suite(made.suite, folder)
     made.runs["noise"] = folder.name
-    return count, _fewer(count, whole, "noise")
+    return Ran(count, _fewer(count, whole, "noise"))
 
 
-def _combine(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
-        return 0, "no noise was measured"
+        return Ran(0, "no noise was measured")
     steps = len({r.family for r in made.noise.rows if r.outcome == "measured"})
     cost = steps * (steps + 1) / 2 * made.seconds_an_image * made.noise.images
     if steps == 0:
-        return 0, "no noise changes anything"
+        return Ran(0, "no noise changes anything", False)
     if not clock.number("combine", None, clock.seconds("combine") / cost, 0, 1):
-        return 0, f"the staircase of {steps} noises takes about {cost:.0f} s"
+        return Ran(0, f"the staircase of {steps} noises takes about {cost:.0f} s")
     made.stairs = combine(made.prepared, made.noise, watch)
-    return made.noise.images, ""
+    return Ran(made.noise.images, "")
 
 
-def _attack(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     if plan.model.card.task not in ("detect", "single"):
-        return 0, f"a patch attack is for detectors; this is a model to {plan.model.card.task}"
+        return Ran(0, f"a patch attack is for detectors; this is a model to {plan.model.card.task}", False)
     names = [e.name for e in plan.dataset.entries]
     given, allowed = made.plan.wish.attack_images, float("inf")
     if given is None and made.plan.wish.budget and "attack" not in clock.kept:
@@ -197,13 +157,13 @@ def _attack(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
     made.outcome, made.struck = strikes(made.plan, names[:count], watch)
-    return count, _fewer(count, whole, "the attack")
+    return Ran(count, _fewer(count, whole, "the attack"))
 
 
-def _squares(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     if plan.model.card.task == "segment":
-        return 0, "a segmenter has no detection a square could hide"
+        return Ran(0, "a segmenter has no detection a square could hide", False)
     allowed = clock.seconds("squares") / (made.plan.wish.places * made.seconds_an_image)
     count = clock.number("squares", made.plan.wish.square_images, allowed, 1, whole)
     found = black.survey(_squares_plan(made, count), watch)
@@ -213,7 +173,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
         "audit", "--only", "squares", "--square-images", count, "--places", made.plan.wish.places
     )
     made.proofs += black.proofs_of(made.maps, command)
-    return count, _fewer(count, whole, "the squares")
+    return Ran(count, _fewer(count, whole, "the squares"))
 
 
 def _squares_plan(made: Made, count: int) -> SquaresPlan:
@@ -222,10 +182,10 @@ def _squares_plan(made: Made, count: int) -> SquaresPlan:
     return SquaresPlan(plan, made.pipeline, RULE, wish.share, wish.places, names)
 
 
-def _specs(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
     files, plan = made.plan.wish.specs, made.plan.plan
     if not files:
-        return 0, "no VNN-LIB specification was given (--spec FILE)"
+        return Ran(0, "no VNN-LIB specification was given (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
         made.decided = decided(
@@ -234,24 +194,22 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
         step(len(files), 0)
     made.proofs += tuple(one.proof for one in made.decided)
     unknown = sum(one.proof.answer == "unknown" for one in made.decided)
-    return (
-        0,
-        f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s" if unknown else "",
-    )
+    late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"
+    return Ran(0, late if unknown else "")
 
 
-def _matrix(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
-        return 0, "no noise was measured"
+        return Ran(0, "no noise was measured")
     threats = _threats(made)
     chosen = deployments_of(made.noise, made.prepared, most=12)
     names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
     few = min(len(names) or made.noise.images, made.noise.images)
     cost = few * len(chosen) * (1 + len(threats)) * made.seconds_an_image
     if not clock.number("matrix", None, clock.seconds("matrix") / cost, 0, 1):
-        return 0, f"{1 + len(threats)} threats × {len(chosen)} deployments take about {cost:.0f} s"
+        return Ran(0, f"{1 + len(threats)} threats × {len(chosen)} deployments take about {cost:.0f} s")
     made.matrix = matrix(made.prepared, chosen, threats, watch, names or None, made.plan.replicates)
-    return few, ""
+    return Ran(few, "")
 
 
 def _threats(made: Made) -> tuple[Threatened, ...]:
@@ -265,16 +223,17 @@ def _threats(made: Made) -> tuple[Threatened, ...]:
     return tuple(found)
 
 
-def _recheck(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
+def _recheck(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None:
-        return 0, "no precision or runtime was built"
+        return Ran(0, "no precision or runtime was built")
     under = {
         a.variant.name: a.variant.pipeline
         for a in made.prepared.asked
         if a.variant is not None and a.option.family in RECHECKED
     }
     if not under or not made.proofs:
-        return 0, "no precision or runtime applies" if made.proofs else "nothing was proven or refuted"
+        why = "no precision or runtime applies" if made.proofs else "nothing was proven or refuted"
+        return Ran(0, why, False)
     allowed = clock.seconds("recheck") / (max(1, len(made.maps)) * len(under) * made.seconds_an_image)
     places = clock.number("recheck places", None, allowed, 8, made.plan.wish.places)
     if made.maps:
@@ -284,91 +243,4 @@ def _recheck(made: Made, clock: Clock, watch: Watch) -> tuple[int, str]:
         seconds = min(clock.seconds("recheck"), SPEC)
         made.rechecks += recheck_specs(made.plan.plan.model, made.decided, under, seconds)
     fewer = f"only the {places} tightest places of every square" if places < made.plan.wish.places else ""
-    return len(made.maps), fewer
-
-
-def _audit(made: Made, clock: Clock) -> Audit:
-    """The audit as data."""
-    plan = made.plan.plan
-    if made.evaluation is None:
-        raise RuntimeError("an audit has an evaluation")
-    return Audit(
-        model={
-            "name": plan.model.name, "path": str(plan.model.path), "sha256": plan.model.sha256,
-            "task": plan.model.card.task, "classes": len(plan.model.card.classes),
-            "guessed": list(plan.model.guessed), "pipeline": made.pipeline.describe(),
-        },
-        data={"name": plan.dataset.name, "images": len(plan.dataset), "source": dict(plan.source)},
-        clean=_clean(made, made.evaluation),
-        causes=tuple(_cause(made, r) for r in made.noise.rows) if made.noise else (),
-        combined=_cause(made, made.noise.combined) if made.noise and made.noise.combined else None,
-        strikes=tuple(s.strike for s in made.struck),
-        proofs=made.proofs,
-        rechecks=made.rechecks,
-        sandwich=layers(made.proofs, described(made.maps) if made.maps else "", made.struck),
-        matrix=made.matrix,
-        parts=tuple(made.parts),
-        notes=tuple(dict.fromkeys(_notes(made, made.evaluation))),
-        failed=tuple(map(str, made.evaluation.failed)),
-        runs=made.runs,
-        command=plan.command,
-        created=_now(),
-        seconds=round(clock.elapsed, 3),
-        budget=made.plan.wish.budget,
-        versions=versions(),
-    )  # fmt: skip
-
-
-def _clean(made: Made, evaluation: Evaluation) -> Clean:
-    plan = made.plan.plan
-    side = side_of(plan, evaluation.alignment, evaluation.records) if evaluation.alignment else None
-    if side is None:
-        raise RuntimeError("an evaluation has an alignment")
-    found = interval_of(drawn(side, [r.name for r in side.records], replicates=made.plan.replicates))
-    metric, title = metric_of(side.metric, plan.settings.iou)
-    others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
-    at = evaluation.result.get("at_score", {})
-    others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
-    count = len(evaluation.records)
-    command = made.plan.command("evaluate", *_rule(made), "--images", evaluation.about.data["images"])
-    return Clean(metric, title, side.value, found.low, found.high, count, side.rule, others, command)
-
-
-def _rule(made: Made) -> tuple[str, ...]:
-    """The option that names the rule, for detectors."""
-    plan = made.plan.plan
-    return ("--rule", plan.settings.rule.name) if plan.model.card.task == "detect" else ()
-
-
-def metric_of(name: str, iou: float) -> tuple[str, str]:
-    """The metric's name in gates and for people: map50 and mAP@.5."""
-    if name == "mAP":
-        return f"map{100 * iou:g}", f"mAP@{iou:g}".replace("@0.", "@.")
-    return {"AP": "map", "mIoU": "miou"}.get(name, name), TITLES.get(name, name)
-
-
-def _cause(made: Made, row: Row) -> Cause:
-    count = made.prepared and len(made.prepared.noise.plan.dataset)
-    label = row.option if row.family == "combined" else row.label
-    only = label.replace(" + ", ",") if row.family == "combined" else label
-    verb = ("noise", "combine") if row.family == "combined" else ("noise",)
-    command = made.plan.command(verb[0], *verb[1:], "--only", only, *_rule(made), "--images", count or 0)
-
-    def share(points: float | None) -> float | None:
-        return None if points is None else round(points / 100, 12)
-
-    return Cause(
-        label, row.family, row.outcome, share(row.drop), share(row.low), share(row.high), row.changed,
-        row.images, row.note, command,
-    )  # fmt: skip
-
-
-def _notes(made: Made, evaluation: Evaluation) -> list[str]:
-    said: list[str] = [*evaluation.notes, *made.notes]
-    if made.noise is not None and made.noise.calibration:
-        said.append(f"integer precisions are calibrated on {made.noise.calibration}")
-    return said
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return Ran(len(made.maps), fewer)

@@ -56,6 +56,8 @@ class Wish:
     def parts(self) -> tuple[str, ...]:
         """The parts that are asked for, with those they stand on, in order."""
         asked = set(self.only or SHARES) | {"evaluate"}
+        if not self.specs and "specs" not in self.only:
+            asked.discard("specs")
         for name in list(asked):
             asked |= set(NEEDS.get(name, ()))
         return tuple(name for name in SHARES if name in asked)
@@ -129,6 +131,11 @@ class Clock:
         waiting = [SHARES[name] for name in self.wish.parts if name not in self.done]
         left = max(0.0, self.wish.budget - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
+
+    def starts(self, part: str) -> bool:
+        """Whether a part is begun at all: not when the time is used up; decided once, then kept."""
+        left = not self.wish.budget or self.elapsed < self.wish.budget
+        return bool(self.number(f"begin {part}", None, float(left or part == "evaluate"), 0, 1))
 
     def number(self, name: str, given: int | None, wanted: float, least: int, most: int) -> int:
         """A number of images: as given, else as planned before, else what the time allows."""

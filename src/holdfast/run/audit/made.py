@@ -1,0 +1,66 @@
+"""What the parts of an audit hand to one another, and to the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.run.attack.result import Outcome
+from holdfast.run.audit.plan import AuditPlan
+from holdfast.run.audit.result import Audit, Matrix, Part, Proof, Recheck
+from holdfast.run.audit.specs import Decided
+from holdfast.run.audit.squares import SquareMap
+from holdfast.run.audit.strike import Struck
+from holdfast.run.evaluation import Evaluation
+from holdfast.run.noise.combine import Staircase
+from holdfast.run.noise.result import ModelNoise, Suite
+from holdfast.run.noise.suite import Prepared
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a part went: on how many images, what it left out in words, whether it is for this model at all."""
+
+    images: int
+    left_out: str = ""
+    applies: bool = True
+
+
+@dataclass
+class Made:
+    """What the parts have made so far; a page is written from it."""
+
+    plan: AuditPlan
+    evaluation: Evaluation | None = None
+    suite: Suite | None = None
+    prepared: Prepared | None = None
+    stairs: Staircase | None = None
+    outcome: Outcome | None = None
+    struck: tuple[Struck, ...] = ()
+    maps: tuple[SquareMap, ...] = ()
+    decided: tuple[Decided, ...] = ()  # specifications
+    proofs: tuple[Proof, ...] = ()
+    rechecks: tuple[Recheck, ...] = ()
+    matrix: Matrix = field(default_factory=Matrix)
+    parts: list[Part] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    runs: dict[str, str] = field(default_factory=dict)
+    seconds_an_image: float = 0.05
+    audit: Audit | None = None
+
+    @property
+    def found(self) -> Audit:
+        """The audit as data; only one that ended has it."""
+        if self.audit is None:
+            raise RuntimeError("the audit has not ended")
+        return self.audit
+
+    @property
+    def noise(self) -> ModelNoise | None:
+        """The noise of the model; None if it was not measured."""
+        return self.suite.models[0] if self.suite else None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline as trained."""
+        return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
