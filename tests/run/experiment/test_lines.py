@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from holdfast.run.experiment.lines import line_of, lines_of
 
-
 DOCUMENT = """\
 # [[model]] in a comment
 title = \"\"\"

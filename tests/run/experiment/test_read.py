@@ -90,7 +90,8 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_problem(folder):
 
 
 def test_inline_tables_say_the_same(folder):
-    text = 'model = [{ path = "signs-yolo" }]\ndata = [{ path = "signs:0:2" }]\ncondition = [{ do = "evaluate" }]'
+    tables = {"model": 'path = "signs-yolo"', "data": 'path = "signs:0:2"', "condition": 'do = "evaluate"'}
+    text = "\n".join(f"{name} = [{{ {inside} }}]" for name, inside in tables.items())
     assert read(folder, text).conditions[0].work == Evaluate()
     assert told(folder, text.replace('"evaluate"', '"evaluat"')).startswith("exp.toml:3: condition[0].do: ")
 
@@ -108,12 +109,26 @@ do = "evaluate"
 @pytest.mark.parametrize(
     ("more", "line", "says"),
     [
-        ('do = "atack"', 8, "condition[1].do: expected evaluate, noise, attack, audit or verify, got 'atack'; "
-                            "did you mean 'attack'?"),
+        (
+            'do = "atack"',
+            8,
+            (
+                "condition[1].do: expected evaluate, noise, attack, audit or verify, got 'atack'; "
+                "did you mean 'attack'?"
+            ),
+        ),
         ('name = "x"', 7, "condition[1]: do is missing"),
-        ('do = 3', 8, "condition[1].do: expected evaluate, noise, attack, audit or verify, got 3"),
-        ('do = "evaluate"\nname = "x"\nrul = "coco"', 10, "condition[1].rul: unknown key; did you mean 'rule'?"),
-        ('do = "evaluate"\nname = "x"\nzzz = 1', 10, "condition[1].zzz: unknown key; expected rule, iou, score"),
+        ("do = 3", 8, "condition[1].do: expected evaluate, noise, attack, audit or verify, got 3"),
+        (
+            'do = "evaluate"\nname = "x"\nrul = "coco"',
+            10,
+            "condition[1].rul: unknown key; did you mean 'rule'?",
+        ),
+        (
+            'do = "evaluate"\nname = "x"\nzzz = 1',
+            10,
+            "condition[1].zzz: unknown key; expected rule, iou, score",
+        ),
         ('do = "evaluate"', 7, "condition[1].name: 'evaluate' is the name of condition[0] already"),
         ('do = "attack"\npixels = -3', 9, "condition[1].pixels: expected a whole number from 1, got -3"),
         ('do = "attack"\npixels = 1.5', 9, "condition[1].pixels: expected a whole number from 1, got 1.5"),
@@ -123,33 +138,71 @@ do = "evaluate"
         ('do = "attack"\nseconds = inf', 9, "condition[1].seconds: expected a number from 0, got inf"),
         ('do = "attack"\nscore = 1.5', 9, "condition[1].score: expected a number from 0 to 1, got 1.5"),
         ('do = "attack"\nshrink = "yes"', 9, "condition[1].shrink: expected true or false, got 'yes'"),
-        ('do = "attack"\ngoal = "vanisch"', 9, "condition[1].goal: expected vanish, mislabel or fabricate, "
-                                               "got 'vanisch'; did you mean 'vanish'?"),
+        (
+            'do = "attack"\ngoal = "vanisch"',
+            9,
+            (
+                "condition[1].goal: expected vanish, mislabel or fabricate, "
+                "got 'vanisch'; did you mean 'vanish'?"
+            ),
+        ),
         ('do = "attack"\nmask = "sqare"', 9, "got 'sqare'; did you mean 'square'?"),
         ('do = "attack"\ndeployment = ["resize=opencv"]', 9, "condition[1].deployment[0]: unknown resize"),
-        ('do = "attack"\nonly = ["resize"]', 9, 'condition[1].only: not for do = "attack"; it is for do = "noise"'),
+        (
+            'do = "attack"\nonly = ["resize"]',
+            9,
+            'condition[1].only: not for do = "attack"; it is for do = "noise"',
+        ),
         ('do = "noise"\nimages = 3', 9, 'condition[1].images: not for do = "noise"; it is for [[data]]'),
-        ('do = "noise"\nrule = "cocoa"', 9, "condition[1].rule: expected lecture, voc2007, voc or coco, "
-                                            "got 'cocoa'; did you mean 'coco'?"),
+        (
+            'do = "noise"\nrule = "cocoa"',
+            9,
+            ("condition[1].rule: expected lecture, voc2007, voc or coco, got 'cocoa'; did you mean 'coco'?"),
+        ),
         ('do = "noise"\nonly = []', 9, "condition[1].only: expected at least one value, got an empty list"),
-        ('do = "noise"\nonly = ["resize",\n"resize"]', 10, "condition[1].only[1]: 'resize' is in the list twice"),
+        (
+            'do = "noise"\nonly = ["resize",\n"resize"]',
+            10,
+            "condition[1].only[1]: 'resize' is in the list twice",
+        ),
         ('do = "noise"\nonly = [\n  "decode",\n  "resiz",\n]', 11, "condition[1].only[1]: "),
         ('do = "noise"\nskip = ["precision=int9"]', 9, "did you mean 'precision=int8'?"),
-        ('do = "evaluate"\nname = "p"\nstage = ["decod=opencv"]', 10,
-         "condition[1].stage[0]: expected one of decode, colour, fit, resize, normalise, infer or post "
-         "before the '=', got 'decod=opencv'; did you mean 'decode'?"),
-        ('do = "evaluate"\nname = "p"\nstage = ["decode=opencv", "decode=pillow"]', 10, "'decode' is exchanged twice"),
-        ('do = "evaluate"\nname = "p"\nstage = "zzz"', 10, "expected NAME=OPTION with a name of decode, colour"),
+        (
+            'do = "evaluate"\nname = "p"\nstage = ["decod=opencv"]',
+            10,
+            (
+                "condition[1].stage[0]: expected one of decode, colour, fit, resize, normalise, infer or "
+                "post before the '=', got 'decod=opencv'; did you mean 'decode'?"
+            ),
+        ),
+        (
+            'do = "evaluate"\nname = "p"\nstage = ["decode=opencv", "decode=pillow"]',
+            10,
+            "'decode' is exchanged twice",
+        ),
+        (
+            'do = "evaluate"\nname = "p"\nstage = "zzz"',
+            10,
+            "expected NAME=OPTION with a name of decode, colour",
+        ),
         ('do = "evaluate"\nname = "p"\nnoise = [1]', 10, "condition[1].noise[0]: expected a text"),
         ('do = "evaluate"\nname = ""', 9, "condition[1].name: expected a text, got ''"),
         ('do = "evaluate"\nname = "a\\nb"', 9, "condition[1].name: expected a text, got 'a\\nb'"),
         ('do = "evaluate"\nname = "p"\ncalibration = "signs:1:5"', 10, "is of use only with `noise`"),
         ('do = "verify"', 7, "condition[1]: spec is missing: VNN-LIB files."),
-        ('do = "verify"\nspec = "none.vnnlib"', 9, "condition[1].spec: expected a file, got 'none.vnnlib', which is"),
-        ('do = "audit"\nbudget = "soon"', 9, "condition[1].budget: expected a time such as 10m, 90s or 1h30m"),
+        (
+            'do = "verify"\nspec = "none.vnnlib"',
+            9,
+            "condition[1].spec: expected a file, got 'none.vnnlib', which is",
+        ),
+        (
+            'do = "audit"\nbudget = "soon"',
+            9,
+            "condition[1].budget: expected a time such as 10m, 90s or 1h30m",
+        ),
         ('do = "audit"\nonly = ["noise", "atack"]', 9, "condition[1].only[1]: "),
     ],
-)  # fmt: skip
+)
 def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
     text = told(folder, f"{BASE}[[condition]]\n{more}\n")
     assert text.startswith(f"exp.toml:{line}: ")
@@ -161,23 +214,52 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
     ("text", "says"),
     [
         ("", "3 problems in exp.toml:\nexp.toml: expected at least one table [[model]], got none"),
-        (BASE.replace("signs-yolo", "signs-yol"), "exp.toml:2: model[0].path: expected an ONNX file or a shipped "
-         "model, got 'signs-yol', which is not there; did you mean 'signs-yolo'?"),
+        (
+            BASE.replace("signs-yolo", "signs-yol"),
+            (
+                "exp.toml:2: model[0].path: expected an ONNX file or a shipped "
+                "model, got 'signs-yol', which is not there; did you mean 'signs-yolo'?"
+            ),
+        ),
         (BASE.replace("signs-yolo", "nett.onnx"), "did you mean 'net.onnx'?"),
         (BASE.replace("signs-yolo", "."), "model[0].path: expected an ONNX file, got the folder '.'"),
-        (BASE.replace('path = "signs-yolo"', 'name = "x"'), "exp.toml:1: model[0]: path is missing: An ONNX file"),
-        (BASE.replace("signs:0:6", "scenes"), "exp.toml:4: data[0].path: expected a folder or file of data, or "),
+        (
+            BASE.replace('path = "signs-yolo"', 'name = "x"'),
+            "exp.toml:1: model[0]: path is missing: An ONNX file",
+        ),
+        (
+            BASE.replace("signs:0:6", "scenes"),
+            "exp.toml:4: data[0].path: expected a folder or file of data, or ",
+        ),
         (BASE.replace("signs:0:6", "signs:0:x"), "exp.toml:4: data[0].path: expected signs, signs:SEED"),
-        (BASE.replace("signs:0:6", "signs:0:0"), "data[0].path: signs:0:0: expected a count of 1 or more, got 0"),
-        (BASE.replace("[[data]]", "[[data]]\nformat = \"coko\""), "exp.toml:4: data[0].format: "),
-        (BASE.replace("[[data]]", "[[data]]\nimages = 0"), "data[0].images: expected a whole number from 1, got 0"),
+        (
+            BASE.replace("signs:0:6", "signs:0:0"),
+            "data[0].path: signs:0:0: expected a count of 1 or more, got 0",
+        ),
+        (BASE.replace("[[data]]", '[[data]]\nformat = "coko"'), "exp.toml:4: data[0].format: "),
+        (
+            BASE.replace("[[data]]", "[[data]]\nimages = 0"),
+            "data[0].images: expected a whole number from 1, got 0",
+        ),
         (BASE.replace("[[data]]", "[data]"), "exp.toml:3: data: expected tables [[data]], got one table"),
-        (BASE.replace("[[model]]", "[[model]]\nmap = { a = 1 }"), "exp.toml:2: model[0].map: expected names by names"),
-        (BASE + "[[model]]\npath = \"signs-yolo\"\n", "exp.toml:7: model[1].name: 'signs-yolo' is the name of model[0]"),
+        (
+            BASE.replace("[[model]]", "[[model]]\nmap = { a = 1 }"),
+            "exp.toml:2: model[0].map: expected names by names",
+        ),
+        (
+            BASE + '[[model]]\npath = "signs-yolo"\n',
+            "exp.toml:7: model[1].name: 'signs-yolo' is the name of model[0]",
+        ),
         ("seed = -1\n" + BASE, "exp.toml:1: seed: expected a whole number from 0, got -1"),
         ("modell = 1\n" + BASE, "exp.toml:1: modell: unknown key; did you mean 'model'?"),
-        ("model = 3\n" + BASE.partition("[[data]]")[1] + BASE.partition("[[data]]")[2], "exp.toml:1: model: expected"),
-        (BASE + "[gates]\nfail-if = [\"noise.map50.drop > 0.02\"]\n", "exp.toml:7: gates: gates are judged on audits"),
+        (
+            "model = 3\n" + BASE.partition("[[data]]")[1] + BASE.partition("[[data]]")[2],
+            "exp.toml:1: model: expected",
+        ),
+        (
+            BASE + '[gates]\nfail-if = ["noise.map50.drop > 0.02"]\n',
+            "exp.toml:7: gates: gates are judged on audits",
+        ),
         (BASE + "[gates]\nfail-if = []\n", "exp.toml:7: gates: expected a table with fail-if"),
         ("gates = 3\n" + BASE, "exp.toml:1: gates: expected a table with fail-if"),
         (BASE + "\n[[condition]\n", "exp.toml:8: expected TOML, got: "),
@@ -187,7 +269,7 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
         (b"\xff\xfe", "exp.toml: expected a readable TOML file, got: "),
         ("#" * (1 << 20) + "\n", "exp.toml: expected at most 1048576 bytes"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_file_is_told_with_its_line(folder, text, says):
     assert says in told(folder, text)
 

@@ -13,7 +13,6 @@ from holdfast.run.experiment.slots import Takes
 
 Texts: TypeAlias = tuple[str, ...]
 RuleName = Annotated[str, Takes("AP rule.", names=names.rules)]
-Share = Annotated[float, Takes("A number from 0 to 1.", least=0, most=1)]
 Stages = Annotated[Texts, Takes("Exchanged stages.", names=names.stages, example="resize=opencv-bilinear")]
 Calibration = Annotated[
     str | None, Takes("Images to calibrate integer precisions on (else some of the data's).", place="data")
@@ -113,9 +112,9 @@ class Attack:
     surrogate: Annotated[Texts, Takes("Attacked together with the model.", place="model")] = ()
     unseen: Annotated[Texts, Takes("Judged before and after, never attacked.", place="model")] = ()
     diverse: Annotated[bool, Takes("Random size and place at every step, to transfer better.")] = False
-    score: Share = 0.25
-    iou: Share = 0.5
-    nms_iou: Share = 0.45
+    score: Annotated[float, Takes("Lowest score that counts.", least=0, most=1)] = 0.25
+    iou: Annotated[float, Takes("Overlap of detection and truth, and of AP.", least=0, most=1)] = 0.5
+    nms_iou: Annotated[float, Takes("Overlap at which boxes are suppressed.", least=0, most=1)] = 0.45
     rule: RuleName = "voc"
     stage: Stages = ()
     features: Annotated[
