@@ -1,6 +1,7 @@
 """The matrix: threats made as trained, replayed under deployments."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -350,6 +351,26 @@ def test_other_tasks_have_a_row_without_threat(tmp_path):
     struck = matrix(ground, under(ground, "resize=opencv-nearest"), [Threatened("white", dark)])
     assert struck.at("white", TRAINED).struck > 0
     assert struck.at("white", "resize=opencv-nearest").survived == struck.at("white", TRAINED).struck
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names of any bytes")
+def test_files_may_be_called_anything(tmp_path):
+    folder = making.image_folder(tmp_path / "data", 8, size=20)
+    for path in sorted(folder.rglob("*.jpg")):
+        path.rename(os.fsdecode(os.fsencode(path.parent) + b"/\xff" + os.fsencode(path.name)))
+    model, data = load_model(str(making.classifier(tmp_path))), open_dataset(folder)
+    assert "\udcff" in data.entries[0].name
+    ground = ground_of(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    white = Patch(np.full((20, 20, 3), 255, np.uint8), np.ones((20, 20), bool))
+    threat = Threatened("white", {e.name: white for e in data.entries if "dark" in e.name})
+    int8 = under(ground, "precision=int8")
+    whole = matrix(ground, int8, [threat], replicates=20)
+    assert {m.images for m in whole.meetings} == {6}
+    names = [e.name for e in data.entries if e.name not in ground.ground.reserved.without]
+    shown = [name.replace("\udcff", "\\xff") for name in names]
+    threat = Threatened("white", {n.replace("\udcff", "\\xff"): p for n, p in threat.patches.items()})
+    assert matrix(ground, int8, [threat], names=shown, replicates=20).meetings == whole.meetings
+    assert whole.at("white", TRAINED).struck > 0
 
 
 @pytest.mark.parametrize("name", ["signs-single", "signs-seg"])

@@ -24,6 +24,7 @@ from holdfast.run.noise.choose import Asked
 from holdfast.run.noise.suite import Prepared, Watch, unwatched
 from holdfast.run.noise.variants import Variant
 from holdfast.run.records import Failed, Found, Ranked, Record
+from holdfast.run.store import printable
 
 __all__ = ["MOST", "TOGETHER", "Threatened", "deployments_of", "matrix"]
 
@@ -64,12 +65,16 @@ def _columns(prepared: Prepared, deployments: Sequence[Asked]) -> list[Asked]:
 
 
 def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
+    """The images' names, as records have them, in the order of the data."""
     dataset = prepared.noise.plan.dataset
-    there = [entry.name for entry in dataset.entries]
-    unknown = next((name for name in names or () if name not in set(there)), None)
-    if unknown is not None:
-        raise InputError(f"{unknown}: expected the name of an image of {dataset.name}")
-    return there if names is None else [name for name in there if name in set(names)]
+    there = [printable(entry.name) for entry in dataset.entries]
+    if names is None:
+        return there
+    wanted = {printable(name) for name in names}
+    unknown = sorted(wanted - set(there))
+    if unknown:
+        raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
+    return [name for name in there if name in wanted]
 
 
 def _testable(
@@ -78,7 +83,7 @@ def _testable(
     """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
     able = [one.variant for one in columns if one.variant is not None]
     problems = {title(one): one.note or one.status for one in columns if one.variant is None}
-    without = frozenset[str]().union(*(v.without for v in able))
+    without = {printable(name) for v in able for name in v.without}
     kept = [name for name in images if name not in without]
     if images and not kept:
         held = [v for v in able if v.without]

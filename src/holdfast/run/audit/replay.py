@@ -21,6 +21,7 @@ from holdfast.run.noise.suite import Prepared, Watch, swept
 from holdfast.run.noise.sweep import SweepPlan, steps, sweep
 from holdfast.run.noise.variants import Swept, Variant
 from holdfast.run.records import Record
+from holdfast.run.store import printable
 
 LAID_BY = (
     "pillow"  # what reads the PNGs of laid patches: they hold the pixels of the deployment's own decoder
@@ -68,10 +69,11 @@ def waves_of(threats: Sequence[Threatened], names: Collection[str]) -> Waves:
     """The patches on these images; images a threat does not change are in no wave."""
     patches: list[dict[str, Patch]] = []
     at: dict[tuple[str, str], int] = {}
+    given = {t.name: {printable(name): patch for name, patch in t.patches.items()} for t in threats}
     for name in names:
         known: dict[str, int] = {}
         for threat in threats:
-            patch = threat.patches.get(name)
+            patch = given[threat.name].get(name)
             if patch is None or not patch.mask.any():
                 continue
             small = seen(patch)
@@ -128,7 +130,7 @@ def _wave(
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     """Records of the patched images by variant, and problems; one sweep for each distinct decoder."""
     plan = prepared.noise.plan
-    some = tuple(e for e in plan.dataset.entries if e.name in patches)
+    some = tuple(e for e in plan.dataset.entries if printable(e.name) in patches)
     data: Dataset = dataclasses.replace(plan.dataset, entries=some)
     by_decoder: dict[str, list[Variant]] = {}
     for variant in variants:

@@ -16,6 +16,7 @@ from holdfast.core.pipeline import Decode
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Floats, Sample, Truth
 from holdfast.data.patchfile import png_of
+from holdfast.run.store import printable
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,16 @@ def threatened(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Dec
 
     A patch whose mask is empty is none. InputError if a patch is for an image the data set has not.
     """
-    unknown = sorted(patches.keys() - {entry.name for entry in dataset.entries})
+    # Patches are named as records are, in which a file name of any bytes can be written down.
+    given = {printable(name): patch for name, patch in patches.items()}
+    unknown = sorted(given.keys() - {printable(entry.name) for entry in dataset.entries})
     if unknown:
         raise InputError(
             f"a patch is for the image {unknown[0]!r}: expected an image of {dataset.name}; "
             "lay patches over the data they were made on"
         )
-    laid = {name: seen(patch) for name, patch in patches.items() if patch.mask.any()}
-    entries = tuple(Laid(e, laid[e.name], decode) if e.name in laid else e for e in dataset.entries)
+    laid = {name: seen(patch) for name, patch in given.items() if patch.mask.any()}
+    entries = tuple(
+        Laid(e, laid[printable(e.name)], decode) if printable(e.name) in laid else e for e in dataset.entries
+    )
     return dataclasses.replace(dataset, entries=entries)
