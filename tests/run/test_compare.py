@@ -387,3 +387,58 @@ def test_the_comparison_is_json(tmp_path):
     assert plain["of"] == "evaluation"
     assert plain["changes"][0]["what"] == "AP of square"
     assert plain["changes"][0]["b"]["value"] < plain["changes"][0]["a"]["value"]
+
+
+# --- language and speech
+
+
+def language(tmp_path, name, drop, sha="q" * 8):
+    from holdfast.run.language.result import LanguageNoise, LanguageSuite, RuleNoise, SetNoise, save
+    from holdfast.run.language.result import Row as Precision
+
+    rows = (Precision("fp16", "measured", "", 0.5, drop, drop - 1, drop + 1, 3, 2, 1, 100),)
+    sets = (SetNoise("questions", "pick", sha, 100, 0.25, (RuleNoise("plain", 0.5, rows),)),)
+    save(LanguageSuite((LanguageNoise(name, "ab" * 32, sets),), ("fp16",)), tmp_path / name)
+    return tmp_path / name
+
+
+def test_language_suites_are_compared_by_what_they_state(tmp_path):
+    a, b = language(tmp_path, "a", 1.0), language(tmp_path, "b", 6.0)
+    found = compare_runs(a, b)
+    assert kind_of(a) == found.kind == "language noise"
+    assert found.changes[0].words == "questions, plain: fp16 costs 5.00 points more"
+    assert found.changes[0].verdict == "worse"
+    with pytest.raises(InputError, match="no set of questions in common"):
+        compare_runs(a, language(tmp_path, "c", 1.0, sha="other"))
+
+
+def speech(tmp_path, name, error):
+    from holdfast.run.speech.result import Number, SpeechNoise, SpeechSuite, save
+    from holdfast.run.speech.result import Row as Option
+
+    own = Number(1.0, 0.9, 1.1)
+    heard = Number(error, error - 0.1, error + 0.1)
+    rows = (Option("precision", "fp16", "measured", heard=heard, clips=8), Option("stft", "x", "identical"))
+    model = SpeechNoise(name, "ab" * 32, "acoustic", 8, own, own, 1.0, rows, None)
+    save(SpeechSuite("clips", (model,)), tmp_path / name)
+    return tmp_path / name
+
+
+def test_speech_suites_are_compared_by_what_is_heard(tmp_path):
+    found = compare_runs(speech(tmp_path, "a", 2.0), speech(tmp_path, "b", 0.5))
+    assert found.kind == "speech noise"
+    assert row(found, "precision=fp16").verdict == "better"
+    assert row(found, "precision=fp16").difference == pytest.approx(-1.5)
+    assert row(found, "stft=x").verdict == "same to the last digit"
+
+
+def test_of_several_models_those_of_one_name_are_paired(tmp_path):
+    models = {name: open_suite(suite(tmp_path, name, 1.0)).models[0] for name in ("a", "b", "c")}
+    save_suite(Suite("scenes", (models["a"], models["b"])), tmp_path / "ab")
+    save_suite(Suite("scenes", (models["b"], models["c"])), tmp_path / "bc")
+    found = compare_runs(tmp_path / "ab", tmp_path / "bc")
+    assert {c.about.what.split(":")[0] for c in found.changes} == {"b"}
+    assert ("only in A: a" in found.notes, "only in B: c" in found.notes) == (True, True)
+    save_suite(Suite("scenes", (models["c"], models["c"])), tmp_path / "cc")
+    with pytest.raises(InputError, match="none of the same name"):
+        compare_runs(tmp_path / "ab", tmp_path / "cc")

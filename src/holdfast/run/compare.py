@@ -126,7 +126,7 @@ def _noise(a: Path, b: Path) -> _Read:
 
 
 def _language(a: Path, b: Path) -> _Read:
-    from holdfast.run.comparing.suites import compare_language
+    from holdfast.run.comparing.stated import compare_language
     from holdfast.run.language.result import open_suite
 
     runs = (open_suite(a), open_suite(b))
@@ -135,7 +135,7 @@ def _language(a: Path, b: Path) -> _Read:
 
 
 def _speech(a: Path, b: Path) -> _Read:
-    from holdfast.run.comparing.suites import compare_speech
+    from holdfast.run.comparing.stated import compare_speech
     from holdfast.run.speech.result import open_suite
 
     runs = (open_suite(a), open_suite(b))
