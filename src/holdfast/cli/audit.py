@@ -205,8 +205,8 @@ def audit_plan(model: str, data: str, how: AuditChoices) -> AuditPlan:
 
 def _spare(data: str, how: AuditChoices, plan: Plan) -> Dataset | None:
     """Images to calibrate on: those named, other embedded scenes, or those beyond what is tested."""
-    from holdfast.cli.noise import spare_of
     from holdfast.data.open import open_dataset
+    from holdfast.run.noise.calibration import spare_of
 
     if how.calibration:
         return open_dataset(how.calibration, task=plan.model.card.task)

@@ -34,7 +34,6 @@ from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
-    from holdfast.core.model import Task as Perceives
     from holdfast.report.parts import Section
     from holdfast.run.evaluate import Plan
     from holdfast.run.noise.combine import Staircase
@@ -282,31 +281,12 @@ def load_own(files: Sequence[Path]) -> None:
 def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
     """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
     from holdfast.data.open import open_dataset
+    from holdfast.run.noise.calibration import spare_of
 
     task = plan.model.card.task
     if asked.calibration:
         return open_dataset(asked.calibration, task=task)
     return spare_of(data, task, how.data_format, how.split, asked.images, whole=how.images is not None)
-
-
-def spare_of(
-    data: str,
-    task: Perceives,
-    data_format: str | None,
-    split: str | None,
-    count: int = 100,
-    *,
-    whole: bool = True,
-) -> Dataset | None:
-    """Other embedded scenes, or all of the data (those that are tested are left out by whoever takes it)."""
-    from holdfast.data.embedded import is_embedded
-    from holdfast.data.open import open_dataset
-
-    words = data.split(":")
-    if is_embedded(data):
-        seed = int(words[1]) if len(words) > 1 else 0
-        return open_dataset(f"{words[0]}:{seed + 1}:{count}", task=task)
-    return open_dataset(data, task=task, format=data_format, split=split) if whole else None
 
 
 def _measured(plans: Sequence[NoisePlan], began: float) -> Suite:

@@ -115,6 +115,7 @@ def page(found: Findings, out: Path) -> str:
             alerts=_alerts(found),
             sections=_sections(found, out),
             kind="experiment",
+            layout="experiment",
         )
     )
 
@@ -170,9 +171,6 @@ def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
 
 def _linked(lines: Sequence[Line], out: Path) -> str:
     """The table of results, each condition with a link to its own page."""
-    right = ("value", "Δ", "images")
-    heads = [head for head in COLUMNS if head.name != "95 % interval" and head.name != "what else"]
-    heads += [head for head in COLUMNS if head not in heads]
     rows = [
         {
             "model": line.model,
@@ -183,19 +181,15 @@ def _linked(lines: Sequence[Line], out: Path) -> str:
             "numbers": [
                 _number(line.value, 4),
                 _number(line.delta, 4, True),
+                (_interval(line), "" if line.low is None else repr(line.low)),
                 _number(line.images or None, 0),
             ],
-            "interval": _interval(line),
             "words": line.words,
         }
         for line in lines
     ]
-    return fragment(
-        "experiment.html",
-        caption="Results",
-        heads=[(head.name, head.name in right, head.note) for head in heads],
-        rows=rows,
-    )
+    heads = [(head.name, 4 <= place < 8, head.note) for place, head in enumerate(COLUMNS)]
+    return fragment("experiment.html", heads=heads, rows=rows)
 
 
 def _number(value: float | None, digits: int, signed: bool = False) -> tuple[str, str]:

@@ -115,12 +115,14 @@ class Bench:
             command=self.command(piece),
         )  # fmt: skip
 
-    def spare(self, piece: Piece, calibration: str | None, count: int) -> Dataset | None:
-        """Images to calibrate on that are not tested on; None if there are none."""
+    def spare(self, piece: Piece, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
+        """Images to calibrate on that are not tested on; else None. `part`: not all are tested."""
         given, task = self.data_of(piece), self.model(piece.model).card.task
         if calibration:
             return self.data(GivenData(calibration, calibration), task)
-        return spare_of(given.path, task, given.format, given.split, count, whole=given.images is not None)
+        return spare_of(
+            given.path, task, given.format, given.split, count, whole=part or given.images is not None
+        )
 
     def command(self, piece: Piece) -> str:
         """The line that runs this condition again."""

@@ -11,6 +11,7 @@ from holdfast.run.evaluate import alignment_of
 from holdfast.run.experiment import plan as given
 from holdfast.run.experiment.bench import Bench, Piece
 from holdfast.run.experiment.result import Line
+from holdfast.run.noise.calibration import IMAGES
 from holdfast.run.score import Settings
 
 
@@ -83,7 +84,7 @@ def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
         budget_of(work.budget), work.only, work.noise_images, work.attack_images, work.square_images,
         work.places, work.square, tuple(sorted(work.pixels)), work.steps, work.spec, bench.experiment.seed,
     )  # fmt: skip
-    spare = bench.spare(piece, work.calibration, 100)
+    spare = bench.spare(piece, work.calibration, IMAGES, part=True)
     made = audit(AuditPlan(plan, wish, spare, bench.words(piece)), bench.watch)
     found = made.found
     judged = judge(bench.experiment.gates, found)
