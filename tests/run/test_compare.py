@@ -15,6 +15,8 @@ from holdfast.core.errors import InputError
 from holdfast.core.seeds import generator
 from holdfast.metrics.intervals import mean_difference
 from holdfast.metrics.rules import RULES
+from holdfast.run.attack.result import effect_of
+from holdfast.run.audit.result import Strike, open_audit
 from holdfast.run.audit.result import save as save_audit
 from holdfast.run.compare import compare_runs, kind_of
 from holdfast.run.comparing.change import FEWEST, Stated, Subject, from_draws, from_stated, order
@@ -355,6 +357,57 @@ def test_an_audit_is_paired_by_the_evaluation_beside_it(tmp_path):
     assert row(found, "mAP").verdict == "worse"
     assert row(found, "mAP").images == 12
     assert not any(note.startswith("mAP@.5") for note in found.notes)
+
+
+def struck(tmp_path, name, fell):
+    """An audit of two budgets with its attacks beside it; `fell` break within 100 pixels."""
+    folder = tmp_path / name
+    wide = [attempt(n, () if i < 6 else (0,), 200) for i, n in enumerate(NAMES)]
+    tight = [attempt(n, () if i in fell else (0,), 90) for i, n in enumerate(NAMES)]
+    attack(folder / "attack-300px-ab", wide)
+    attack(folder / "attack-100px-anew-cd", tight, limit=100)
+    best = [t if t.success and not w.success else w for w, t in zip(wide, tight, strict=True)]
+    strikes = []
+    for pixels, made in ((100, tight), (300, best)):
+        effect = effect_of(made, "net", [a.model for a in made], comparing.EVERY, comparing.VOC)
+        strikes.append(
+            Strike(
+                f"{pixels}px",
+                pixels,
+                effect.before,
+                effect.after,
+                12,
+                sum(a.success for a in made),
+                12,
+                90.0,
+                "",
+            )
+        )
+    save_audit(replace(sample_audit(), strikes=tuple(strikes)), folder)
+    return folder
+
+
+def test_an_audits_strikes_are_paired_by_the_attacks_in_its_folder(tmp_path):
+    a, b = struck(tmp_path, "a", (0,)), struck(tmp_path, "b", (0, 1, 2, 3, 4, 5, 6, 7, 8))
+    found = compare_runs(a, b)
+    tight, wide = row(found, "100px: S_e"), row(found, "300px: S_e")
+    assert tight.verdict == "worse"
+    assert tight.low is not None
+    assert tight.images == 12
+    strikes = {s.threat: s for s in open_audit(b).strikes}
+    assert tight.after.value == pytest.approx(100 * strikes["100px"].effect)
+    assert wide.after.value == pytest.approx(100 * strikes["300px"].effect)  # with what 100 pixels broke
+    assert wide.difference > 0
+    assert not any("S_e" in note for note in found.notes)
+
+
+def test_attacks_that_are_not_those_of_the_audits_numbers_are_not_used(tmp_path):
+    a, b = struck(tmp_path, "a", (0,)), struck(tmp_path, "b", (0, 1, 2, 3, 4, 5))
+    audit = open_audit(b)
+    save_audit(replace(audit, strikes=(replace(audit.strikes[0], after=0.3), audit.strikes[1])), b)
+    found = compare_runs(a, b)
+    assert row(found, "100px: S_e").low is None
+    assert any("the attacks in the folder of B are not those of its numbers" in note for note in found.notes)
 
 
 def test_audits_on_other_data_are_refused(tmp_path):

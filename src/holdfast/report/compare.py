@@ -36,7 +36,7 @@ def text(found: Comparison, *, markdown: bool = False) -> str:
     if same and not found.same:
         parts.append(f"the same to the last digit: {_cut(same, 12)}")
     parts += [f"{one.title}: {_cut(one.names, 20)}" for one in found.lists if one.names]
-    if found.values and not found.same:
+    if any(a != b for _, a, b in found.values):
         parts.append(write(_values_table(found, changed=True)))
     if found.differs:
         parts.append(write(_differs_table(found)))

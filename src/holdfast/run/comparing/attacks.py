@@ -74,7 +74,7 @@ def compare_attacks(a: Attacked, b: Attacked) -> Body:
     notes, rows = [], list(_shares(a, b))
     try:
         rows += _effects(a, b, names)
-    except _Apart as reason:
+    except Apart as reason:
         data = [run.about["data"]["name"] for run in (a, b)]
         if data[0] != data[1]:
             raise InputError(f"A is on {data[0]}, B on {data[1]}: not known to be the same images") from None
@@ -106,44 +106,57 @@ def mean_change(about: Subject, before: Sequence[float], after: Sequence[float])
     return from_draws(about, drawn[0], drawn[1], len(before))
 
 
-class _Apart(Exception):
+class Apart(Exception):
     """Why two attacks have no metric on the same images."""
 
 
 def _effects(a: Attacked, b: Attacked, names: Sequence[str]) -> list[Change]:
-    """The mAP before and after, and S_e, on the common images with paired intervals; _Apart says why not."""
-    if a.about.get("settings") != b.about.get("settings"):
-        raise _Apart("the rule of the metric differs, or one does not state it")
-    found = [_attempts(run, which) for run, which in ((a, "A"), (b, "B"))]
-    clean = [[one[n].record(one[n].model, after=False) for n in names] for one in found]
+    """The mAP before and after, and S_e, on the common images with paired intervals; Apart says why not."""
+    found = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
+    return effect_changes(a.about, b.about, [[one[n] for n in names] for one in found])
+
+
+def effect_changes(
+    a: dict[str, Any],
+    b: dict[str, Any],
+    both: Sequence[Sequence[Attempt]],
+    group: str = STRUCK,
+    begin: str = "",
+) -> list[Change]:
+    """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
+    if a.get("settings") != b.get("settings"):
+        raise Apart("the rule of the metric differs, or one does not state it")
+    clean = [[one.record(one.model, after=False) for one in side] for side in both]
     if not all(map(same_truth, *clean)):
         raise InputError("images of one name are not the same, or have another truth; attack the same data")
-    drawn = [_drawn(run, [attempts[n] for n in names]) for run, attempts in zip((a, b), found, strict=True)]
+    drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        from_draws(Subject(STRUCK, what, rise), drawn[0][k], drawn[1][k], len(names))
+        from_draws(Subject(group, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]))
         for k, (what, _, rise) in enumerate(EFFECTS)
     ]
 
 
-def _drawn(run: Attacked, attempts: Sequence[Attempt]) -> tuple[Floats, Floats, Floats]:
+def effect_draws(
+    about: dict[str, Any], attempts: Sequence[Attempt], *, replicates: int = 1000
+) -> tuple[Floats, Floats, Floats]:
     """The mAP before and after and S_e in points, each followed by its values on the draws."""
-    alignment, settings = Alignment.from_plain(run.about["alignment"]), settings_of(run.about["settings"])
+    alignment, settings = Alignment.from_plain(about["alignment"]), settings_of(about["settings"])
     level = [0.5 if settings.rule.name == "coco" else settings.iou]
     found = []
     for after in (False, True):
         records = realign([one.record(one.model, after) for one in attempts], alignment)
         matches = ap_matches(records, len(alignment.names), settings, level)
-        found.append(ap_draws(matches, settings, len(records)))
+        found.append(ap_draws(matches, settings, len(records), replicates))
     before, left = found
     effect = np.full(len(before), np.nan)
     np.divide(before - left, before, out=effect, where=before > 0)
     return before, left, 100 * effect
 
 
-def _attempts(run: Attacked, which: str) -> dict[str, Attempt]:
-    """The attempts of the manifest's images from the cells of its folder; _Apart if one is not there."""
+def attempts_of(run: Attacked, which: str) -> dict[str, Attempt]:
+    """The attempts of the manifest's images from the cells of its folder; Apart if one is not there."""
     if "alignment" not in run.about:
-        raise _Apart(f"{which} was made by a version that did not keep which classes are meant")
+        raise Apart(f"{which} was made by a version that did not keep which classes are meant")
     store, found = Store(run.folder / CELLS), {}
     for path in sorted((run.folder / CELLS).rglob("*")):
         data = store.get(path.stem) if path.is_file() else None
@@ -157,7 +170,7 @@ def _attempts(run: Attacked, which: str) -> dict[str, Attempt]:
                 found[attempt.name] = attempt
     missing = [name for name in run.images if name not in found]
     if missing:
-        raise _Apart(f"{which} has no record of {missing[0]} any more")
+        raise Apart(f"{which} has no record of {missing[0]} any more")
     return found
 
 

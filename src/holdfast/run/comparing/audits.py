@@ -8,15 +8,16 @@ from typing import Any
 
 from holdfast.core.errors import InputError
 from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Proof, Strike
-from holdfast.run.comparing.attacks import EFFECTS, mean_change
+from holdfast.run.comparing.attacks import EFFECTS, STRUCK, mean_change
 from holdfast.run.comparing.change import Change, Stated, Subject, from_stated, in_points
 from holdfast.run.comparing.evaluations import compare_evaluations
 from holdfast.run.comparing.result import Body, Listed, differences
+from holdfast.run.comparing.strikes import records_of
 from holdfast.run.comparing.suites import COSTS, compare_suites
 from holdfast.run.evaluation import open_run
 from holdfast.run.noise.result import open_suite
 
-CLEAN, ATTACK, PROOFS, MATRIX = "clean", "attack", "proofs", "threat × deployment"
+CLEAN, PROOFS, MATRIX = "clean", "proofs", "threat × deployment"
 
 
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -25,7 +26,7 @@ def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     parts = [
         _evaluations(a, b, folders),
         _noise(a, b, folders),
-        _attacks(a, b),
+        _attacks(a, b, folders),
         _proofs(a, b),
         Body(tuple(_matrix(a, b))),
     ]
@@ -117,16 +118,18 @@ def _drop(cause: Cause) -> Stated:
     return in_points(cause.drop, cause.low, cause.high, images=cause.images, words=cause.outcome)
 
 
-def _attacks(a: Audit, b: Audit) -> Body:
-    """Every budget: which images broke is known of each, so their share is paired; mAP and S_e are stated."""
+def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
+    """Every budget: the images that broke, and mAP and S_e from the attacks' records if they are there."""
     old, new = ({strike.threat: strike for strike in audit.strikes} for audit in (a, b))
     rows: list[Change] = []
     lists: list[Listed] = []
+    records, why = records_of((a, b), folders)
     for threat in dict.fromkeys([*old, *new]):
-        rows += _strike(threat, old.get(threat), new.get(threat))
+        paired = records(threat) if records else []
+        rows += paired or _strike(threat, old.get(threat), new.get(threat))
         broken = [_broken(audit, threat) for audit in (a, b)]
         names = [name for name in broken[0] if name in broken[1]]
-        about = Subject(ATTACK, f"{threat}: images broken", "is worse")
+        about = Subject(STRUCK, f"{threat}: images broken", "is worse")
         if names:
             rows.append(mean_change(about, *([100.0 * side[n] for n in names] for side in broken)))
             lists += _fallen(threat, *({n for n in names if side[n]} for side in broken))
@@ -135,14 +138,14 @@ def _attacks(a: Audit, b: Audit) -> Body:
                 None if s is None else _share(s.broken, s.aimed) for s in (old.get(threat), new.get(threat))
             ]
             rows.append(from_stated(about, *whole))
-    note = "mAP and S_e of an audit's attacks have no paired interval; the share of broken images has"
-    return Body(tuple(rows), lists=tuple(lists), notes=(note,) if old.keys() & new.keys() else ())
+    note = f"mAP and S_e of the attacks have no paired interval: {why}"
+    return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
 
 
 def _strike(threat: str, old: Strike | None, new: Strike | None) -> Iterator[Change]:
     for what, key, rise in EFFECTS:
         name = "effect" if key == "S_e" else key
-        about = Subject(ATTACK, f"{threat}: {what}", rise)
+        about = Subject(STRUCK, f"{threat}: {what}", rise)
         sides = [None if s is None else in_points(getattr(s, name), images=s.images) for s in (old, new)]
         yield from_stated(about, *sides)
 

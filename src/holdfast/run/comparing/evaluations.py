@@ -68,9 +68,10 @@ def ap_matches(records: Sequence[Any], classes: int, settings: Settings, levels:
     return [match(truth, found, settings.rule, level, **known) for level in levels]
 
 
-def ap_draws(matches: Sequence[Matches], settings: Settings, images: int) -> Floats:
+def ap_draws(matches: Sequence[Matches], settings: Settings, images: int, replicates: int = 1000) -> Floats:
     """The mAP in points, then that of each draw; the same draws for every run of as many images."""
-    return 100 * map_values(matches, settings.rule, images, generator(SEED, "difference"))
+    rng = generator(SEED, "difference")
+    return 100 * map_values(matches, settings.rule, images, rng, replicates=replicates)
 
 
 def _check(a: Evaluation, b: Evaluation) -> None:
