@@ -63,6 +63,7 @@ def fake(tmp_path):
             sys.executable, str(script), str(wanted.runs), wanted.model, wanted.data, mode,
         ]  # fmt: skip
 
+    command.script = script
     return command
 
 

@@ -3,23 +3,14 @@
 import json
 import os
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from holdfast.core.errors import InputError
 from holdfast.web.wanted import Asked, Places, Wanted, command_of, wanted_of
+from serving import gone, until
 
 HERE = {"sec-fetch-site": "same-origin", "origin": "null"}
-
-
-def until(true, seconds=20.0):
-    """Nothing, as soon as it is true; fails if that takes too long."""
-    limit = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < limit, "waited in vain"
-        time.sleep(0.02)
 
 
 def start(client, **changed):
@@ -33,14 +24,6 @@ def cancel(client, key):
 
 def states(client):
     return [job.state for job in reversed(client.desk.jobs())]
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
 
 
 def poll(client, **given):

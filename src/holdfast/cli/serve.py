@@ -25,14 +25,10 @@ def serve(
     try:
         from holdfast.web.serve import serve as run
     except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] not in (
-            "starlette",
-            "uvicorn",
-            "python_multipart",
-            "anyio",
-        ):
+        module = (problem.name or "").partition(".")[0]
+        if module not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise MissingExtra("the local web page", str(problem.name), "web") from problem
+        raise MissingExtra("the local web page", module, "web") from problem
 
     def ready(address: str) -> None:
         say(f"serving  {address}  (Ctrl-C ends it)")

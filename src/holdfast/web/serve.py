@@ -90,6 +90,7 @@ def bound(port: int) -> list[socket.socket]:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 one.bind((address, made[0].getsockname()[1] if len(made) > 1 else port))
+                one.listen(128)  # only now nobody else can have it
             except OSError as problem:
                 if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(made) > 1:
                     made.pop().close()

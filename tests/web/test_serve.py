@@ -1,0 +1,124 @@
+"""The server itself: loopback only, one line for a taken port, and an end that leaves nothing behind."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.core.errors import OutputError
+from serving import gone, served, until
+
+pytest.importorskip("uvicorn", reason="no uvicorn: pip install 'holdfast[web]'")
+
+
+def test_only_addresses_of_this_machine_are_bound():
+    from holdfast.web.serve import bound
+
+    made = bound(0)
+    try:
+        names = [one.getsockname() for one in made]
+        assert {name[0] for name in names} <= {"127.0.0.1", "::1"}
+        assert "127.0.0.1" in {name[0] for name in names}
+        assert len({name[1] for name in names}) == 1
+        with pytest.raises(
+            OutputError, match=f"port {names[0][1]} is taken by another program; give another"
+        ):
+            bound(names[0][1])
+    finally:
+        for one in made:
+            one.close()
+
+
+def test_a_taken_port_a_missing_root_and_an_unknown_port_are_one_line(fails, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = fails("serve", tmp_path, "--port", port, "--no-open")
+    assert line == f"port {port} is taken by another program; give another one, such as --port {port + 1}"
+    assert "expected a folder" in fails("serve", tmp_path / "none", "--no-open")
+    assert "from 0 to 65535" in fails("serve", tmp_path, "--port", 65536)
+    (tmp_path / "file").touch()
+    assert "--runs" in fails("serve", tmp_path, "--runs", tmp_path / "file", "--port", 0, "--no-open")
+    assert "unknown option '--host'" in fails("serve", "--host", "::")
+
+
+@pytest.mark.parametrize("module", ["starlette", "uvicorn"])
+def test_a_missing_extra_is_one_line_with_the_remedy(fails, tmp_path, monkeypatch, module):
+    for name in [n for n in sys.modules if n.partition(".")[0] == module or n.startswith("holdfast.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    line = fails("serve", tmp_path, "--no-open")
+    assert line == (f"the local web page needs {module}, which is not installed: pip install 'holdfast[web]'")
+
+
+def test_without_htmx_the_remedy_is_named(monkeypatch):
+    from importlib import metadata
+
+    from holdfast.core.errors import MissingExtra
+    from holdfast.web import render
+
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "files", missing)
+    render.htmx.cache_clear()
+    with pytest.raises(MissingExtra, match=re.escape("pip install 'holdfast[web]'")):
+        render.htmx()
+    monkeypatch.undo()
+    assert render.htmx().startswith("var htmx")
+    assert "django" not in sys.modules
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+def test_the_command_serves_and_ctrl_c_ends_it(tmp_path):
+    command = [sys.executable, "-m", "holdfast", "serve", ".", "--port", "0", "--no-open"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline()
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(1))
+        for host in ("127.0.0.1", "localhost"):
+            asked = http.client.HTTPConnection(host, port, timeout=20)
+            asked.request("GET", "/")
+            found = asked.getresponse()
+            assert found.status == 200
+            assert found.getheader("server") is None
+            asked.close()
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        asked.request("GET", "/", headers={"Host": f"evil.example:{port}"})
+        assert asked.getresponse().status == 400
+        asked.close()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_however_it_is_ended_its_audit_ends_with_it(folders, fake, number):
+    root, runs = folders
+    with served(root, runs, fake.script) as (process, address):
+        port = int(address.rsplit(":", 1)[1].strip("/"))
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        asked.request("GET", "/")
+        token = re.search(r'name="token" value="([^"]+)"', asked.getresponse().read().decode()).group(1)
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{port}"}
+        asked.request("POST", "/start", f"token={token}&model=net.onnx&data=scenes&budget=1m", headers)
+        assert asked.getresponse().status == 303
+        asked.close()
+        file = runs / "audit-net-on-scenes-abcdef" / "progress.json"
+        until(file.exists)
+        pid = json.loads(file.read_text())["pid"]
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert gone(pid)
+        assert json.loads(file.read_text())["state"] == "cancelled"
