@@ -118,6 +118,7 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     allowed = clock.seconds("noise") / (cells * made.seconds_an_image)  # calibrating and compiling included
     count = clock.number("noise", made.plan.wish.noise_images, allowed, min(whole, 8), whole)
     some = dataclasses.replace(plan, dataset=_first(made, count), source={**plan.source, "images": count})
+    made.counts["noise"] = count
     began = time.monotonic()
     made.prepared = prepare(NoisePlan(some, spare=made.plan.spare, replicates=made.plan.replicates))
     found = measure(made.prepared, watch)
@@ -156,7 +157,12 @@ def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
         first = max(time.monotonic() - began, 0.5)
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
-    made.outcome, made.struck = strikes(made.plan, names[:count], watch)
+    made.outcome, struck = strikes(made.plan, names[:count], watch)
+    made.counts["attack"] = count
+    again = made.again("attack")
+    made.struck = tuple(
+        dataclasses.replace(s, strike=dataclasses.replace(s.strike, command=again)) for s in struck
+    )
     return Ran(count, _fewer(count, whole, "the attack"))
 
 
@@ -165,14 +171,13 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     if plan.model.card.task == "segment":
         return Ran(0, "a segmenter has no detection a square could hide", False)
     allowed = clock.seconds("squares") / (made.plan.wish.places * made.seconds_an_image)
-    count = clock.number("squares", made.plan.wish.square_images, allowed, 1, whole)
+    least = len(made.outcome.attempts) if made.outcome else 1  # the images of the attack, for the matrix
+    count = clock.number("squares", made.plan.wish.square_images, allowed, least, whole)
     found = black.survey(_squares_plan(made, count), watch)
     made.maps = found.maps
     made.notes += [f"squares: {found.note}"] if found.note else []
-    command = made.plan.command(
-        "audit", "--only", "squares", "--square-images", count, "--places", made.plan.wish.places
-    )
-    made.proofs += black.proofs_of(made.maps, command)
+    made.counts["square"] = count
+    made.proofs += black.proofs_of(made.maps, made.again("squares"))
     return Ran(count, _fewer(count, whole, "the squares"))
 
 
@@ -203,12 +208,18 @@ def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
         return Ran(0, "no noise was measured")
     threats = _threats(made)
     chosen = deployments_of(made.noise, made.prepared, most=12)
+    there = {e.name for e in made.prepared.noise.plan.dataset.entries}
     names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
-    few = min(len(names) or made.noise.images, made.noise.images)
+    names = [name for name in names if name in there]
+    few = len(names) or made.noise.images
     cost = few * len(chosen) * (1 + len(threats)) * made.seconds_an_image
     if not clock.number("matrix", None, clock.seconds("matrix") / cost, 0, 1):
         return Ran(0, f"{1 + len(threats)} threats × {len(chosen)} deployments take about {cost:.0f} s")
-    made.matrix = matrix(made.prepared, chosen, threats, watch, names or None, made.plan.replicates)
+    found = matrix(made.prepared, chosen, threats, watch, names or None, made.plan.replicates)
+    again = made.again("matrix")
+    made.matrix = dataclasses.replace(
+        found, meetings=tuple(dataclasses.replace(m, command=again) for m in found.meetings)
+    )
     return Ran(few, "")
 
 

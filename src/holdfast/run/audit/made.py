@@ -45,6 +45,7 @@ class Made:
     parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # images of noise, attack and square, as planned
     seconds_an_image: float = 0.05
     audit: Audit | None = None
 
@@ -64,3 +65,16 @@ class Made:
     def pipeline(self) -> Pipeline:
         """The pipeline as trained."""
         return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
+
+    def again(self, part: str) -> str:
+        """The line that gives the numbers of a part again, on the images it was planned for."""
+        wish = self.plan.wish
+        words: list[str | int | float] = ["--only", part, "--budget", "none"]
+        for name, count in self.counts.items():
+            words += [f"--{name}-images", count]
+        if "square" in self.counts:
+            words += ["--places", wish.places, "--square", wish.share]
+        if "attack" in self.counts:
+            words += [word for p in wish.pixels for word in ("--pixels", p)]
+            words += ["--steps", wish.steps, "--seed", wish.seed]
+        return self.plan.command("audit", *words)

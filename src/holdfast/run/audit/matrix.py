@@ -145,7 +145,8 @@ class _Table:
         key = threat, deployment
         if key not in self.sides:
             plan, alignment = self.prepared.noise.plan, self.prepared.alignment
-            self.sides[key] = side_of(plan, alignment, self.whole.records[key])
+            records = [acted_on(r, self.rule) for r in self.whole.records[key]]
+            self.sides[key] = side_of(plan, alignment, records)
             if not self.sides[key].records:
                 raise DataError(f"none of the {self.whole.images} images shows a class that is evaluated")
         return self.sides[key]
@@ -203,11 +204,15 @@ class _Table:
             f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {rule.nms_iou:g})"
         )
         if card.score < rule.score:
-            said.append(
-                f"the metric counts weak detections too, from the card's score {card.score:g} on, as an "
-                f"evaluation does; `holdfast attack` scores from {rule.score:g} on, so its numbers are lower"
-            )
+            said.append(f"the metric counts detections of score {rule.score:g} on, as `holdfast attack` does")
         return said
+
+
+def acted_on(record: Record, rule: Rule) -> Record:
+    """The record without detections too weak to be acted on: a threat that presses scores down must show."""
+    if not isinstance(record, Found):
+        return record
+    return replace(record, detections=record.detections.take(record.detections.scores >= rule.score))
 
 
 def found_in(record: Record, rule: Rule) -> Bools:

@@ -88,7 +88,7 @@ class AuditPlan:
         ]  # fmt: skip
         return plan.runs / f"{plain[:120]}-{fingerprint.of(same)[:6]}"
 
-    def command(self, verb: str, *options: str | int) -> str:
+    def command(self, verb: str, *options: str | float) -> str:
         """The line that gives a number again."""
         import shlex
 

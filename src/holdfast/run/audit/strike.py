@@ -32,6 +32,10 @@ class Struck:
     attempts: tuple[Attempt, ...]
     again: int  # images that were attacked anew within it
 
+    def with_command(self, command: str) -> Struck:
+        """The same with the line that gives its numbers again."""
+        return dataclasses.replace(self, strike=dataclasses.replace(self.strike, command=command))
+
 
 def name_of(pixels: int) -> str:
     """The threat's name: 300px."""
@@ -99,9 +103,5 @@ def _struck(
         name_of(pixels), pixels, effect.before, effect.after, len(aimed), sum(a.success for a in aimed),
         len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
         f"{how}, anew on {again} images" if again else how,
-        plan.command(
-            "audit", "--only", "attack", "--attack-images", len(outcome.attempts), "--steps", plan.wish.steps,
-            *(word for p in plan.wish.pixels for word in ("--pixels", p)), "--seed", plan.wish.seed,
-        ),
     )  # fmt: skip
     return Struck(strike, attempts, again)
