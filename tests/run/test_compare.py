@@ -133,6 +133,23 @@ def test_every_class_has_its_own_row(tmp_path):
     )
 
 
+def test_a_class_of_few_images_is_undecided(tmp_path):
+    """However many images there are, a class in four of them says little."""
+
+    def only(name, classes, found):
+        boxes = comparing.Boxes(comparing.BOXES[classes], np.array(classes))
+        return replace(record(name, found), truth=boxes)
+
+    sides = []
+    for name, found in (("a", (0, 1)), ("b", (0,))):
+        few = [only(n, [0, 1], found) if i < 4 else only(n, [0], (0,)) for i, n in enumerate(NAMES)]
+        sides.append(evaluation(tmp_path, name, few))
+    change = row(compare_runs(*sides), "AP of square")
+    assert (change.before.value, change.after.value) == (100, 0)
+    assert (change.verdict, change.images) == ("undecided", 4)
+    assert change.basis == "4 images: too few for an interval"
+
+
 def test_the_other_way_round_it_is_better(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
     there, back = compare_runs(a, b), compare_runs(b, a)
@@ -156,7 +173,9 @@ def test_another_rule_is_scored_again_and_said(tmp_path):
     assert ("rule", "voc", "coco") in found.differs
     assert row(found, "AP").before.value < 80 < row(found, "AP").after.value
     assert row(found, "AP50").verdict == "same to the last digit"
-    assert row(found, "AP75").verdict in ("better", "same to the last digit")
+    assert row(found, "AP75").verdict == "better"  # 3 pixels off, the smaller box overlaps by 0.68
+    assert row(found, "ARl").basis in ("", "no interval: none is drawn for this number")
+    assert row(found, "AR1").basis == "no interval: none is drawn for this number"
 
 
 def test_meaningless_evaluations_are_refused(tmp_path):

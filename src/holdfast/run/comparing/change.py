@@ -111,14 +111,19 @@ def from_interval(about: Subject, before: float, after: float, found: Interval, 
     if low == change == high == 0.0:
         return Change(about, first, second, "same to the last digit", change, low, high, images, basis)
     if images < FEWEST:
-        basis = f"{images} image{'s' if images > 1 else ''} in common: too few for an interval"
+        basis = f"{images} image{'s' if images > 1 else ''}: too few for an interval"
         return Change(about, first, second, "undecided", change, images=images, basis=basis)
     verdict = _direction(about, change) if low > 0 or high < 0 else "within chance"
     return Change(about, first, second, verdict, change, low, high, images, basis)
 
 
-def from_stated(about: Subject, before: Stated | None, after: Stated | None) -> Change:
-    """The row of two stated numbers: their intervals can only overlap or not, which is no paired interval."""
+def from_stated(
+    about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
+) -> Change:
+    """The row of two stated numbers: their intervals can only overlap or not, which is no paired interval.
+
+    `why` says why there is no interval if none is stated.
+    """
     if before is None or after is None:
         verdict: Verdict = "only in A" if after is None else "only in B"
         return Change(about, before or Stated(None), after or Stated(None), verdict)
@@ -129,7 +134,7 @@ def from_stated(about: Subject, before: Stated | None, after: Stated | None) -> 
     if change == 0:
         return Change(about, before, after, "same to the last digit", 0.0, images=images)
     if None in (before.low, before.high, after.low, after.high):
-        basis = "no interval: no records of the same images"
+        basis = f"no interval: {why}"
         return Change(about, before, after, "undecided", change, images=images, basis=basis)
     apart = _apart(before, after)
     basis = "the two intervals do not overlap" if apart else "the two intervals overlap"

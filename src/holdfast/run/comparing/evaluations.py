@@ -117,20 +117,21 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
             interval = mean_difference(right[0], right[1], generator(SEED, "difference"))
             yield from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
-            yield from_stated(
-                about, *(in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers)
-            )
+            sides = [in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]
+            yield from_stated(about, sides[0], sides[1], why="none is drawn for this number")
 
 
 def _classes(before: Side, after: Side) -> Iterator[Change]:
-    """The AP of every class that has truth."""
+    """The AP of every class that has truth, on as many images as have it."""
     settings, images = after.settings, after.images
     levels = IOU_THRESHOLDS.tolist() if settings.rule.name == "coco" else [settings.iou]
     both = [ap_matches(side.records, len(side.classes), settings, levels) for side in (before, after)]
     for place in np.flatnonzero(both[1][0].positives).tolist():
         found = [ap_draws([_class(m, place) for m in matches], settings, images) for matches in both]
         about = Subject(CLASSES, f"AP of {after.classes[place]}", "is better")
-        yield from_draws(about, found[0], found[1], images)
+        first = both[1][0]
+        having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
+        yield from_draws(about, found[0], found[1], len(having))
 
 
 def _class(matches: Matches, place: int) -> Matches:
