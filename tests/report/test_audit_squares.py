@@ -50,7 +50,7 @@ def test_the_worst_come_first_and_the_table_has_all(photo):
     assert section.title == "Where a black square breaks it"
     table = section.figures[-1]
     assert all(one.image in table.body for one in maps)
-    assert "1 maps are not drawn" in table.note
+    assert "1 of 4 maps" in table.note
     assert "2 of 4 images lose a target" in section.lead
     assert "1 could not be decided" in section.lead
     assert "breaks at 2 of" in drawn(section)[0].note
@@ -72,7 +72,7 @@ def test_drawings_that_are_too_large_are_left_out_and_said(photo):
     size = max(len(figure.body) for figure in drawn(whole))
     (section,) = sections(maps, photo, budget=2 * size + 10)
     assert len(drawn(section)) == 2
-    assert "2 maps are not drawn" in section.figures[-1].note
+    assert "2 of 4 maps" in section.figures[-1].note
     (bare,) = sections(maps, photo, budget=10)
     assert drawn(bare) == []
     assert len(bare.figures) == 1

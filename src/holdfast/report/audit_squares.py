@@ -45,7 +45,9 @@ def sections(
         figures.append(Figure(one.image, drawn, _words(one)))
     legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
     left = len(maps) - len(figures)
-    said = f"{left} maps are not drawn, to keep the page small: the table has them." if left else ""
+    said = (
+        f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all." if left else ""
+    )
     table = scroll(to_html(table_of(ordered)), "Black squares in numbers")
     if figures:
         note = "The colours of all maps; grey places could not be judged."

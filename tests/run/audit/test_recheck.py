@@ -9,6 +9,7 @@ import pytest
 import squaring
 from holdfast.core.errors import ImageError, InputError, ModelError
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.noise.families import option
@@ -196,9 +197,10 @@ def test_rechecks_are_kept_and_another_map_is_another_question(tmp_path):
 
     assert recheck(plan, squares(plan), deployments, watch) == first
     assert (infer.calls, told) == (calls, [(1, 1)])
-    other = dataclasses.replace(plan, share=0.3)
-    recheck(other, squares(other), deployments)
-    assert infer.calls > calls
+    (one,) = squares(plan)
+    other = dataclasses.replace(one, targets=Boxes([[0, 0, 8, 8]], [0]))
+    (row,) = recheck(plan, [other], deployments)
+    assert (row.now, infer.calls) == ("violated", calls + 1)  # nothing is found there
 
 
 def test_real_precisions_and_runtimes_are_asked_and_calibration_is_told(tmp_path):

@@ -185,7 +185,7 @@ def test_images_without_a_target_or_that_cannot_be_read_have_no_map(tmp_path):
     assert [one.image for one in found.maps] == ["000.png", "002.png"]
     assert found.without == ("003.png",)
     assert [one.name for one in found.failed] == ["001.png"]
-    assert "1 images without a map" in found.note
+    assert "1 image without a map" in found.note
     assert "001.png" in found.note
 
 
@@ -324,6 +324,7 @@ def test_a_map_is_the_same_after_it_was_written_and_has_the_shape_of_its_grid():
     again = from_plain("a.png", to_plain(one))
     assert np.array_equal(one.scores, again.scores, equal_nan=True)
     assert to_plain(again) == to_plain(one)
+    assert handmade(np.full((3, 3), 0.25)).answer == "holds"  # found at just the threshold
     assert handmade(np.full((3, 3), np.nan)).answer == "unknown"
     assert handmade(np.full((3, 3), np.nan)).where is None
     with pytest.raises(InputError, match="expected"):

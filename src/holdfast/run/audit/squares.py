@@ -6,6 +6,7 @@ Every place is decoded, resized and run as the model was trained, through ONNX R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +58,15 @@ class Survey:
         said = []
         if self.without:
             said.append(
-                f"{len(self.without)} images without a map: nothing true is found in them as they are"
+                f"{_images(self.without)} without a map: nothing true is found there without a square"
             )
         if self.failed:
-            said.append(f"{len(self.failed)} images could not be run; first {self.failed[0]}")
+            said.append(f"{_images(self.failed)} could not be run; first {self.failed[0]}")
         return "; ".join(said)
+
+
+def _images(found: Sequence[object]) -> str:
+    return f"{len(found)} image{'' if len(found) == 1 else 's'}"
 
 
 def squares(plan: SquaresPlan, watch: Watch = unwatched) -> tuple[SquareMap, ...]:
