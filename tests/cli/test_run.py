@@ -3,6 +3,10 @@
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -162,3 +166,71 @@ def test_the_shipped_example_is_ready_to_run(holdfast):
     done = holdfast("run", example, "--dry-run")
     assert done.code == 0, done
     assert done.out.count("ready") == 8
+
+
+AUDIT = """\
+[[model]]
+path = "models/blobs.onnx"
+[[data]]
+path = "data & scenes"
+[[condition]]
+do = "audit"
+budget = "none"
+only = "evaluate"
+[gates]
+fail-if = ["clean.map50 < 0.5"]
+"""
+
+
+def test_gates_are_judged_on_audits_and_none_passes_by_absence(holdfast, folder, tmp_path):
+    (folder / "audit.toml").write_text(AUDIT)
+    passed = holdfast("run", folder / "audit.toml", "--jobs", 1)
+    assert passed.code == 0, passed
+    assert re.search(r"blobs +data & scenes +audit +clean\.map50 < 0\.5 +1 +passed", passed.out)
+    (own,) = tmp_path.glob("holdfast-runs/experiment-audit-*/report.html")
+    (page,) = links(own)
+    assert "audit-blobs-on-" in page
+    assert (own.parent / page).is_file()
+    (folder / "audit.toml").write_text(AUDIT + 'noise = "noise.map50.drop > 0.1"\n')
+    failed = holdfast("run", folder / "audit.toml", "--jobs", 1)
+    assert failed.code == 1
+    assert re.search(r"noise.map50.drop > 0\.1.* failed +not measured", failed.out)
+
+
+def test_a_gate_of_another_metric_is_told_by_a_dry_run(holdfast, folder):
+    (folder / "audit.toml").write_text(AUDIT.replace("clean.map50", "clean.miou"))
+    done = holdfast("run", folder / "audit.toml", "--dry-run")
+    assert done.code == 4
+    assert "would fail: unknown name 'clean.miou' in a gate" in done.out
+
+
+def test_gates_are_not_judged_if_only_leaves_out_the_audit(holdfast, folder):
+    (folder / "audit.toml").write_text(AUDIT + '[[condition]]\ndo = "evaluate"\n')
+    done = holdfast("run", folder / "audit.toml", "--jobs", 1, "--only", "evaluate")
+    assert done.code == 0
+    assert "gates    not judged: --only leaves out every audit" in done.err
+
+
+def test_killed_it_goes_on_and_ends_with_the_same_numbers(holdfast, folder, tmp_path):
+    whole = holdfast("run", folder / "exp.toml", "--jobs", 1, "--runs", "whole")
+    words = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "run",
+        str(folder / "exp.toml"),
+        "--jobs",
+        "1",
+        "--runs",
+        "cut",
+    ]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        if any(json.loads(p.read_text())["lines"] for p in tmp_path.glob("cut/experiment-*/experiment.json")):
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = holdfast("run", folder / "exp.toml", "--jobs", 1, "--runs", "cut")
+    assert (again.code, again.out) == (whole.code, whole.out)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from holdfast.core.errors import OutputError
 from holdfast.report.about import duration, scroll
+from holdfast.report.gates import called, got
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined
 from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
@@ -54,12 +55,12 @@ def plan_table(lines: Sequence[Line]) -> Table:
 def gates_table(lines: Sequence[Line]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
-        [line.model, line.data, line.condition, one.gate.text, one.value,
+        [line.model, line.data, line.condition, called(one), got(one.value),
          "failed" if one.failed else "passed", one.reason]
         for line in lines
         for one in line.gates
     ]  # fmt: skip
-    columns: list[Column | str] = ["model", "data", "condition", "fails if", Column("value", 4), "", "why"]
+    columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "verdict", "reason"]
     return Table(columns, rows, "Gates")
 
 

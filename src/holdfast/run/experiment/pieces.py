@@ -17,7 +17,7 @@ from holdfast.run.evaluation import Evaluation
 from holdfast.run.experiment import plan as given
 from holdfast.run.experiment.bench import Bench, Piece
 from holdfast.run.experiment.result import Line
-from holdfast.run.experiment.struck import attacked, audited, verified
+from holdfast.run.experiment.struck import attacked, audit_plan, audited, verified
 from holdfast.run.noise.suite import NoisePlan, ground_of, measure, prepare
 from holdfast.run.score import Settings
 from holdfast.run.versions import versions
@@ -52,6 +52,8 @@ def check_piece(bench: Bench, piece: Piece) -> int:
         return 0
     if isinstance(work, given.Evaluate):
         plan = _evaluation_plan(bench, piece, work)
+    elif isinstance(work, given.Audit):
+        plan = audit_plan(bench, piece, work).plan
     else:
         plan = bench.plan(piece, Settings(rule_named("coco")))
     alignment_of(plan)

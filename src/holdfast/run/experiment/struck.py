@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import InputError
 from holdfast.metrics.rules import rule_named
@@ -13,6 +13,9 @@ from holdfast.run.experiment.bench import Bench, Piece
 from holdfast.run.experiment.result import Line
 from holdfast.run.noise.calibration import IMAGES
 from holdfast.run.score import Settings
+
+if TYPE_CHECKING:
+    from holdfast.run.audit.plan import AuditPlan
 
 
 def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
@@ -72,30 +75,40 @@ def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]
     return line, (wanted, found)
 
 
-def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
-    """The line of an audit with its gates judged, and what the audit made."""
-    from holdfast.run.audit.audit import audit
-    from holdfast.run.audit.gates import judge
+def audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
+    """The plan of an audit; InputError if a gate names a metric that this model is not measured by."""
+    from holdfast.run.audit.gates import check
     from holdfast.run.audit.plan import AuditPlan, Wish, budget_of
-    from holdfast.run.audit.result import as_plain
+    from holdfast.run.audit.summary import gate_metric
 
     plan = bench.plan(piece, Settings(rule_named(work.rule), 0.5, 0.25))
+    check(bench.experiment.gates, metrics=(gate_metric(plan),))
     wish = Wish(
         budget_of(work.budget), work.only, work.noise_images, work.attack_images, work.square_images,
         work.places, work.square, tuple(sorted(work.pixels)), work.steps, work.spec, bench.experiment.seed,
     )  # fmt: skip
     spare = bench.spare(piece, work.calibration, IMAGES, part=True)
-    made = audit(AuditPlan(plan, wish, spare, bench.words(piece)), bench.watch)
+    return AuditPlan(plan, wish, spare, bench.words(piece))
+
+
+def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
+    """The line of an audit with its gates judged, and what the audit made."""
+    from holdfast.run.audit.audit import audit
+    from holdfast.run.audit.gates import judge
+    from holdfast.run.audit.result import as_plain
+
+    made = audit(audit_plan(bench, piece, work), bench.watch)
     found = made.found
     judged = judge(bench.experiment.gates, found)
     words = [f"clean of {found.clean.images} images"]
-    if found.worst is not None and found.worst.drop is not None:
+    if found.worst is not None and (found.worst.drop or 0.0) > 0:
         words.append(f"worst single {found.worst.label} costs {found.worst.drop:.4f}")
     if found.findings:
         words.append(f"{len(found.findings)} answers are others under a runtime or precision")
     left = [part.name for part in found.parts if part.left_out]
     words += [f"left out in part: {', '.join(left)}"] if left else []
-    words += [f"gate failed: {one.gate.text}" for one in judged if one.failed]
+    broken = sum(one.failed for one in judged)
+    words += [f"{broken} of {len(judged)} gates failed"] if broken else []
     line = bench.line(
         piece,
         metric=found.clean.metric,
