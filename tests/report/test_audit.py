@@ -14,7 +14,7 @@ from holdfast.report.audit import SIZE_LIMIT, fitting, page, write
 from holdfast.report.audit_sections import LISTED
 from holdfast.report.parts import Figure, Section
 from holdfast.run.audit.gates import gate_of, judge
-from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, Meeting
+from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Clean, Matrix, Meeting
 from paging import Reader
 
 BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
@@ -106,6 +106,21 @@ def test_a_broad_matrix_shows_signs_and_says_the_words():
     assert "overlaps" not in plain(text)
 
 
+def test_few_images_magnify_nothing():
+    names, threats = (TRAINED, "precision=int8"), (NO_THREAT, "square")
+    met = tuple(Meeting(t, d, 0.5, 4, 4, 4, 0.5, 0.5, 0.5) for t in threats for d in names)
+    said = plain(page(replace(sample_audit(), matrix=Matrix(threats, names, met))))
+    assert "magnified" not in said
+    assert "is not said of under 5 images" in said
+
+
+def test_what_changes_nothing_is_counted_and_not_drawn():
+    still = Cause("decode=ffmpeg", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    said = plain(page(replace(sample_audit(), causes=(*sample_audit().causes, still))))
+    assert "1 other changed no prediction and is not drawn." in said
+    assert "decode=ffmpeg 0.00 [0.0, 0.0] no change 0 of 40" in said
+
+
 def test_what_was_not_measured_is_said_and_nothing_else():
     said = plain(page(BARE))
     assert said.count("not measured") >= 4
@@ -177,7 +192,7 @@ def test_what_does_not_fit_is_dropped_and_named(tmp_path):
 def test_sections_of_others_come_before_the_last_and_under_their_own_names():
     text = page(sample_audit(), [section("about", 5), section("matrix", 5), section("curves", 5)])
     order = [attrs["id"] for attrs in Reader(text).all("section") if "id" in attrs]
-    assert order[-4:] == ["about", "matrix-2", "curves", "about-2"]
+    assert order[-6:] == ["about", "matrix-2", "curves", "images", "fields", "about-2"]
 
 
 def test_failed_images_are_the_first_thing_said():

@@ -35,7 +35,7 @@ def test_there_are_five_lines_in_their_order_each_with_a_command():
 
 def test_the_clean_metric_with_its_interval():
     clean = verdict(sample_audit())[0]
-    text = "mAP@.5 is 0.910 on 40 images, 95 % interval 0.880 to 0.940 (VOC, all points)."
+    text = "mAP@.5 is 0.910 on 40 images, 95 % interval 0.880 to 0.940 (VOC)."
     assert (clean.text, clean.figure, clean.tone) == (text, "0.910", "fact")
     assert verdict(BARE)[0].text == "top-1 is 0.500 on 10 images."
 
@@ -55,6 +55,12 @@ def test_an_interval_that_holds_0_is_within_chance():
     assert "[−1.0, 3.0]; the interval holds 0, so this is within chance" in worst.text
     unsure = line(with_worst(low=None, high=None), "Worst single cause")
     assert "without an interval, so this is within chance" in unsure.text
+
+
+def test_few_images_cannot_tell_a_loss_from_chance():
+    worst = line(with_worst(images=4, changed=4), "Worst single cause")
+    assert (worst.tone, worst.word) == ("caution", "too few images")
+    assert "on 4 images, too few to tell it from chance; 4 of 4 predictions change." in worst.text
 
 
 def test_a_gain_is_not_called_a_loss():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.errors import OutputError
 from holdfast.report.about import duration, flat
 from holdfast.report.audit_front import front
+from holdfast.report.audit_sections import last_sections
 from holdfast.report.audit_sections import sections as own_sections
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Document, Figure, Section, fragment
@@ -38,9 +39,9 @@ def write(
 def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[Judged] = ()) -> str:
     """The audit as one HTML file of at most 5 MB; what had to be dropped for that is said on it.
 
-    `sections` are those of other engines (pictures, maps, curves); they come before the last one.
+    `sections` are those of other engines (pictures, maps, curves); they come before what is only looked up.
     """
-    before, after = own_sections(audit), [_about(audit)]
+    before, after = own_sections(audit), [*last_sections(audit), _about(audit)]
     bare = len(document(_document(audit, [*before, *after], judged, ())).encode())
     kept, dropped = fitting(sections, SIZE_LIMIT - bare - 20_000)
     return document(_document(audit, _apart([*before, *kept, *after]), judged, dropped))
@@ -135,6 +136,7 @@ def _about(audit: Audit) -> Section:
             for title, values in (
                 ("Model", flat(audit.model)),
                 ("Data", flat(audit.data)),
+                ("Rule", {"in words": audit.clean.rule} if audit.clean.rule else {}),
                 ("Other metrics, clean", {k: f"{v:.3f}" for k, v in audit.clean.others.items()}),
                 ("Versions", flat(dict(audit.versions))),
                 ("Runs", flat(dict(audit.runs))),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from holdfast.report.audit_words import (
+    FEW,
     between,
+    effect_of,
     left_out,
     many,
     points,
@@ -125,7 +127,7 @@ def _column(deployment: str) -> Head:
     if count > 1:
         return Head(f"{count} together", "", deployment)
     family, equals, option = deployment.partition("=")
-    return Head(option, family, deployment) if equals else Head(deployment)
+    return Head(option.removeprefix(f"{family}-"), family, deployment) if equals else Head(deployment)
 
 
 def _lead(audit: Audit) -> str:
@@ -160,9 +162,9 @@ def _marks(met: Meeting) -> tuple[Mark, ...]:
             if met.deployment == TRAINED
             else Mark(share, f"survives {share}")
         )
-    if met.effect == "magnified":
+    if effect_of(met) == "magnified":
         marks.append(Mark("▲", "magnified", "more"))
-    if met.effect == "overlaps":
+    if effect_of(met) == "overlaps":
         marks.append(Mark("▽", "overlaps", "less"))
     return tuple(marks)
 
@@ -189,10 +191,12 @@ def _keys(audit: Audit) -> list[str]:
             f"{some.survived}/{some.struck}: of {many(some.struck, 'image')} the threat broke as trained, "
             f"{some.survived} {'is' if some.survived == 1 else 'are'} broken in this deployment too."
         )
-    if any(m.effect == "magnified" for m in met):
+    if any(effect_of(m) == "magnified" for m in met):
         keys.append("▲ magnified: together they cost more than both alone in sum (95 % interval above 0).")
-    if any(m.effect == "overlaps" for m in met):
+    if any(effect_of(m) == "overlaps" for m in met):
         keys.append("▽ overlaps: together they cost less than both alone in sum (95 % interval below 0).")
+    if any(m.effect and not effect_of(m) for m in met):
+        keys.append(f"Whether threat and deployment magnify each other is not said of under {FEW} images.")
     several = [d for d in audit.matrix.deployments if " + " in d]
     keys += [f"{_column(d).name}: {d.replace(' + ', ', ')}." for d in several]
     why: dict[str, list[str]] = {}

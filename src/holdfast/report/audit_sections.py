@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import escape
 
 from holdfast.report.about import duration, scroll
-from holdfast.report.audit_words import between, many, within_chance
+from holdfast.report.audit_words import FEW, between, effect_of, many, within_chance
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.parts import Figure, Section
 from holdfast.report.tables import Cell, Column, Table, grouped, to_html
@@ -22,10 +22,14 @@ _CHANCE = "An interval that holds 0 is within chance."
 
 
 def sections(audit: Audit) -> list[Section]:
-    """Findings, plan, noise, attack, proofs, rechecks, image by image, the matrix in numbers."""
+    """Findings, plan, noise, attack, proofs, rechecks."""
     made = [findings(audit), plan(audit), causes(audit), budgets(audit), proofs(audit), rechecks(audit)]
-    made += [images(audit), meetings(audit)]
     return [section for section in made if section is not None]
+
+
+def last_sections(audit: Audit) -> list[Section]:
+    """What is looked up rather than read: image by image, the matrix in numbers."""
+    return [section for section in (images(audit), meetings(audit)) if section is not None]
 
 
 def findings(audit: Audit) -> Section | None:
@@ -78,20 +82,7 @@ def causes(audit: Audit) -> Section | None:
     if not every:
         return None
     metric = audit.clean.title
-    measured = sorted(_measured(every), key=lambda c: -(c.drop or 0.0))
-    figures = []
-    if measured:
-        spots = [
-            Spot(_cause_name(c), points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c))
-            for c in measured[:DRAWN]
-        ]
-        chart = forest([Group("", spots)], title=f"{metric} lost to each system noise", desc=_CHANCE)
-        rest = f" The worst {DRAWN} of {len(measured)} are drawn." if len(measured) > DRAWN else ""
-        note = (
-            "A dot is what one system noise costs, its line the paired 95 % interval over images. Grey: the "
-            f"interval holds 0.{rest}"
-        )
-        figures.append(Figure(f"{metric} lost, in points", chart, note, wide=True))
+    figures = [*_drawn(every, metric)]
     columns: list[Column | str] = [
         "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed", "note",
         _COMMAND,
@@ -102,13 +93,34 @@ def causes(audit: Audit) -> Section | None:
     return Section("causes", "System noise", tuple(figures), lead)
 
 
+def _drawn(every: Sequence[Cause], metric: str) -> list[Figure]:
+    """The intervals of those that change anything, the worst first."""
+    measured = [c for c in every if c.outcome == "measured" and c.drop is not None]
+    moving = sorted((c for c in measured if c.drop or c.changed), key=lambda c: -(c.drop or 0.0))
+    if not moving:
+        return []
+    spots = [
+        Spot(_cause_name(c), points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c))
+        for c in moving[:DRAWN]
+    ]
+    chart = forest([Group("", spots)], title=f"{metric} lost to each system noise", desc=_CHANCE)
+    note = (
+        "A dot is what one system noise costs, its line the paired 95 % interval over images. Grey: the "
+        "interval holds 0."
+    )
+    if len(moving) > DRAWN:
+        note += f" The worst {DRAWN} of {len(moving)} are drawn."
+    still = len(measured) - len(moving)
+    if still:
+        note += (
+            f" {many(still, 'other')} changed no prediction and {'is' if still == 1 else 'are'} not drawn."
+        )
+    return [Figure(f"{metric} lost, in points", chart, note, wide=True)]
+
+
 def points_of(value: float | None) -> float | None:
     """A difference in points."""
     return None if value is None else 100 * value
-
-
-def _measured(every: Sequence[Cause]) -> list[Cause]:
-    return [c for c in every if c.outcome == "measured" and c.drop is not None]
 
 
 def _cause_name(cause: Cause) -> str:
@@ -125,6 +137,8 @@ def _cause(cause: Cause, command: str) -> list[Cell]:
         reading = cause.outcome
     elif not cause.drop and not cause.changed:
         reading = "no change"
+    elif 0 < cause.images < FEW:
+        reading = "too\u00a0few\u00a0images"
     elif within_chance(cause.low, cause.high):
         reading = "within\u00a0chance"
     else:
@@ -235,7 +249,8 @@ def meetings(audit: Audit) -> Section | None:
     rows: list[list[Cell]] = [
         [
             m.threat, m.deployment, m.value, m.images, _of(m.survived, m.struck) if m.struck else "",
-            points_of(m.extra), "" if m.low is None or m.high is None else between(m.low, m.high), m.effect,
+            points_of(m.extra), "" if m.low is None or m.high is None else between(m.low, m.high),
+            effect_of(m),
             m.note, m.command or audit.command,
         ]
         for m in audit.matrix.meetings

@@ -11,6 +11,7 @@ from holdfast.run.audit.result import NO_THREAT, Audit, Cause, Meeting, Proof, R
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
+FEW = 5  # images; an interval resampled from fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ def worst_meeting(audit: Audit) -> Meeting | None:
     return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
+def effect_of(met: Meeting) -> str:
+    """How threat and deployment meet, if there are images enough to say so; else empty."""
+    return met.effect if met.images >= FEW else ""
+
+
 def answers(proofs: Sequence[Proof]) -> dict[str, int]:
     """How many of the questions have each answer."""
     return {a: sum(p.answer == a for p in proofs) for a in ("holds", "violated", "unknown")}
@@ -91,7 +97,8 @@ def _clean(audit: Audit) -> Line:
     interval = ""
     if clean.low is not None and clean.high is not None:
         interval = f", 95 % interval {clean.low:.3f} to {clean.high:.3f}"
-    rule = f" ({clean.rule})" if clean.rule not in ("", clean.title) else ""
+    rule = clean.rule.partition(",")[0]  # all of it stands under what was run
+    rule = f" ({rule})" if rule not in ("", clean.title) else ""
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}{interval}{rule}."
     return Line(
         f"Clean {clean.title}", text, clean.command or audit.command, "fact", "measured", f"{clean.value:.3f}"
@@ -146,6 +153,9 @@ def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     interval = "" if low is None or high is None else f", 95 % interval {between(low, high)}"
     text = f"{subject}: {points(drop)} points of {audit.clean.title} lost{interval}"
     changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
+    if 0 < cause.images < FEW:
+        text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
+        return Line(name, text, command, "caution", "too few images", figure)
     if within_chance(low, high):
         why = "without an interval" if low is None else "the interval holds 0"
         text = f"{text}; {why}, so this is within chance{changed}."
@@ -233,7 +243,7 @@ def _by_threat(audit: Audit) -> list[str]:
 
 def _counted(asked: Sequence[Proof], thing: str) -> str:
     holds = answers(asked)["holds"]
-    return f"{holds} of {many(len(asked), thing)} {'holds' if holds == 1 else 'hold'}"
+    return f"{holds} of {many(len(asked), thing)} {'holds' if 1 in (holds, len(asked)) else 'hold'}"
 
 
 def _rest(asked: Sequence[Proof], word: str) -> str:
