@@ -186,7 +186,7 @@ do = "evaluate"
             "expected NAME=OPTION with a name of decode, colour",
         ),
         ('do = "evaluate"\nname = "p"\nnoise = [1]', 10, "condition[1].noise[0]: expected a text"),
-        ('do = "evaluate"\nname = ""', 9, "condition[1].name: expected a text, got ''"),
+        ('do = "evaluate"\nname = ""', 9, "condition[1].name: expected a text, got an empty text"),
         ('do = "evaluate"\nname = "a\\nb"', 9, "condition[1].name: expected a text, got 'a\\nb'"),
         ('do = "evaluate"\nname = "p"\ncalibration = "signs:1:5"', 10, "is of use only with `noise`"),
         ('do = "verify"', 7, "condition[1]: spec is missing: VNN-LIB files."),
@@ -250,6 +250,8 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
             BASE + '[[model]]\npath = "signs-yolo"\n',
             "exp.toml:7: model[1].name: 'signs-yolo' is the name of model[0]",
         ),
+        ('path = "x"\n' + BASE, "exp.toml:1: path: not a key of this table; it is for [[model]] or [[data]]"),
+        ("title = 07:32:00\n" + BASE, "exp.toml:1: title: expected a text, got 07:32:00"),
         ("seed = -1\n" + BASE, "exp.toml:1: seed: expected a whole number from 0, got -1"),
         ("modell = 1\n" + BASE, "exp.toml:1: modell: unknown key; did you mean 'model'?"),
         (

@@ -199,6 +199,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def shown(value: Any) -> str:
     """The value as a message shows it, cut if long."""
-    plain = {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else ""
-    text = plain or repr(value)
+    if isinstance(value, str) and not value.strip():
+        return "an empty text"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = value.isoformat() if hasattr(value, "isoformat") else repr(value)  # a date or a time
     return text if len(text) <= 60 else text[:57] + "..."

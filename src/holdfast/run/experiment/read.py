@@ -105,7 +105,9 @@ class _Reader:
         values: dict[str, Any] = {}
         for key, value in given.items():
             if key not in slots:
-                self.tell((*where, key), unknown(key, (*slots, *also)))
+                home = _homes(key)
+                said = f"not a key of this table; it is for {home}" if home else unknown(key, (*slots, *also))
+                self.tell((*where, key), said)
                 continue
             try:
                 values[slots[key].field] = fit(slots[key], value, self.folder)
