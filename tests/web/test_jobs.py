@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -173,7 +174,7 @@ def test_an_audit_of_another_terminal_is_shown_but_not_ended_here(site, folders)
         "part": "noise",
         "done": 3,
         "total": 9,
-        "started": "2026",
+        "started": "2026-01-01T00:00:00+00:00",
         "pid": os.getpid(),
         "parts": ["noise"],
     }
@@ -182,6 +183,7 @@ def test_an_audit_of_another_terminal_is_shown_but_not_ended_here(site, folders)
         text = client.get("/").text
         assert "audit-other-on-scenes-123456" in text
         assert "3 of 9" in text
+        assert re.search(r'class="elapsed">\d+:\d\d min<', text)
         assert 'action="/cancel"' not in text
         (folder / "progress.json").write_text(json.dumps({**plain, "pid": 2**22 + 12345}))
         assert "3 of 9" not in client.get("/").text  # its process is gone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -40,6 +41,11 @@ class Row:
     def live(self) -> bool:
         """Whether it runs or waits."""
         return self.state in ("queued", "running", "cancelling")
+
+    @property
+    def elapsed(self) -> str:
+        """How long it has run."""
+        return self.progress.elapsed(datetime.now(UTC)) if self.progress else ""
 
     @property
     def said(self) -> str:

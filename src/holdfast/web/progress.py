@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ class Progress:
     def name(self) -> str:
         """The folder's name, as it can be shown."""
         return printable(self.folder.name)
+
+    def elapsed(self, now: datetime) -> str:
+        """How long it has run, in minutes and seconds; empty if it does not say when it began."""
+        try:
+            seconds = int((now - datetime.fromisoformat(self.started)).total_seconds())
+        except (ValueError, TypeError):  # no time, or one without a zone
+            return ""
+        return f"{seconds // 60}:{seconds % 60:02d} min" if seconds >= 0 else ""
 
     @property
     def place(self) -> int:
