@@ -12,7 +12,7 @@ from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.speech_pictures import spectrogram_section
-from holdfast.report.speech_tables import options_table, paper_table, short
+from holdfast.report.speech_tables import clips_of, options_table, paper_table, short
 from holdfast.report.tables import Table, to_html
 from holdfast.run.speech.result import Row, SpeechNoise, SpeechSuite
 from holdfast.run.speech.show import Shown
@@ -100,7 +100,11 @@ def _card(model: SpeechNoise) -> Card:
 
 def _alerts(suite: SpeechSuite) -> tuple[Alert, ...]:
     lost = sum(len(m.failed) for m in suite.models)
-    found = [Alert(f"{lost} clips failed and are not in the numbers", "about")] if lost else []
+    found = (
+        [Alert(f"{clips_of(lost)} failed and {'are' if lost != 1 else 'is'} not in the numbers", "about")]
+        if lost
+        else []
+    )
     found += [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
     return tuple(found)
 
@@ -141,7 +145,7 @@ def _chart(model: SpeechNoise) -> Figure:
         [g for g in groups if g.spots], model.own.mean, title="MSE of the log mel of the wave", desc=note,
         told=f"own error {short(model.own.mean)}",
     )  # fmt: skip
-    return Figure(f"MSE of the log mel of the wave, {model.clips} clips", body, note, wide=True)
+    return Figure(f"MSE of the log mel of the wave, {clips_of(model.clips)}", body, note, wide=True)
 
 
 def _spot(row: Row) -> Spot:

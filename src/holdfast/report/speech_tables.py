@@ -79,7 +79,7 @@ def options_table(model: SpeechNoise) -> Table:
     columns.append("what is to be said")
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
-        f"{model.model} ({model.kind}): MSE against the clean system on {model.clips} clips. That system "
+        f"{model.model} ({model.kind}): MSE against the clean system on {clips_of(model.clips)}. That system "
         f"itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
         f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
         f"differ by {short(2 * model.power)}"
@@ -98,6 +98,11 @@ def _option(row: Row) -> list[Cell]:
     ]  # fmt: skip
 
 
+def clips_of(count: int) -> str:
+    """So many clips, in words."""
+    return f"{count} clip{'s' if count != 1 else ''}"
+
+
 def words(row: Row) -> str:
     """What is to be said of a row beside its numbers."""
     note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
@@ -105,11 +110,15 @@ def words(row: Row) -> str:
     if row.alike:
         said.append(f"the same errors as {row.alike}")
     if row.longer:
-        said.append(f"{row.longer} of {row.clips} clips have another length; compared over common frames")
+        verb = "has" if row.longer == 1 else "have"
+        said.append(
+            f"{row.longer} of {clips_of(row.clips)} {verb} another length; compared over common frames"
+        )
     if row.unstopped:
-        said.append(f"{row.unstopped} of {row.clips} clips never stop by themselves")
+        stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
+        said.append(f"{row.unstopped} of {clips_of(row.clips)} never {stop}")
     if row.failed:
-        said.append(f"{row.failed} clips failed")
+        said.append(f"{clips_of(row.failed)} failed")
     return "; ".join(said)
 
 
@@ -151,6 +160,6 @@ def estimate_table(found: Sequence[SpeechEstimate]) -> Table:
     columns: list[Column | str] = ["model", "clips", "systems", "cells"]
     columns += [Column("about seconds", 0), Column("about MB", 2), "timed on"]
     rows: list[list[Cell]] = [
-        [e.model, e.clips, e.systems, e.cells, e.seconds, e.bytes / 1e6, f"{e.sample} clips"] for e in found
+        [e.model, e.clips, e.systems, e.cells, e.seconds, e.bytes / 1e6, clips_of(e.sample)] for e in found
     ]
     return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")

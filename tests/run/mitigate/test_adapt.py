@@ -48,6 +48,7 @@ def test_a_model_with_and_without(tmp_path):
     assert found.images == 48
     assert {drop.family for drop in found.drops} == {"decode", "resize"}
     assert any("resize=opencv-nearest" in line for line in said)
+    assert any(line.startswith(f"{model.name}: clean: ") for line in said)
     assert found == adapt(model, data, tmp_path, HOW, quiet, over=("decode", "resize=opencv-nearest"))
     # No rate, no adaptation: what is left of TENT is the statistics of the batch.
     still = adapt(model, data, tmp_path, Adaptation(16, 1e-12), quiet, over=("resize=pillow-box",))

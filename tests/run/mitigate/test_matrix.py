@@ -62,6 +62,7 @@ def test_the_verdict_says_what_came_out():
     bad = verdict(of(("a", 92.0, 0.1), ("mix", 90.8, 0.5)))
     assert "mix has not the lowest std: 0.500, a has 0.100" in bad
     assert "loses 1.20 points of mean to the best row, a, more than 0.5. It is 1.20" in bad
+    assert "lowest std, 0.500, and so has a;" in verdict(of(("a", 92.0, 0.5), ("mix", 90.8, 0.5)))
     assert "gains 0.50 points" in verdict(of(("a", 90.0, 0.1), ("mix", 90.5, 0.5)))
     assert "verdict" not in as_plain(of(("a", 90.0, 0.1)))
     with pytest.raises(InputError, match="no row 'mix'"):
@@ -183,8 +184,12 @@ def test_a_row_by_another_name_is_not_trained_again(started):
 
 def test_rows_that_cannot_be(started):
     _, model, _ = started
-    with pytest.raises(InputError, match="two or more different"):
+    with pytest.raises(
+        InputError, match=r"two or more different .* got pillow-box; there are .*pillow-nearest"
+    ):
         matrix_rows(model, "resize", ("pillow-box",), ("pillow-box",))
+    with pytest.raises(UnknownName, match=r"unknown decode 'foo'.*pillow"):
+        matrix_rows(model, "decode", ("foo",), ())
     with pytest.raises(InputError, match="two or more different"):
         matrix_rows(model, "resize", ("pillow-box", "pillow-box", "pillow-nearest"), ())
     with pytest.raises(UnknownName, match="pillow-bilinear"):

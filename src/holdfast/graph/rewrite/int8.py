@@ -114,8 +114,7 @@ def quantised(
     told = _spared(len(last), [model.graph.node[place].name for place in spared])
     plan = chosen
     changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    counted = f"{observed.images} {context.unit}{'s' if observed.images != 1 else ''}"
-    how = _how(plan, named(method, per_channel), counted, told)
+    how = _how(plan, named(method, per_channel), _many(observed.images, context.unit), told)
     insert(model, plan, {name: grids[name] for name in plan.readers}, observed.means, per_channel)
     return Rewritten(model, changed, how)
 
@@ -150,6 +149,11 @@ def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
     told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
     layers = {layer.place for layer in plan.layers}
     with_them = {place for name in plan.readers for place in plan.served[name]} - layers
-    others = f" with {len(with_them)} sums and products between them" if with_them else ""
-    after = f", {sum(kept.values())} nodes behind them in float32: {told}" if kept else ""
-    return f"{counted}, {method}, QDQ, {len(plan.layers)} layers in 8 bits{others}{spared}{after}"
+    between = "sums and products" if len(with_them) > 1 else "sum or product"
+    others = f" with {len(with_them)} {between} between them" if with_them else ""
+    after = f", {_many(sum(kept.values()), 'node')} behind them in float32: {told}" if kept else ""
+    return f"{counted}, {method}, QDQ, {_many(len(plan.layers), 'layer')} in 8 bits{others}{spared}{after}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"

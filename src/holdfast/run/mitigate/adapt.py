@@ -79,7 +79,8 @@ def adapt(
     adapted = {}
     for place in kept:
         adapted[place] = 100 * float(_tented(model, shown, place, order, how).mean())
-        say(f"{model.name}: {'='.join(names[place])}: {without[place]:.2f}, with TENT {adapted[place]:.2f}")
+        told = "=".join(names[place]) if place else CLEAN
+        say(f"{model.name}: {told}: {without[place]:.2f}, with TENT {adapted[place]:.2f}")
     drops = tuple(
         Drop(*names[place], float(without[0] - without[place]), float(without[0] - adapted[place]))
         for place in kept

@@ -148,13 +148,13 @@ def verdict(found: Matrix) -> str:
     others = [line for line in found.lines if line.train != MIX]
     steady = min(others, key=lambda line: line.std)
     best = max(others, key=lambda line: line.mean)
-    lowest = mix.std <= steady.std
     loss = best.mean - mix.mean
-    first = (
-        f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"
-        if lowest
-        else f"mix has not the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
-    )
+    if mix.std == steady.std:
+        first = f"mix has the lowest std, {mix.std:.3f}, and so has {steady.train}"
+    elif mix.std < steady.std:
+        first = f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"
+    else:
+        first = f"mix has not the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
     said = "gains" if loss < 0 else "loses"
     limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
     nearest = min(others, key=found.behind)

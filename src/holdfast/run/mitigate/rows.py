@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from holdfast.core import registry
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
@@ -70,10 +71,13 @@ def matrix_rows(model: Model, over: Over, names: Sequence[str], mix: Sequence[st
     Nothing but whole-pixel shifts augments them: what a decoder or a resize does to pixels is to be learned
     as it is, not after another interpolation.
     """
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InputError(f"--with: expected two or more different names of {over}, got {', '.join(names)}")
     for name in (*names, *mix):
         lookup(over, name)
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        got, known = ", ".join(names), ", ".join(registry.names(over))
+        raise InputError(
+            f"--with: expected two or more different names of {over}, got {got}; there are {known}"
+        )
     alone = [Row(name, (pair_of(model, over, name),)) for name in names]
     return (*alone, Row(MIX, tuple(pair_of(model, over, name) for name in mix)))
 

@@ -149,7 +149,11 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
     lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
     failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
     if not clean:
-        raise DataError(f"none of the {len(failed)} clips can be used; first {failed[0]}")
+        raise DataError(
+            f"none of the {len(failed)} clips can be used; first {failed[0]}"
+            if len(failed) > 1
+            else f"the clip cannot be used: {failed[0]}"
+        )
     rows = _told_apart([_row(one, found) for one in prepared.asked])
     return SpeechNoise(
         model=plan.model.name,
