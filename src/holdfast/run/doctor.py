@@ -20,6 +20,11 @@ EXTRAS = {
         ("librosa", "librosa", "another STFT for speech"),
         ("scipy", "scipy", "another STFT for speech"),
     ),
+    "web": (
+        ("starlette", "starlette", "the local web page"),
+        ("uvicorn", "uvicorn", "the local web page"),
+        ("django_htmx", "django-htmx", "the script of the local web page"),
+    ),
     "bench": (
         ("pycocotools", "pycocotools", "the reference AP in benchmarks"),
         ("hotcoco", "hotcoco", "the fastest peer in benchmarks"),

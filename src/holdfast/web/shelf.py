@@ -113,8 +113,13 @@ def _noise(plain: Mapping[str, Any]) -> Headline:
     drop, label = max(drops, default=(None, ""))
     words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
     names = ", ".join(str(m["model"]) for m in plain["models"])
-    value = "" if drop is None else f"−{max(drop, 0.0):.2f} points"
+    value = "" if drop is None else _lost(drop, 2)
     return Headline(f"{names} on {plain['data']}", str(plain["created"]), value, words)
+
+
+def _lost(points: float, digits: int) -> str:
+    text = f"{points:.{digits}f}"
+    return f"−{text} points" if float(text) > 0 else "takes nothing"
 
 
 def _attack(plain: Mapping[str, Any]) -> Headline:
@@ -131,7 +136,7 @@ def _audit(plain: Mapping[str, Any]) -> Headline:
     clean = plain["clean"]
     drops = [(c["drop"], c["label"]) for c in plain["causes"] if c["drop"] is not None]
     drop, label = max(drops, default=(None, ""))
-    words = "" if drop is None else f"worst noise −{max(100 * drop, 0.0):.1f} points: {label}"
+    words = "" if drop is None else f"worst noise {_lost(100 * drop, 1)}: {label}"
     subject = f"{plain['model']['name']} on {plain['data']['name']}"
     return Headline(subject, str(plain["created"]), f"{clean['title']} {clean['value']:.3f}", words)
 

@@ -49,6 +49,8 @@ async def received(request: Request, token: str) -> Upload:
     )
     try:
         form = await parser.parse()
+    except _TooLong:
+        raise _too_long() from None
     except MultiPartException as problem:
         raise Refusal(f"expected a form with one file, got: {problem.message}", 400) from problem
     try:
@@ -61,13 +63,17 @@ async def received(request: Request, token: str) -> Upload:
         await form.close()
 
 
+class _TooLong(MultiPartException):
+    """A body with more bytes than are taken; of this kind, so that the parser closes what it has begun."""
+
+
 async def _bounded(request: Request) -> AsyncGenerator[bytes, None]:
-    """The body as it comes in; Refusal at the first byte too many."""
+    """The body as it comes in; _TooLong at the first byte too many."""
     seen = 0
     async for chunk in request.stream():
         seen += len(chunk)
         if seen > LIMIT + _ENVELOPE:
-            raise _too_long()
+            raise _TooLong("too long")
         yield chunk
 
 
