@@ -151,3 +151,18 @@ def test_longer_symbols_win(tmp_path):
     path.with_suffix(".toml").write_text(text)
     card = load_speech(path).card
     assert ids_of("the", card).tolist() == [[27, 5, 28]]
+
+
+@pytest.mark.parametrize(("value", "told"), [(np.nan, r"its weight '\w+' has NaN or infinite"), (0.0, "")])
+def test_a_model_that_cannot_run_for_its_weights_is_named(tmp_path, value, told):
+    path = write_parallel(tmp_path)
+    model = onnx.load(path)
+    first = next(w for w in model.graph.initializer if w.data_type == onnx.TensorProto.FLOAT)
+    first.CopyFrom(numpy_helper.from_array(np.full_like(numpy_helper.to_array(first), value), first.name))
+    onnx.save(model, path)
+    net = open_voice(load_speech(path)).nets["model"]
+    with pytest.raises(
+        DataError, match=rf"cannot run fast.onnx on it{f' .{told} values.' if told else ''}: "
+    ) as said:
+        net({"ids": np.zeros((1, 1, 1, 1), np.float64)})
+    assert ("NaN" in str(said.value)) == bool(told)

@@ -35,10 +35,23 @@ class Net:
         try:
             values = self.session.run(self.outputs, feed)
         except Exception as problem:
-            raise DataError(
-                f"ONNX Runtime cannot run {self.path.name} on it: {condense(problem, 300)}"
-            ) from problem
+            what = f"{self.path.name} on it{_spoilt(self.path)}"
+            raise DataError(f"ONNX Runtime cannot run {what}: {condense(problem, 300)}") from problem
         return {name: np.asarray(value) for name, value in zip(self.outputs, values, strict=True)}
+
+
+def _spoilt(path: Path) -> str:
+    """What to say of a file with weights that are no numbers: durations made of them give no frame."""
+    import onnx
+
+    try:
+        stored = onnx.load(path).graph.initializer
+        weights = {one.name: onnx.numpy_helper.to_array(one) for one in stored}
+    except Exception:  # noqa: BLE001 - the trouble is told already, this is a hint
+        return ""
+    floats = {name: value for name, value in weights.items() if value.dtype.kind == "f"}
+    names = [name for name, value in floats.items() if not np.isfinite(value).all()]
+    return f" (its weight {names[0]!r} has NaN or infinite values)" if names else ""
 
 
 @dataclass(frozen=True)
