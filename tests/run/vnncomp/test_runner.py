@@ -133,7 +133,8 @@ def test_jobs_share_the_cores(plan, tmp_path):
         specs = {f"{i}.vnnlib": "sleep 1 holds" for i in range(4)}
         began = time.monotonic()
         rows = run(plan(specs, jobs=2))
-        assert time.monotonic() - began < 3.8, "four seconds of sleep side by side"
+        took = time.monotonic() - began  # on a busy machine each takes longer, but one after the other
+        assert took < sum(row.seconds for row in rows), "would take at least as long as all of them"
         assert [r.spec for r in rows] == list(specs)
         assert [r.spec for r in read_rows(tmp_path / "r.csv")] == list(specs)
     with pytest.raises(InputError, match="at most one a core"):
