@@ -79,7 +79,7 @@ def _interval(line: Line) -> str:
 def verdict(found: Findings) -> str:
     """The experiment in a sentence or two."""
     broken, failed = found.broken_gates, [line for line in found.lines if line.state == "failed"]
-    told = [f"{len(found.lines)} of {found.pieces} pieces of work are done"]
+    told = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
     told += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
@@ -143,11 +143,10 @@ def _card(line: Line) -> Card:
 
 
 def _alerts(found: Findings) -> tuple[Alert, ...]:
-    failed, broken = found.failed, found.broken_gates
-    told = [Alert(f"{len(failed)} pieces of work failed, or some of their images did", "results")] * bool(
-        failed
-    )
-    return (*told, *([Alert(f"{len(broken)} gates failed", "gates")] if broken else []))
+    failed, broken = len(found.failed), len(found.broken_gates)
+    pieces = f"{failed} piece{'s' if failed > 1 else ''} of work failed, wholly or in some images"
+    gates = f"{broken} gate{'s' if broken > 1 else ''} failed"
+    return (*([Alert(pieces, "results")] if failed else []), *([Alert(gates, "gates")] if broken else []))
 
 
 def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
