@@ -222,14 +222,23 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def tokens_of(style):
+    """The colours of the light and of the dark scheme, by name."""
+    return [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in style.split("@media")[:2]]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
 @pytest.mark.parametrize("scheme", [0, 1])
-def test_every_field_of_the_heat_map_is_legible(scheme):
+def test_every_field_of_the_heat_map_and_part_of_the_sandwich_is_legible(scheme):
     style = re.search(r"<style>(.*?)</style>", page(BARE), re.DOTALL).group(1)
-    tokens = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in style.split("@media")[:2]][
-        scheme
-    ]
+    tokens = tokens_of(style)[scheme]
     used = dict(re.findall(r"\.h(\d) \{ background: var\(--h\d\); color: var\(--([\w-]+)\)", style))
     assert len(used) == 8
-    for step, ink in used.items():
-        light, dark = sorted((luminance(tokens[f"h{step}"]), luminance(tokens[ink])), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, (scheme, step)
+    pairs = [(f"h{step}", ink) for step, ink in used.items()]
+    pairs += [("right", "on"), ("wrong", "on"), ("soft", "ink")]  # proven, broken, unknown
+    for ground, ink in pairs:
+        assert contrast(tokens[ground], tokens[ink]) >= 4.5, (scheme, ground, ink)

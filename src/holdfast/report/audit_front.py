@@ -112,7 +112,9 @@ def _matrix(audit: Audit) -> dict[str, Any]:
     words = {layer.threat: layer.words for layer in audit.sandwich}
     words |= {s.threat: f"{grouped(s.pixels)} changed pixels" for s in audit.strikes if s.threat not in words}
     rows = [Head("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats]
-    table = heat(rows, [_column(d) for d in matrix.deployments], fields, corner="", caption=_lead(audit))
+    table = heat(
+        rows, [_column(d) for d in matrix.deployments], fields, corner="threat", caption=_lead(audit)
+    )
     unit = f"share lost of the clean {clean:.3f}"
     return {
         **made,

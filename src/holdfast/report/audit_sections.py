@@ -276,7 +276,7 @@ def _listing(table: Table, name: str, command: str = "") -> tuple[Figure, ...]:
         else:
             command = ""
     note = f"{grouped(len(rows) - LISTED)} more rows are in audit.json." if len(rows) > LISTED else ""
-    body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), name)
+    body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), f"{name}, table")
     return (Figure("", body + again(command), note, wide=True),)
 
 
