@@ -106,6 +106,12 @@ def test_a_broad_matrix_shows_signs_and_says_the_words():
     assert "overlaps" not in plain(text)
 
 
+def test_notes_of_the_matrix_stand_below_it():
+    matrix = replace(sample_audit().matrix, notes=("2 of 8 images left out of all fields: calibrated on",))
+    said = plain(page(replace(sample_audit(), matrix=matrix)))
+    assert "2 of 8 images left out of all fields: calibrated on." in said
+
+
 def test_few_images_magnify_nothing():
     names, threats = (TRAINED, "precision=int8"), (NO_THREAT, "square")
     met = tuple(Meeting(t, d, 0.5, 4, 4, 4, 0.5, 0.5, 0.5) for t in threats for d in names)

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from auditing import sample_audit
 from holdfast.report.audit_words import between, points, verdict, within_chance
-from holdfast.run.audit.result import Audit, Cause, Clean, Layer, Part, Proof, Recheck, Standing
+from holdfast.run.audit.result import (
+    Audit,
+    Cause,
+    Clean,
+    Layer,
+    Matrix,
+    Meeting,
+    Part,
+    Proof,
+    Recheck,
+    Standing,
+)
 
 NAMES = ["Worst single cause", "Worst combination", "Smallest patch that works", "What is proven"]
 BARE = Audit({"name": "net"}, {"name": "data"}, Clean("top1", "top-1", 0.5, None, None, 10, "top-1"))
@@ -55,6 +66,14 @@ def test_an_interval_that_holds_0_is_within_chance():
     assert "[−1.0, 3.0]; the interval holds 0, so this is within chance" in worst.text
     unsure = line(with_worst(low=None, high=None), "Worst single cause")
     assert "without an interval, so this is within chance" in unsure.text
+
+
+def test_all_together_reads_as_a_deployment():
+    matrix = Matrix(("none", "square"), ("as trained", "all together"), (
+        Meeting("square", "all together", 0.1, 8),
+    ))  # fmt: skip
+    found = line(replace(sample_audit(), matrix=matrix), "Worst combination")
+    assert found.text.endswith("falls to 0.100 on 8 images: square under all system noises together.")
 
 
 def test_few_images_cannot_tell_a_loss_from_chance():
@@ -165,6 +184,8 @@ def test_what_was_left_out_is_given_its_reason(name):
     assert found.text.startswith("Not measured: the time was up.")
     assert (found.tone, found.word, found.figure) == ("open", "not measured", "–")
     assert "it was not asked for" in line(BARE, name).text
+    noted = replace(BARE, notes=(f"{part}: the model is a classifier", "other: not this"))
+    assert line(noted, name).text.startswith("Not measured: the model is a classifier.")
 
 
 @given(st.floats(-1, 1))

@@ -208,4 +208,5 @@ def _keys(audit: Audit) -> list[str]:
     for note, names in why.items():
         rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
         keys.append(f"– could not be run: {', '.join(names[:3])}{rest}: {note}.")
+    keys += [f"{note.rstrip('.')}." for note in audit.matrix.notes]
     return keys

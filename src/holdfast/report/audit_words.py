@@ -68,6 +68,8 @@ def within_chance(low: float | None, high: float | None) -> bool:
 def left_out(audit: Audit, *parts: str) -> str:
     """Why these parts of the plan have no number, in words."""
     said = [p.left_out for p in audit.parts if p.name in parts and p.left_out]
+    said += [note.partition(": ")[2] for note in audit.notes if note.partition(": ")[0] in parts]
+    said = list(dict.fromkeys(reason.rstrip(".") for reason in said))
     return f"{MISSING}: {'; '.join(said) or 'it was not asked for'}"
 
 
@@ -263,6 +265,8 @@ def _lost_elsewhere(lost: Sequence[Recheck]) -> list[str]:
 
 def short_deployment(name: str) -> str:
     """A deployment's name; of several together how many they are."""
+    if name == "all together":
+        return "all system noises together"
     count = name.count(" + ") + 1
     return name.replace(" + ", " and ") if count < 3 else f"{count} system noises together"
 
