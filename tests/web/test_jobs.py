@@ -51,6 +51,13 @@ def test_an_audit_runs_is_followed_and_is_listed(site, folders):
         assert "refresh" not in client.get("/progress").text
         job = client.desk.jobs()[0]
         assert client.get(f"/log/{job.key}").text == "done\n"
+        assert f"/page/{job.key}" not in client.get("/").text
+        assert client.get(f"/page/{job.key}").status_code == 404
+        (job.folder / "report.html").write_text("<h1>as told</h1>")
+        assert f"/page/{job.key}" in client.get("/").text
+        opened = client.get(f"/page/{job.key}")
+        assert opened.text == "<h1>as told</h1>"
+        assert "sandbox" in opened.headers["content-security-policy"]
         assert json.loads((job.folder / "job.json").read_text())["state"] == "done"
 
 

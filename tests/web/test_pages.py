@@ -78,7 +78,8 @@ def test_a_run_that_is_a_link_out_is_none(site, folders, tmp_path):
     [
         "/run/..", "/run/%2e%2e", "/run/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/run/..%5c..", "/run/%00",
         "/run/audit-net-on-scenes-000001",
-        "/log/..", "/log/%2e%2e%2fjob.json", "/log/%00", "/picture/..", "/picture/%2e%2e%2fnet.onnx",
+        "/log/..",
+        "/log/%2e%2e%2fjob.json", "/log/%00", "/page/..", "/picture/..", "/picture/%2e%2e%2fnet.onnx",
         "/picture/%00",
         "/static/../app.py", "/static/%2e%2e/app.py", "/static/style.css/..%2fapp.py", "/../../etc/passwd",
     ],

@@ -71,6 +71,7 @@ def _routes() -> list[Route]:
         Route("/run/{key}", _run),
         Route("/compare", _compare),
         Route("/log/{key}", _log),
+        Route("/page/{key}", _page),
         Route("/picture/{name}", _picture),
         Route("/start", _start, methods=["POST"]),
         Route("/cancel", _cancel, methods=["POST"]),
@@ -165,6 +166,14 @@ def _compare(request: Request) -> Response:
 def _log(request: Request) -> Response:
     job = _site(request).desk.job(request.path_params["key"])
     return PlainTextResponse(tail(job.folder / LOG, LOG_SHOWN) or "nothing was said yet\n")
+
+
+def _page(request: Request) -> Response:
+    """The page an audit of this list was told to write."""
+    found = show.written(_site(request).desk.job(request.path_params["key"]).folder)
+    if found is None:
+        raise Refusal("this audit has written no page; its log says why", 404)
+    return HTMLResponse(found, headers={"Content-Security-Policy": RUN_POLICY})
 
 
 def _picture(request: Request) -> Response:

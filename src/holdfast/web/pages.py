@@ -17,6 +17,7 @@ from holdfast.web.paths import listing
 from holdfast.web.progress import Progress, progresses
 from holdfast.web.render import htmx, integrity, render, style
 from holdfast.web.shelf import Run, runs_in
+from holdfast.web.show import PAGE
 from holdfast.web.site import Site
 from holdfast.web.wanted import UPLOADED, Asked
 
@@ -36,6 +37,7 @@ class Row:
     cancel: bool
     again: str = ""  # address of the form filled in the same way
     log: bool = False
+    page: bool = False
 
     @property
     def live(self) -> bool:
@@ -112,6 +114,7 @@ def _row(job: Job, progress: Progress | None) -> Row:
         cancel=job.state in ("queued", "running"),
         again="" if job.live else f"/?{urlencode(fields)}#start",
         log=job.state != "queued",
+        page=job.state == "done" and (job.folder / PAGE).is_file(),
     )
 
 

@@ -18,7 +18,7 @@ LARGEST = 32 << 20  # bytes of a page
 def page_of(run: Run) -> str:
     """The run as HTML; InputError if it has no page and none can be made."""
     if run.kind in ("audit", "attack"):
-        found = _written(run.folder)
+        found = written(run.folder)
         if found is not None:
             return found
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
@@ -34,7 +34,7 @@ def compared(first: Run, second: Run) -> str:
     return page(compare_runs(first.folder, second.folder), shlex.join(command))
 
 
-def _written(folder: Path) -> str | None:
+def written(folder: Path) -> str | None:
     """The page that lies in the folder; None if there is none. A link is not followed: it may lead out."""
     try:
         handle = os.open(
