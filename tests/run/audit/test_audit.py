@@ -89,3 +89,19 @@ def test_again_it_is_the_same(made):
     same = ("clean", "causes", "combined", "strikes", "sandwich", "matrix", "rechecks")
     for name in same:
         assert getattr(again.found, name) == getattr(made.found, name), name
+
+
+def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
+    """The model's class 0 is the data's class 1; numbered a second time it would be lost."""
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+    file = tmp_path / "data" / "annotations.json"
+    content = json.loads(file.read_text())
+    content["categories"] = [{"id": 0, "name": "other"}, {"id": 7, "name": "blob"}]
+    for annotation in content["annotations"]:
+        annotation["category_id"] = 7
+    file.write_text(json.dumps(content))
+    how = AuditChoices(budget="none", only=("evaluate",), jobs=1, common=True, runs=tmp_path / "runs")
+    made = audit(audit_plan(str(tmp_path / "blobs.onnx"), str(tmp_path / "data"), how))
+    assert made.found.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
+    assert made.found.clean.low is not None

@@ -103,7 +103,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
-    """The attack in a folder named by what it is, so that what another version left there is not in the way."""
+    """The attack in a folder named by what it is, so that what another version left is not in the way."""
     setup = task_of(attack, alignment).setup
     return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
 

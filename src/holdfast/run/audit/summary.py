@@ -9,7 +9,7 @@ from holdfast.run.audit.made import Made
 from holdfast.run.audit.result import Audit, Cause, Clean
 from holdfast.run.audit.sandwich import layers
 from holdfast.run.audit.squares import described
-from holdfast.run.difference import drawn, side_of
+from holdfast.run.difference import Side, drawn
 from holdfast.run.evaluate import Plan
 from holdfast.run.evaluation import Evaluation
 from holdfast.run.noise.result import Row
@@ -53,9 +53,7 @@ def audit_of(made: Made, seconds: float) -> Audit:
 
 def _clean(made: Made, evaluation: Evaluation) -> Clean:
     plan = made.plan.plan
-    side = side_of(plan, evaluation.alignment, evaluation.records) if evaluation.alignment else None
-    if side is None:
-        raise RuntimeError("an evaluation has an alignment")
+    side = Side(evaluation.records, evaluation.about.task, evaluation.about.classes, plan.settings)
     found = interval_of(drawn(side, [r.name for r in side.records], replicates=made.plan.replicates))
     metric, title = metric_of(side.metric, plan.settings.iou)
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
