@@ -17,17 +17,14 @@ WORST = 900_000  # bytes for the pictures of the worst images
 
 
 def sections(made: Made) -> list[Section]:
-    """Noise and staircase, the patched images, the maps of the square, then the evaluation's own sections."""
+    """The staircase, what noise looks like, patched images, maps of the square, then the evaluation's own."""
     return [*_noise(made), *_attack(made), *_squares(made), *_evaluated(made)]
 
 
 def _noise(made: Made) -> list[Section]:
-    from holdfast.report.noise_sections import sections_of
+    from holdfast.report.noise_sections import staircase_section
 
-    if made.suite is None:
-        return []
-    stairs = (made.stairs,) if made.stairs else ()
-    return [*sections_of(made.suite, stairs, told=False), *_seen(made)]
+    return [*([staircase_section(made.stairs)] if made.stairs else []), *_seen(made)]
 
 
 def _seen(made: Made) -> list[Section]:

@@ -28,6 +28,8 @@ from holdfast.run.store import printable
 
 __all__ = ["MOST", "TOGETHER", "Threatened", "deployments_of", "matrix"]
 
+FEW = 5  # images below which draws of them say nothing: of one image all draws are the same
+
 
 def matrix(
     prepared: Prepared, deployments: Sequence[Asked], threats: Sequence[Threatened], watch: Watch = unwatched,
@@ -171,6 +173,8 @@ class _Table:
         if deployment == TRAINED:
             return made
         met = self._interaction(threat, deployment)
+        if images < FEW:
+            return replace(made, extra=_number(met.estimate))
         return replace(made, extra=_number(met.estimate), low=_number(met.low), high=_number(met.high))
 
     def _interaction(self, threat: str, deployment: str) -> Interval:
