@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
-from holdfast.cli.evaluate import Choices, Classes, Format, Images, Jobs, Renames, RuleName, Runs, Split
+from holdfast.cli.evaluate import Choices, Classes, Format, Images, Jobs, Renames, Runs, Split
 from holdfast.cli.output import say
 
 if TYPE_CHECKING:
@@ -55,8 +55,14 @@ Share = Annotated[
     float,
     Option("The square's side as a part of the shorter side.", "--square", group=HOW, least=0.01, most=0.9),
 ]
+RuleName = Annotated[
+    str | None,
+    Option("AP rule: voc (default, mAP@.5), coco, voc2007 or lecture.", shown="NAME", group=WHAT,
+           values=offers.rules),
+]  # fmt: skip
 Pixels = Annotated[
-    tuple[int, ...], Option("Budget of an attack in pixels. May be repeated.", group=HOW, least=1)
+    tuple[int, ...],
+    Option("Budget of an attack in pixels (100, 300, 1000, 3000). May be repeated.", group=HOW, least=1),
 ]
 Steps = Annotated[int, Option("Gradient steps of an attack.", group=HOW, least=1)]
 Specs = Annotated[tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", "--spec", group=HOW)]

@@ -18,7 +18,7 @@ from holdfast.run.audit.plan import AuditPlan, Clock, open_clock
 from holdfast.run.audit.progress import Board
 from holdfast.run.audit.result import Part, save
 from holdfast.run.audit.sandwich import SQUARE
-from holdfast.run.audit.specs import decided, recheck_specs
+from holdfast.run.audit.specs import decided, questions_of, recheck_specs
 from holdfast.run.audit.squares import SquaresPlan
 from holdfast.run.audit.strike import strikes
 from holdfast.run.audit.summary import audit_of, now, rule_words
@@ -40,6 +40,7 @@ RECHECKED = ("precision", "runtime")  # families under which proofs and witnesse
 
 def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
     """Everything the audit found, saved in its folder; a killed one goes on where it was."""
+    questions_of(plan.plan.model, plan.wish.specs)  # a file that is none is told now, not after minutes
     clock = open_clock(plan)
     made = Made(plan)
     board = Board(plan.folder, plan.wish.parts, watch)

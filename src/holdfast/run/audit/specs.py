@@ -62,11 +62,7 @@ def decided(
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
     equal part of the time that is left; what is not decided within it is `unknown`.
     """
-    from holdfast.verify.vnnlib import property_of, read_vnnlib
-
-    questions = {_name(path, files): property_of(read_vnnlib(path), model) for path in files}
-    if len(questions) < len(files):
-        raise InputError("--spec: expected each specification once, got one twice")
+    questions = questions_of(model, files)
     end, found = time.monotonic() + seconds, []
     for left, (path, (name, question)) in enumerate(zip(files, questions.items(), strict=True)):
         key = "" if store is None else _key(model, path)
@@ -80,6 +76,16 @@ def decided(
             one = _unpacked(held, question, name)
         found.append(one)
     return tuple(found)
+
+
+def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
+    """The property of each specification by its name; InputError if one is none of this network's."""
+    from holdfast.verify.vnnlib import property_of, read_vnnlib
+
+    questions = {_name(path, files): property_of(read_vnnlib(path), model) for path in files}
+    if len(questions) < len(files):
+        raise InputError("--spec: expected each specification once, got one twice")
+    return questions
 
 
 def _name(path: Path, files: Sequence[Path]) -> str:

@@ -1,0 +1,100 @@
+"""`holdfast audit` and `holdfast demo` as a user runs them, on the smallest detector there is."""
+
+import json
+import shlex
+
+import pytest
+
+import making
+
+pytest.importorskip("torch")
+QUICK = (
+    "--budget", "none", "--attack-images", 2, "--square-images", 2, "--places", 40, "--pixels", 200,
+    "--steps", 10, "--jobs", 1,
+)  # fmt: skip
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 4)
+    return "blobs.onnx", "data"
+
+
+def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
+    done = holdfast(
+        "audit", *blobs, *QUICK, "-o", "page.html", "--json", "a.json", "--junit", "j.xml",
+        "--sarif", "s.sarif", "--fail-if", "attack.200px.Se > 0.5", "--fail-if", "clean.map50 < 0.5",
+    )  # fmt: skip
+    assert done.code == 1, done
+    lines = done.out.splitlines()
+    assert [line.split(":")[0] for line in lines[:5]] == [
+        "Clean mAP@.5", "Worst single cause", "Worst combination", "Smallest patch that works",
+        "What is proven",
+    ]  # fmt: skip
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["strikes"][0]["broken"] == 2
+    assert (tmp_path / "j.xml").read_text().count("<failure") == 1
+    results = json.loads((tmp_path / "s.sarif").read_text())["runs"][0]["results"]
+    assert [r["level"] for r in results].count("error") == 1
+    page = (tmp_path / "page.html").read_text()
+    for words in ("Threat × deployment", "attack.200px.Se", "Where a black square breaks it", "as trained"):
+        assert words in page
+    again = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 2.5")
+    assert again.code == 2
+    assert holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.broken < 0.5").code == 0
+    (run,) = (tmp_path / "holdfast-runs").glob("audit-*")
+    assert holdfast("report", run, "-o", "again.html").code == 0
+    assert (tmp_path / "again.html").read_bytes() == (run / "report.html").read_bytes()
+
+
+def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path):
+    assert holdfast("audit", *blobs, *QUICK, "--json", "a.json").code == 0
+    found = json.loads((tmp_path / "a.json").read_text())
+    words = shlex.split(found["clean"]["command"])
+    assert holdfast(*words[1:], "--json", "e.json", "--runs", "others").code == 0
+    assert json.loads((tmp_path / "e.json").read_text())["mAP"] == found["clean"]["value"]
+    words = shlex.split(found["strikes"][0]["command"])
+    assert holdfast(*words[1:], "--json", "b.json", "--runs", "others", "--jobs", 1).code == 0
+    again = json.loads((tmp_path / "b.json").read_text())["strikes"][0]
+    assert {k: v for k, v in again.items() if k != "command"} == {
+        k: v for k, v in found["strikes"][0].items() if k != "command"
+    }
+    worst = next(c for c in found["causes"] if c["outcome"] == "measured")
+    words = shlex.split(worst["command"])
+    assert holdfast(*words[1:], "--json", "n.json", "--runs", "others", "--jobs", 1).code == 0
+    row = json.loads((tmp_path / "n.json").read_text())["models"][0]["rows"][0]
+    assert row["drop"] / 100 == pytest.approx(worst["drop"], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--budget", "soon"), "--budget: expected a time such as 10m"),
+        (("--only", "square"), "unknown part of an audit 'square'. Did you mean 'squares'?"),
+        (("--fail-if", "noise.map5.drop > 0.1"), "noise.map5"),
+        (("--fail-if", "noise.top1.drop > 0.1"), "noise.top1.drop"),
+        (("--fail-if", "clean.map50"), "--fail-if: expected"),
+        (("--gates", "nowhere.toml"), "nowhere.toml: expected a TOML file with gates"),
+        (("--spec", "nowhere.vnnlib"), "nowhere.vnnlib"),
+        (("-o", "."), "is a folder"),
+        (("--pixels", 0), "--pixels"),
+        (("--rule", "cocoa"), "cocoa"),
+    ],
+)
+def test_bad_input_is_one_line(fails, blobs, words, told):
+    assert told in fails("audit", *blobs, *QUICK, *words)
+
+
+def test_a_classifier_is_audited_without_an_attack(holdfast, tmp_path):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "photos", 6)
+    done = holdfast(
+        "audit", "tiny.onnx", "photos", "--budget", "none", "--places", 20, "--jobs", 1, "--json", "a.json"
+    )
+    assert done.code == 0, done
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["clean"]["metric"] == "top1"
+    assert not found["strikes"]
+    assert any("a patch attack is for detectors" in note for note in found["notes"])
+    assert "attack" not in [p["name"] for p in found["parts"]]
