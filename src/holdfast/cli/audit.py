@@ -206,7 +206,9 @@ def audit_plan(model: str, data: str, how: AuditChoices) -> AuditPlan:
         how.jobs,
     )  # fmt: skip
     plan = plan_of(model, data, Settings(rule_named(how.rule or "voc"), 0.5, 0.25), choices)
-    return AuditPlan(plan, wish, _spare(data, how, plan), _words(model, data, how))
+    calibrated = ("--calibration", how.calibration) if how.calibration else ()
+    words = _words(model, data, how)
+    return AuditPlan(plan, wish, _spare(data, how, plan), words, calibrated=calibrated, limit=how.images)
 
 
 def _spare(data: str, how: AuditChoices, plan: Plan) -> Dataset | None:

@@ -118,6 +118,9 @@ def _single(audit: Audit) -> Line:
 
 def _no_cause(audit: Audit, name: str) -> Line:
     ran = [c for c in audit.causes if c.outcome in ("identical", "no effect")]
+    if any(c.outcome == "measured" for c in audit.causes):
+        text = "Nothing to measure: none of the images that met the noises has anything true."
+        return Line(name, text, audit.command, "open", MISSING, "–")
     if not ran:
         return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command, "open", MISSING, "–")
     text = (

@@ -1,6 +1,7 @@
 """An audit from end to end on the smallest detector there is."""
 
 import dataclasses
+import itertools
 import json
 import shlex
 
@@ -8,7 +9,10 @@ import pytest
 
 import making
 from holdfast.cli.audit import AuditChoices, audit_plan
+from holdfast.core.errors import DataError
+from holdfast.run.audit import strike
 from holdfast.run.audit.audit import audit
+from holdfast.run.audit.made import Made
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
 
@@ -105,3 +109,119 @@ def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
     made = audit(audit_plan(str(tmp_path / "blobs.onnx"), str(tmp_path / "data"), how))
     assert made.found.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
     assert made.found.clean.low is not None
+
+
+def wanted(folder, data="data", **choices):
+    """A plan of the attack alone within 5 and 20 pixels, unless something else is asked for."""
+    how = AuditChoices(
+        **{"only": ("attack",), "pixels": (5, 20), "steps": 2, "jobs": 1, "runs": folder / "runs"} | choices
+    )
+    return dataclasses.replace(audit_plan(str(folder / "blobs.onnx"), str(folder / data), how), replicates=20)
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+    return tmp_path
+
+
+def test_more_images_may_be_attacked_than_met_the_noises(made):
+    wish = dataclasses.replace(made.plan.wish, noise_images=2, only=("matrix",), steps=2)
+    found = audit(dataclasses.replace(made.plan, wish=wish)).found
+    assert {m.images for m in found.matrix.meetings} == {2}
+    assert found.matrix.at("200px", TRAINED).value is not None
+    assert found.strikes[0].images == 3
+
+
+def test_the_command_of_the_matrix_gives_its_threats_again(made):
+    words = shlex.split(made.found.matrix.meetings[-1].command)
+    only = tuple(words[i + 1] for i, word in enumerate(words) if word == "--only")
+    assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.wish, only=only).parts)
+
+
+def test_a_first_image_that_cannot_be_read_does_not_end_an_audit_within_a_time(blobs):
+    (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
+    found = audit(wanted(blobs, budget="10m")).found
+    assert [s.aimed for s in found.strikes] == [2, 2]
+    assert len(found.failed) == 1
+
+
+def test_images_none_of_which_can_be_attacked_are_told_and_the_rest_is_measured(blobs):
+    (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
+    found = audit(wanted(blobs, budget="none", attack_images=1)).found
+    assert found.strikes == ()
+    assert found.clean.images == 2
+    assert "none of the 1 images could be attacked" in found.parts[-1].left_out
+
+
+def test_numbers_that_are_lost_are_planned_again(blobs):
+    plan = wanted(blobs, budget="10m")
+    first = audit(plan).found
+    (plan.folder / "plan.json").write_bytes(b"")
+    assert audit(plan).found.strikes == first.strikes
+
+
+def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
+    plan = wanted(blobs, budget="none")
+    audit(plan)
+    file = blobs / "data" / "annotations.json"
+    (blobs / "data" / "images" / "000.jpg").rename(blobs / "data" / "images" / "009.jpg")
+    file.write_text(file.read_text().replace("000.jpg", "009.jpg"))
+    other = wanted(blobs, budget="none")
+    assert other.folder == plan.folder
+    assert audit(other).found.strikes[0].images == 3
+
+
+def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
+    """By COCO's rule that is AP, not AP50; and its command says so."""
+    made = audit(wanted(blobs, budget="none", rule="coco"))
+    one = made.struck[0]
+    records = [a.record(a.model, after=False) for a in one.attempts]
+    loose = [dataclasses.replace(r, truth=_grown(r.truth)) for r in records]
+    assert made.found.clean.metric == "map"
+    monkeypatch.setattr("holdfast.run.attack.attempt.Attempt.record", lambda a, _p, _after: loose.pop(0))
+    assert 0.0 < strike._metric(made.plan, made.outcome, one.attempts, after=False) < 1.0  # AP50 would be 1
+    assert "--rule coco" in one.strike.command
+
+
+def _grown(truth):
+    """The boxes with a fifth more on one side: found at IoU 0.5, not at 0.95."""
+    boxes = truth.xyxy.copy()
+    boxes[:, 2] += 0.2 * (boxes[:, 2] - boxes[:, 0])
+    return dataclasses.replace(truth, xyxy=boxes)
+
+
+def test_an_image_that_fails_anew_is_not_counted_as_broken_within_less(blobs, monkeypatch):
+    """What took 200 pixels says nothing of 5."""
+    real = strike.attack
+
+    def failing(plan, step):
+        found = real(plan, step)
+        if plan.limits.pixels > 5:
+            return found
+        return dataclasses.replace(found, attempts=found.attempts[1:])
+
+    monkeypatch.setattr(strike, "attack", failing)
+    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).found.strikes
+    assert large.broken == 3
+    assert (small.images, small.broken) == (2, 0)
+
+
+def test_without_anything_true_there_is_nothing_to_measure(blobs):
+    file = blobs / "data" / "annotations.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "annotations": []}))
+    for rule in ("voc", "coco"):
+        with pytest.raises(DataError, match="nothing can be measured"):
+            audit(wanted(blobs, budget="none", rule=rule))
+
+
+def test_commands_name_what_changes_a_number(blobs):
+    plan = wanted(
+        blobs, budget="none", only=("evaluate",), images=2, rule="coco", calibration=str(blobs / "data"),
+        specs=(blobs / "a b.vnnlib",), seed=3,
+    )  # fmt: skip
+    words = shlex.split(Made(plan).whole("specs"))
+    for pair in (("--images", "2"), ("--rule", "coco"), ("--calibration", str(blobs / "data")),
+                 ("--spec", str(blobs / "a b.vnnlib")), ("--seed", "3"), ("--pixels", "20")):  # fmt: skip
+        assert pair in set(itertools.pairwise(words)), pair

@@ -34,7 +34,10 @@ def test_what_is_no_time_is_one_line(text):
 
 
 def test_parts_bring_what_they_stand_on():
-    assert Wish(only=("matrix",)).parts == ("evaluate", "noise", "matrix")
+    assert Wish(only=("matrix",)).parts == ("evaluate", "noise", "attack", "squares", "matrix")
+    assert Wish(only=("recheck",)).parts == ("evaluate", "noise", "squares", "recheck")
+    with_spec = Wish(only=("recheck",), specs=(Path("a.vnnlib"),)).parts
+    assert with_spec == ("evaluate", "noise", "squares", "specs", "recheck")
     assert Wish(only=("attack",)).parts == ("evaluate", "attack")
     assert Wish().parts == tuple(name for name in SHARES if name != "specs")
     assert Wish(specs=(Path("a.vnnlib"),)).parts == tuple(SHARES)

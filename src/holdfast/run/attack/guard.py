@@ -20,12 +20,16 @@ CLAIM = "claim.json"
 LOOKED_AT = 8  # images whose outputs are compared before and after
 
 
-def claim(folder: Path, setup: str, entries: tuple[Entry, ...]) -> None:
-    """Nothing; the folder is this attack's. DataError if it holds another one, or images beyond these."""
+def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = False) -> None:
+    """Nothing; the folder is this attack's. DataError if it holds another one, or images beyond these.
+
+    A shared one may hold others: of an audit, which attacks more images as its time allows, and other data.
+    """
     path, names = folder / CLAIM, [e.name for e in entries]
     try:
         held = orjson.loads(path.read_bytes())
-        same = held["setup"] == setup and set(held["images"]) <= set(map(printable, names))
+        more = set(held["images"]) - set(map(printable, names))
+        same = held["setup"] == setup and (shared or not more)
     except FileNotFoundError:
         same = True
     except (OSError, ValueError, KeyError, TypeError):

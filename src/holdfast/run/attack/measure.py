@@ -47,7 +47,7 @@ def attack(
     others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
     task = task_of(plan, alignment, patch)
     entries = plan.plan.dataset.entries
-    claim(plan.out, task.setup, entries)
+    claim(plan.out, task.setup, entries, plan.shared)
     before = state_of(plan, entries)
     if patch is not None:
         write_patch(plan, patch)

@@ -43,6 +43,7 @@ class AttackPlan:
     unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
     features: str = "signs"  # the network of the Fréchet distance; empty: none
     universal: Universal = "none"
+    shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
 
 
 @dataclass(frozen=True)

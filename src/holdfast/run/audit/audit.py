@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from holdfast.attack.types import Rule
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.noise.families import families, options
 from holdfast.run.audit import squares as black
-from holdfast.run.audit.made import Made, Ran
+from holdfast.run.audit.made import Made, Ran, rule_words
 from holdfast.run.audit.matrix import Threatened, deployments_of, matrix
 from holdfast.run.audit.plan import AuditPlan, Clock, open_clock
 from holdfast.run.audit.progress import Board
@@ -21,7 +22,7 @@ from holdfast.run.audit.sandwich import SQUARE
 from holdfast.run.audit.specs import decided, questions_of, recheck_specs
 from holdfast.run.audit.squares import SquaresPlan
 from holdfast.run.audit.strike import strikes
-from holdfast.run.audit.summary import audit_of, now, rule_words
+from holdfast.run.audit.summary import audit_of, now, side_of_evaluation
 from holdfast.run.evaluate import evaluate, run_folder
 from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import cores
@@ -29,7 +30,7 @@ from holdfast.run.noise.combine import combine
 from holdfast.run.noise.result import Suite, suite_folder
 from holdfast.run.noise.result import save as save_suite
 from holdfast.run.noise.suite import NoisePlan, Watch, measure, prepare, unwatched
-from holdfast.run.store import Store
+from holdfast.run.store import Store, printable
 from holdfast.run.versions import versions
 
 RULE = Rule()
@@ -61,7 +62,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
                 Part(
                     name, ran.images, len(plan.plan.dataset), round(time.monotonic() - began, 3),
                     0.0 if planned == float("inf") else round(planned, 1), ran.left_out,
-                    plan.command("audit", "--only", name, "--budget", "none") if ran.left_out else "",
+                    made.whole(name) if ran.left_out else "",
                 )
             )  # fmt: skip
         made.audit = audit_of(made, clock.elapsed)
@@ -77,11 +78,10 @@ def _first(made: Made, count: int) -> Dataset:
     return made.plan.plan.dataset.first(count)
 
 
-def _fewer(count: int, whole: int, part: str) -> str:
+def _fewer(count: int, whole: int, part: str, given: int | None = None) -> str:
     """What was left out of a part, in words; empty if nothing."""
-    return (
-        f"{whole - count} of {whole} images: the time for {part} does not take more" if count < whole else ""
-    )
+    why = f"the time for {part} does not take more" if given is None else f"{given} were asked for"
+    return f"{whole - count} of {whole} images: {why}" if count < whole else ""
 
 
 def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -93,6 +93,11 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
     some = dataclasses.replace(plan, dataset=_first(made, count), source={**plan.source, "images": count})
     with watch(f"evaluate {plan.model.name}", count) as step:
         made.evaluation = evaluate(some, step)
+    if math.isnan(side_of_evaluation(made.evaluation, plan.settings).value):
+        raise DataError(
+            f"{plan.dataset.name}: none of the {count} images evaluated has anything true of a class "
+            "the metric counts: nothing can be measured; give data with truth"
+        )
     made.runs["evaluation"] = run_folder(some).name
     return Ran(count, _fewer(count, whole, "evaluation"))
 
@@ -123,14 +128,14 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     began = time.monotonic()
     made.prepared = prepare(NoisePlan(some, spare=made.plan.spare, replicates=made.plan.replicates))
     found = measure(made.prepared, watch)
-    command = made.plan.command("noise", *rule_words(plan), "--images", count)
+    command = made.plan.command("noise", *rule_words(plan), *made.plan.calibrated, "--images", count)
     made.suite = Suite(
         plan.dataset.name, (found,), command, now(), round(time.monotonic() - began, 3), versions()
     )
     folder = suite_folder(made.suite, plan.runs)
     save_suite(made.suite, folder)
     made.runs["noise"] = folder.name
-    return Ran(count, _fewer(count, whole, "noise"))
+    return Ran(count, _fewer(count, whole, "noise", made.plan.wish.noise_images))
 
 
 def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -147,14 +152,24 @@ def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
 
 
 def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
-    plan, whole = made.plan.plan, len(made.plan.plan.dataset)
+    plan = made.plan.plan
     if plan.model.card.task not in ("detect", "single"):
         return Ran(0, f"a patch attack is for detectors; this is a model to {plan.model.card.task}", False)
     names = [e.name for e in plan.dataset.entries]
+    try:
+        return _attacked(made, clock, watch, names)
+    except DataError as problem:  # images that cannot be read are told; the other parts still say something
+        return Ran(0, str(problem))
+
+
+def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> Ran:
+    plan, whole = made.plan.plan, len(names)
     given, allowed = made.plan.wish.attack_images, float("inf")
     if given is None and made.plan.wish.budget and "attack" not in clock.kept:
         began = time.monotonic()
-        strikes(made.plan, names[:1], watch)  # kept: the first of those that follow
+        unread = {f.name for f in made.evaluation.failed} if made.evaluation else set()
+        able = [name for name in names if printable(name) not in unread]
+        strikes(made.plan, (able or names)[:1], watch)  # kept: one of those that follow
         first = max(time.monotonic() - began, 0.5)
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
@@ -164,7 +179,7 @@ def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.struck = tuple(
         dataclasses.replace(s, strike=dataclasses.replace(s.strike, command=again)) for s in struck
     )
-    return Ran(count, _fewer(count, whole, "the attack"))
+    return Ran(count, _fewer(count, whole, "the attack", given))
 
 
 def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -179,7 +194,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.notes += [f"squares: {found.note}"] if found.note else []
     made.counts["square"] = count
     made.proofs += black.proofs_of(made.maps, made.again("squares"))
-    return Ran(count, _fewer(count, whole, "the squares"))
+    return Ran(count, _fewer(count, whole, "the squares", made.plan.wish.square_images))
 
 
 def _squares_plan(made: Made, count: int) -> SquaresPlan:
@@ -207,11 +222,11 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
 def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
         return Ran(0, "no noise was measured")
-    threats = _threats(made)
+    there = {printable(e.name) for e in made.prepared.noise.plan.dataset.entries}
+    threats = _threats(made, there)
     chosen = deployments_of(made.noise, made.prepared, most=12)
-    there = {e.name for e in made.prepared.noise.plan.dataset.entries}
     names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
-    names = [name for name in names if name in there]
+    names = [name for name in names if printable(name) in there]
     few = len(names) or made.noise.images
     cost = few * len(chosen) * (1 + len(threats)) * made.seconds_an_image
     if not clock.number("matrix", None, clock.seconds("matrix") / cost, 0, 1):
@@ -224,13 +239,17 @@ def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
     return Ran(few, "")
 
 
-def _threats(made: Made) -> tuple[Threatened, ...]:
-    """Every threat that was made as trained: the square at its worst place, the attack within each budget."""
+def _threats(made: Made, there: Collection[str]) -> tuple[Threatened, ...]:
+    """Every threat that was made as trained: the square at its worst place, the attack within each budget.
+
+    Of the images that met the noises only: more may have been attacked.
+    """
     found = []
     if made.maps:
-        found.append(Threatened(SQUARE, black.worst(made.maps), "a black square at its worst place", "any"))
+        squares = {name: patch for name, patch in black.worst(made.maps).items() if printable(name) in there}
+        found.append(Threatened(SQUARE, squares, "a black square at its worst place", "any"))
     for one in made.struck:
-        patches = {a.name: a.patch for a in one.attempts if a.pixels}
+        patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
         found.append(Threatened(one.strike.threat, patches, f"{one.strike.pixels} pixels"))
     return tuple(found)
 

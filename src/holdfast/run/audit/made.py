@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.run.attack.result import Outcome
-from holdfast.run.audit.plan import AuditPlan
+from holdfast.run.audit.plan import AuditPlan, Wish
 from holdfast.run.audit.result import Audit, Matrix, Part, Proof, Recheck
 from holdfast.run.audit.specs import Decided
 from holdfast.run.audit.squares import SquareMap
 from holdfast.run.audit.strike import Struck
+from holdfast.run.evaluate import Plan
 from holdfast.run.evaluation import Evaluation
 from holdfast.run.noise.combine import Staircase
 from holdfast.run.noise.result import ModelNoise, Suite
@@ -68,13 +69,30 @@ class Made:
 
     def again(self, part: str) -> str:
         """The line that gives the numbers of a part again, on the images it was planned for."""
-        wish = self.plan.wish
-        words: list[str | int | float] = ["--only", part, "--budget", "none"]
-        for name, count in self.counts.items():
-            words += [f"--{name}-images", count]
-        if "square" in self.counts:
+        counts = [word for name, count in self.counts.items() for word in (f"--{name}-images", count)]
+        return self.plan.command("audit", "--only", part, "--budget", "none", *counts, *self._asked)
+
+    def whole(self, part: str) -> str:
+        """The line that runs a part without a limit of time, on all images."""
+        return self.plan.command("audit", "--only", part, "--budget", "none", *self._asked)
+
+    @property
+    def _asked(self) -> list[str | int | float]:
+        """The options that change a number; of parts that did not run only those that are not the default."""
+        plan, asked = self.plan, Wish()
+        wish = plan.wish
+        words: list[str | int | float] = [*rule_words(plan.plan), *plan.calibrated]
+        if plan.limit is not None:
+            words += ["--images", plan.limit]
+        if "square" in self.counts or (wish.places, wish.share) != (asked.places, asked.share):
             words += ["--places", wish.places, "--square", wish.share]
-        if "attack" in self.counts:
+        attacks = [(one.pixels, one.steps, one.seed) for one in (wish, asked)]
+        if "attack" in self.counts or attacks[0] != attacks[1]:
             words += [word for p in wish.pixels for word in ("--pixels", p)]
             words += ["--steps", wish.steps, "--seed", wish.seed]
-        return self.plan.command("audit", *words)
+        return [*words, *(word for path in wish.specs for word in ("--spec", str(path)))]
+
+
+def rule_words(plan: Plan) -> tuple[str, ...]:
+    """The option that names the rule, for detectors."""
+    return ("--rule", plan.settings.rule.name) if plan.model.card.task == "detect" else ()

@@ -23,7 +23,9 @@ SHARES: Mapping[str, float] = {
     "evaluate": 0.10, "noise": 0.28, "combine": 0.07, "attack": 0.27, "squares": 0.10, "specs": 0.04,
     "matrix": 0.09, "recheck": 0.05,
 }  # fmt: skip
-NEEDS: Mapping[str, tuple[str, ...]] = {"combine": ("noise",), "matrix": ("noise",), "recheck": ("noise",)}
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
+}  # fmt: skip
 PIXELS = (100, 300, 1000, 3000)
 SCHEDULE = "plan.json"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -56,10 +58,10 @@ class Wish:
     def parts(self) -> tuple[str, ...]:
         """The parts that are asked for, with those they stand on, in order."""
         asked = set(self.only or SHARES) | {"evaluate"}
-        if not self.specs and "specs" not in self.only:
-            asked.discard("specs")
         for name in list(asked):
             asked |= set(NEEDS.get(name, ()))
+        if not self.specs and "specs" not in self.only:
+            asked.discard("specs")
         return tuple(name for name in SHARES if name in asked)
 
 
@@ -72,6 +74,8 @@ class AuditPlan:
     spare: Dataset | None = None  # images integer precisions are calibrated on
     words: tuple[str, ...] = ()  # MODEL DATA and the options that say how both are read
     replicates: int = 1000
+    calibrated: tuple[str, ...] = ()  # the words that name other images to calibrate on
+    limit: int | None = None  # images, where the data set was cut to so many
 
     @property
     def folder(self) -> Path:
@@ -83,7 +87,7 @@ class AuditPlan:
             name, plan.model.sha256, dataclasses.asdict(plan.model.card), dict(plan.source),
             len(plan.dataset), [plan.settings.rule.name, plan.settings.iou, plan.settings.score],
             {**dataclasses.asdict(self.wish), "specs": [str(p) for p in self.wish.specs]},
-            dict(plan.renames), plan.common_classes,
+            dict(plan.renames), plan.common_classes, self.calibrated,
             None if plan.pipeline is None else plan.pipeline.describe(),
         ]  # fmt: skip
         return plan.runs / f"{plain[:120]}-{fingerprint.of(same)[:6]}"

@@ -7,6 +7,7 @@ below a budget are attacked again within it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,13 @@ from holdfast.noise.families import is_installed
 from holdfast.run.attack.attempt import Attempt
 from holdfast.run.attack.measure import attack
 from holdfast.run.attack.plan import AttackPlan, apart
-from holdfast.run.attack.result import Outcome, effect_of
+from holdfast.run.attack.result import Outcome
 from holdfast.run.audit.plan import AuditPlan
 from holdfast.run.audit.result import Strike
+from holdfast.run.difference import side_of
 from holdfast.run.evaluate import alignment_of
 from holdfast.run.noise.suite import Watch
+from holdfast.run.store import printable
 
 QUERIES = 400  # of a search from predictions alone, where torch is missing
 
@@ -49,13 +52,14 @@ def method_of() -> Method:
 
 def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int, first: bool) -> AttackPlan:
     """The attack on these images within one budget; its folder lies in the audit's."""
-    names, dataset = set(images), plan.plan.dataset
-    some = dataclasses.replace(dataset, entries=tuple(e for e in dataset.entries if e.name in names))
+    names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
+    entries = tuple(e for e in dataset.entries if printable(e.name) in names)
+    some = dataclasses.replace(dataset, entries=entries)
     method = method_of()
     limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.wish.steps)
     name = f"attack-{name_of(pixels)}" if first else f"attack-{name_of(pixels)}-anew"
     given = dataclasses.replace(plan.plan, dataset=some)
-    wanted = AttackPlan(given, plan.folder / name, method, limits, plan.wish.seed, features="")
+    wanted = AttackPlan(given, plan.folder / name, method, limits, plan.wish.seed, features="", shared=True)
     return apart(wanted, alignment_of(given))
 
 
@@ -69,7 +73,8 @@ def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> tuple[Outco
         again = [a.name for a in held.values() if a.targets and not (a.success and a.pixels <= pixels)]
         if again:
             anew = _attacked(attack_plan(plan, again, pixels, first=False), watch)
-            held |= {a.name: a for a in anew.attempts}
+            # One that fails now says nothing of this budget: what it took before is more than that.
+            held = {n: a for n, a in held.items() if n not in again} | {a.name: a for a in anew.attempts}
         found.append(_struck(plan, outcome, pixels, tuple(held.values()), len(again)))
     return outcome, tuple(reversed(_grown(plan, outcome, found)))
 
@@ -93,15 +98,20 @@ def _grown(plan: AuditPlan, outcome: Outcome, found: Sequence[Struck]) -> list[S
 def _struck(
     plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], again: int
 ) -> Struck:
-    effect = effect_of(
-        attempts, plan.plan.model.name, [a.model for a in attempts], outcome.alignment, plan.plan.settings
-    )
+    before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
     aimed = [a for a in attempts if a.targets]
     method = method_of()
     how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.wish.steps} steps"
     strike = Strike(
-        name_of(pixels), pixels, effect.before, effect.after, len(aimed), sum(a.success for a in aimed),
+        name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),
         len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
         f"{how}, anew on {again} images" if again else how,
     )  # fmt: skip
     return Struck(strike, attempts, again)
+
+
+def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:
+    """The audit's own metric of the attacked images, before or after; 0 where there is nothing to measure."""
+    records = [a.record(a.model, after) for a in attempts]
+    value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+    return 0.0 if math.isnan(value) else value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from holdfast.metrics.intervals import interval_of
-from holdfast.run.audit.made import Made
+from holdfast.run.audit.made import Made, rule_words
 from holdfast.run.audit.result import Audit, Cause, Clean
 from holdfast.run.audit.sandwich import layers
 from holdfast.run.audit.squares import described
@@ -13,6 +14,7 @@ from holdfast.run.difference import Side, drawn
 from holdfast.run.evaluate import Plan
 from holdfast.run.evaluation import Evaluation
 from holdfast.run.noise.result import Row
+from holdfast.run.score import Settings
 from holdfast.run.versions import versions
 
 TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
@@ -53,7 +55,7 @@ def audit_of(made: Made, seconds: float) -> Audit:
 
 def _clean(made: Made, evaluation: Evaluation) -> Clean:
     plan = made.plan.plan
-    side = Side(evaluation.records, evaluation.about.task, evaluation.about.classes, plan.settings)
+    side = side_of_evaluation(evaluation, plan.settings)
     found = interval_of(drawn(side, [r.name for r in side.records], replicates=made.plan.replicates))
     metric, title = metric_of(side.metric, plan.settings.iou)
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
@@ -66,9 +68,9 @@ def _clean(made: Made, evaluation: Evaluation) -> Clean:
     return Clean(metric, title, side.value, found.low, found.high, count, side.rule, others, command)
 
 
-def rule_words(plan: Plan) -> tuple[str, ...]:
-    """The option that names the rule, for detectors."""
-    return ("--rule", plan.settings.rule.name) if plan.model.card.task == "detect" else ()
+def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
+    """The evaluation as one side of a comparison: its records are numbered already."""
+    return Side(evaluation.records, evaluation.about.task, evaluation.about.classes, settings)
 
 
 def gate_metric(plan: Plan) -> str:
@@ -88,10 +90,11 @@ def _cause(made: Made, row: Row) -> Cause:
     count = made.prepared and len(made.prepared.noise.plan.dataset)
     label = row.option if row.family == "combined" else row.label
     only = () if row.family == "combined" else ("--only", label)  # combined is a column of the whole table
-    command = made.plan.command("noise", *only, *rule_words(made.plan.plan), "--images", count or 0)
+    words = (*only, *rule_words(made.plan.plan), *made.plan.calibrated)
+    command = made.plan.command("noise", *words, "--images", count or 0)
 
     def share(points: float | None) -> float | None:
-        return None if points is None else round(points / 100, 12)
+        return None if points is None or math.isnan(points) else round(points / 100, 12)
 
     return Cause(
         label, row.family, row.outcome, share(row.drop), share(row.low), share(row.high), row.changed,
