@@ -37,7 +37,7 @@ def test_the_sentence_is_the_first_line(evaluations):
     )
     assert lines[4].startswith("worse ")  # worse first
     assert "the same to the last digit: AP of round" in text(evaluations)
-    assert "right in A, wrong in B: 0.jpg, 1.jpg" in text(evaluations)
+    assert "an object found in A, missed in B: 0.jpg, 1.jpg" in text(evaluations)
 
 
 def test_markdown_is_a_table(evaluations):

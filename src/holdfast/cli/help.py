@@ -37,7 +37,8 @@ def command_help(command: str, about: str, slots: Sequence[Slot], commands: Sequ
     sections.setdefault("Options", []).append(ASK)
     sections["Options"] = sections.pop("Options")  # the general ones last
     flags = [slot.name[2:] for slot in slots if slot.kind is bool]
-    foot = f"A flag is taken back by --no-{flags[0]} and the like." if flags else ""
+    more = ", and so each flag" if len(flags) > 1 else ""
+    foot = f"--no-{flags[0]} takes --{flags[0]} back{more}." if flags else ""
     return _page(" ".join([*usage, "[OPTIONS]"]), about, sections, foot)
 
 
@@ -66,7 +67,7 @@ def _about(slot: Slot, option: Option) -> str:
     if slot.required:
         facts.append("required")
     elif slot.default is not None and slot.default is not False and slot.default != ():
-        facts.append(f"default: {slot.default}")
+        facts.append(f"default: {'yes' if slot.default is True else slot.default}")
     return option.about + (f" [{'; '.join(facts)}]" if facts else "")
 
 

@@ -52,7 +52,8 @@ def _lines(what: str, total: int, unit: str) -> Callable[[int, int], None]:
         rate = worked / max(now - began, 1e-9)
         speed = f", {rate:.1f} {unit}/s" if worked else ""
         left = f", {(total - done_so_far) / rate:.0f} s left" if worked and done_so_far < total else ""
-        found = f" ({done_so_far - worked} were finished already)" if done_so_far > worked else ""
+        before = done_so_far - worked
+        found = f" ({before} {'was' if before == 1 else 'were'} finished already)" if before else ""
         sys.stderr.write(f"{what}: {done_so_far}/{total} {unit}{speed}{left}{found}\n")
         sys.stderr.flush()
 

@@ -12,7 +12,7 @@ from holdfast.core.registry import Part, names, part
 from holdfast.data import problems as kinds
 from holdfast.data.embedded import embedded_dataset, is_embedded
 from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
-from holdfast.data.files import file_names, subfolders
+from holdfast.data.files import file_names, is_image, subfolders
 from holdfast.data.problems import grouped
 
 
@@ -83,7 +83,7 @@ def _choose(path: Path, task: Task | None, notes: list[Problem]) -> Part:
     if not fitting:
         raise DataError(
             f"{path}: no data set recognised; looked for {', '.join(reader.name for reader in _readers())}; "
-            f"found {_contents(path)}"
+            f"found {_contents(path)}{_unlabelled(path)}"
         )
     usable = [found for found in fitting if task is None or _serves(found.task, task)]
     if not usable:
@@ -140,6 +140,13 @@ def _contents(path: Path) -> str:
     shown = ", ".join([*folders[:6], *files[:6]]) or "nothing but hidden files"
     rest = len(folders[6:]) + len(files[6:])
     return f"{shown}{f' and {rest} more' if rest else ''}"
+
+
+def _unlabelled(path: Path) -> str:
+    """What is missing, in words, where a folder holds images and no format fits."""
+    if not path.is_dir() or not any(is_image(name) for name in file_names(path)):
+        return ""
+    return "; images alone tell nothing: labels are needed beside them (docs/data.md)"
 
 
 def _embedded(name: str, task: Task | None, split: str | None, images: int | None) -> Dataset:

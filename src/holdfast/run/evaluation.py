@@ -115,7 +115,7 @@ def open_run(folder: Path) -> Evaluation:
         failed = tuple(Failed(**f) for f in plain["failed"])
         keys, notes, result = tuple(plain["cells"]), tuple(plain["notes"]), plain["result"]
     except FileNotFoundError:
-        raise InputError(f"{path}: no such run; give the folder an evaluation was written to") from None
+        raise InputError(f"{path}: no such run; give the folder that a run was written to") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
     except (KeyError, TypeError, ValueError) as problem:

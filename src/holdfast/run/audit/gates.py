@@ -90,15 +90,19 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
                     raise InputError(f"{place}[{number}]: expected the text of a gate, got {text!r}")
                 yield gate_of(text, f"{place}[{number}]")
         else:
-            wanted = "a list of texts" if name == FAIL_IF else "the text of a gate"
-            raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}")
+            known = name == FAIL_IF
+            wanted = "a list of texts" if known else "the text of a gate"
+            hint = f"; a list of gates is called {FAIL_IF}" if isinstance(value, list) and not known else ""
+            raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}{hint}")
 
 
 def read_gates(file: Path) -> tuple[Gate, ...]:
     """The gates under [gates] of a TOML file; InputError with the file if there are none."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except OSError as problem:
+        raise InputError(f"{file}: expected a TOML file with gates, got: {problem.strerror}") from problem
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise InputError(f"{file}: expected a TOML file with gates, got: {problem}") from problem
     if "gates" not in document:
         raise InputError(f'{file}: expected a table [gates] with {FAIL_IF} = ["…"], got none')

@@ -44,13 +44,13 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         rows += _classes(before, after)
     lost, gained = broken(before, after), broken(after, before)
     told = f"{compare(before, after).changes}"
+    titles = ("right in A, wrong in B", "wrong in A, right in B")
+    if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
+        titles = ("an object found in A, missed in B", "an object missed in A, found in B")
     return Body(
         tuple(rows),
         differences(_description(a), _description(b)),
-        (
-            Listed("right in A, wrong in B", lost, "worse"),
-            Listed("wrong in A, right in B", gained, "better"),
-        ),
+        (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
         (*_notes(a, b, len(names)), told),
     )
 
