@@ -45,11 +45,17 @@ def _noise(audit: Audit) -> Iterator[Finding]:
     causes = [*audit.causes, *([audit.combined] if audit.combined else [])]
     for one in causes:
         if one.outcome == "measured" and one.drop is not None and one.low is not None and one.low > 0:
-            ends = f"{one.low:.3f} to {one.high:.3f}" if one.high is not None else f"{one.low:.3f} or more"
-            text = f"{one.label} lowers {title} by {one.drop:.3f} (95 %: {ends}) on {one.images} images."
+            low = _plain(one.low)
+            ends = f"{low} to {_plain(one.high)}" if one.high is not None else f"{low} or more"
+            text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
             numbers = {"drop": one.drop, "low": one.low, "high": one.high, "images": one.images}
             key = one.family if one.family == "combined" else one.label
             yield Finding("noise", "warning", key, text, numbers, one.command)
+
+
+def _plain(share: float) -> str:
+    """The share with three digits, a smaller one with five: not told as 0.000."""
+    return f"{share:.3f}" if share >= 0.001 or share <= 0 else f"{share:.5f}"
 
 
 def _attack(audit: Audit) -> Iterator[Finding]:

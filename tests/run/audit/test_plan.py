@@ -27,7 +27,9 @@ def test_times_are_read(text, seconds):
     assert budget_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "-5m", "5 minutes", "0s", "1d", "nan", "inf", "9999999h", "5m3h"])
+@pytest.mark.parametrize(
+    "text", ["", "m", "-5m", "5 minutes", "0", "0s", "1d", "nan", "inf", "9999999h", "5m3h"]
+)
 def test_what_is_no_time_is_one_line(text):
     with pytest.raises(InputError, match="--budget: expected a time such as 10m"):
         budget_of(text)

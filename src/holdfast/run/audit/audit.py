@@ -80,7 +80,7 @@ def _first(made: Made, count: int) -> Dataset:
 
 def _fewer(count: int, whole: int, part: str, given: int | None = None) -> str:
     """What was left out of a part, in words; empty if nothing."""
-    why = f"the time for {part} does not take more" if given is None else f"{given} were asked for"
+    why = f"the time for {part} does not take more" if given is None else f"{given} asked for"
     return f"{whole - count} of {whole} images: {why}" if count < whole else ""
 
 
@@ -146,7 +146,7 @@ def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
     if steps == 0:
         return Ran(0, "no noise changes anything", False)
     if not clock.number("combine", None, clock.seconds("combine") / cost, 0, 1):
-        return Ran(0, f"the staircase of {steps} noises takes about {cost:.0f} s")
+        return Ran(0, f"{steps} kinds of noise, one upon the other, take about {cost:.0f} s")
     made.stairs = combine(made.prepared, made.noise, watch)
     return Ran(made.noise.images, "")
 

@@ -102,7 +102,7 @@ class AuditPlan:
 def budget_of(text: str) -> float:
     """The seconds of '10m', '90s', '1h30m' or '600'; 0 of 'none'."""
     plain = text.strip().lower()
-    if plain in ("none", "0"):
+    if plain == "none":
         return 0.0
     found = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", plain)
     seconds = 0.0

@@ -105,7 +105,7 @@ def _struck(
     strike = Strike(
         name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),
         len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
-        f"{how}, anew on {again} images" if again else how,
+        f"{how}, {again} image{'' if again == 1 else 's'} anew within this budget" if again else how,
     )  # fmt: skip
     return Struck(strike, attempts, again)
 

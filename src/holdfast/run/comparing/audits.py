@@ -97,7 +97,8 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
         except InputError as problem:
             why = str(problem)
     else:
-        why = "a run's folder is not beside its audit"
+        without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
+        why = f"not measured in {without[0]}" if without else "a run's folder is not beside its audit"
     old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
     rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
