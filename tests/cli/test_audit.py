@@ -65,6 +65,7 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
     assert holdfast(*words[1:], "--json", "n.json", "--runs", "others", "--jobs", 1).code == 0
     row = json.loads((tmp_path / "n.json").read_text())["models"][0]["rows"][0]
     assert row["drop"] / 100 == pytest.approx(worst["drop"], abs=1e-12)
+    assert row["changed"] == worst["changed"]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,8 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
         (("--spec", "nowhere.vnnlib"), "nowhere.vnnlib"),
         (("-o", "."), "is a folder"),
         (("--pixels", 0), "--pixels"),
+        (("--pixels", 10**20), "--pixels"),
+        (("--seed", 10**20), "--seed"),
         (("--rule", "cocoa"), "cocoa"),
     ],
 )

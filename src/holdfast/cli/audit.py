@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.run.evaluate import Plan
 
 PAGE = "report.html"  # in the folder of the audit
+MOST = 2**31 - 1
 WHAT, HOW, GATES, SHOWN = "What is audited", "How thoroughly", "Gates", "How it is shown"
 Model = Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)]
 Data = Annotated[
@@ -46,11 +47,15 @@ Only = Annotated[
            shown="PART", group=HOW),
 ]  # fmt: skip
 NoiseImages = Annotated[
-    int | None, Option("Images that meet every noise (else planned).", group=HOW, least=2)
+    int | None, Option("Images that meet every noise (else planned).", group=HOW, least=2, most=MOST)
 ]
-AttackImages = Annotated[int | None, Option("Images that are attacked (else planned).", group=HOW, least=1)]
-SquareImages = Annotated[int | None, Option("Images with a square at every place.", group=HOW, least=1)]
-Places = Annotated[int, Option("Places of the square, at most.", group=HOW, least=4)]
+AttackImages = Annotated[
+    int | None, Option("Images that are attacked (else planned).", group=HOW, least=1, most=MOST)
+]
+SquareImages = Annotated[
+    int | None, Option("Images with a square at every place.", group=HOW, least=1, most=MOST)
+]
+Places = Annotated[int, Option("Places of the square, at most.", group=HOW, least=4, most=MOST)]
 Share = Annotated[
     float,
     Option("The square's side as a part of the shorter side.", "--square", group=HOW, least=0.01, most=0.9),
@@ -62,11 +67,16 @@ RuleName = Annotated[
 ]  # fmt: skip
 Pixels = Annotated[
     tuple[int, ...],
-    Option("Budget of an attack in pixels (100, 300, 1000, 3000). May be repeated.", group=HOW, least=1),
+    Option(
+        "Budget of an attack in pixels (100, 300, 1000, 3000). May be repeated.",
+        group=HOW,
+        least=1,
+        most=MOST,
+    ),
 ]
-Steps = Annotated[int, Option("Gradient steps of an attack.", group=HOW, least=1)]
+Steps = Annotated[int, Option("Gradient steps of an attack.", group=HOW, least=1, most=MOST)]
 Specs = Annotated[tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", "--spec", group=HOW)]
-Seed = Annotated[int, Option("Another seed, another search.", group=HOW, least=0)]
+Seed = Annotated[int, Option("Another seed, another search.", group=HOW, least=0, most=MOST)]
 Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
 CalibrationData = Annotated[
     str | None,
@@ -205,7 +215,7 @@ def audit_plan(model: str, data: str, how: AuditChoices) -> AuditPlan:
         how.card, how.data_format, how.split, how.images, (), how.renames, False, how.common, None, how.runs,
         how.jobs,
     )  # fmt: skip
-    plan = plan_of(model, data, Settings(rule_named(how.rule or "voc"), 0.5, 0.25), choices)
+    plan = plan_of(model, data, Settings(rule_named(how.rule or "voc")), choices)
     calibrated = ("--calibration", how.calibration) if how.calibration else ()
     words = _words(model, data, how)
     return AuditPlan(plan, wish, _spare(data, how, plan), words, calibrated=calibrated, limit=how.images)

@@ -10,11 +10,13 @@ import pytest
 import making
 from holdfast.cli.audit import AuditChoices, audit_plan
 from holdfast.core.errors import DataError
+from holdfast.metrics.rules import RULES
 from holdfast.run.audit import strike
 from holdfast.run.audit.audit import audit
 from holdfast.run.audit.made import Made
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
+from holdfast.run.score import Settings
 
 pytest.importorskip("torch")
 IMAGES = 6
@@ -225,3 +227,8 @@ def test_commands_name_what_changes_a_number(blobs):
     for pair in (("--images", "2"), ("--rule", "coco"), ("--calibration", str(blobs / "data")),
                  ("--spec", str(blobs / "a b.vnnlib")), ("--seed", "3"), ("--pixels", "20")):  # fmt: skip
         assert pair in set(itertools.pairwise(words)), pair
+
+
+def test_thresholds_are_those_of_the_commands_it_names(blobs):
+    """Changed predictions and precision are counted at one score by an audit, evaluate and noise."""
+    assert wanted(blobs).plan.settings == Settings(RULES["voc"])

@@ -81,14 +81,16 @@ def audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
     from holdfast.run.audit.plan import AuditPlan, Wish, budget_of
     from holdfast.run.audit.summary import gate_metric
 
-    plan = bench.plan(piece, Settings(rule_named(work.rule), 0.5, 0.25))
+    plan = bench.plan(piece, Settings(rule_named(work.rule)))
     check(bench.experiment.gates, metrics=(gate_metric(plan),))
     wish = Wish(
         budget_of(work.budget), work.only, work.noise_images, work.attack_images, work.square_images,
         work.places, work.square, tuple(sorted(work.pixels)), work.steps, work.spec, bench.experiment.seed,
     )  # fmt: skip
     spare = bench.spare(piece, work.calibration, IMAGES, part=True)
-    return AuditPlan(plan, wish, spare, bench.words(piece))
+    calibrated = ("--calibration", work.calibration) if work.calibration else ()
+    limit = bench.data_of(piece).images
+    return AuditPlan(plan, wish, spare, bench.words(piece), calibrated=calibrated, limit=limit)
 
 
 def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
