@@ -145,7 +145,7 @@ def audit(
     """Does this detector hold fast? Evaluation, noise, patches and proofs of one model, across each other.
 
     Plans what fits into the budget and says what it left out. Killed at any point, the same command goes on.
-    Exit code 1: a gate failed. 4: some images could not be read.
+    Exit code 1: a gate failed. 2: bad input. 4: some images could not be read.
     """
     from holdfast.core.errors import OutputError
 
@@ -290,6 +290,8 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
     for part in made.found.parts:
         if part.left_out:
             say(f"left out: {part.name}: {part.left_out}")
+    if made.plan.wish.budget and any(part.left_out for part in made.found.parts):
+        say("A larger --budget (or none) takes more; the page has the command of each part.")
     if judged:
         say("\n" + to_text(table(judged)))
     sys.stderr.write(f"run      {made.plan.folder}\n")

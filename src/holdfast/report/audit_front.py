@@ -14,7 +14,7 @@ from holdfast.report.audit_words import (
     left_out,
     many,
     points,
-    short_deployment,
+    under,
     verdict,
     worst_meeting,
 )
@@ -142,7 +142,7 @@ def _lead(audit: Audit) -> str:
         said = f"{audit.clean.title} on {images} under each deployment."
     worst = worst_meeting(audit)
     if worst is not None and worst.value is not None:
-        said += f" Lowest {worst.value:.3f}: {worst.threat} under {short_deployment(worst.deployment)}."
+        said += f" Lowest {worst.value:.3f}: {worst.threat} {under(worst.deployment)}."
     return said
 
 

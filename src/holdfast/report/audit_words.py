@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from holdfast.report.tables import grouped
-from holdfast.run.audit.result import NO_THREAT, Audit, Cause, Meeting, Proof, Recheck, Strike
+from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Meeting, Proof, Recheck, Strike
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
@@ -137,7 +137,7 @@ def _combination(audit: Audit) -> Line:
     if worst is not None and worst.value is not None:
         also = (
             f" With a patch as well {audit.clean.title} falls to {worst.value:.3f} on "
-            f"{many(worst.images, 'image')}: {worst.threat} under {short_deployment(worst.deployment)}."
+            f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
         )
     if combined is None or combined.drop is None:
         said = combined.note if combined is not None else ""
@@ -272,6 +272,11 @@ def short_deployment(name: str) -> str:
         return "all system noises together"
     count = name.count(" + ") + 1
     return name.replace(" + ", " and ") if count < 3 else f"{count} system noises together"
+
+
+def under(deployment: str) -> str:
+    """Where a threat was met, as the end of a sentence."""
+    return deployment if deployment == TRAINED else f"under {short_deployment(deployment)}"
 
 
 def _upper(text: str) -> str:
