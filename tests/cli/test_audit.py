@@ -1,6 +1,7 @@
 """`holdfast audit` and `holdfast demo` as a user runs them, on the smallest detector there is."""
 
 import json
+import os
 import shlex
 
 import pytest
@@ -101,3 +102,33 @@ def test_a_classifier_is_audited_without_an_attack(holdfast, tmp_path):
     assert not found["strikes"]
     assert any("a patch attack is for detectors" in note for note in found["notes"])
     assert "attack" not in [p["name"] for p in found["parts"]]
+
+
+def test_names_of_any_bytes_are_attacked_covered_and_shown(holdfast, tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 2)
+    plain = json.loads((tmp_path / "data" / "annotations.json").read_text())
+    for folder in ("images", "labels"):
+        (tmp_path / "yolo" / folder).mkdir(parents=True)
+    for number, image in enumerate(plain["images"]):
+        stem = os.fsdecode(b"\xff%d" % number)
+        source = tmp_path / "data" / "images" / image["file_name"]
+        (tmp_path / "yolo" / "images" / f"{stem}.jpg").write_bytes(source.read_bytes())
+        lines = []
+        for one in plain["annotations"]:
+            if one["image_id"] == image["id"]:
+                x, y, w, h = one["bbox"]
+                at = (x + w / 2) / image["width"], (y + h / 2) / image["height"]
+                lines.append(f"0 {at[0]} {at[1]} {w / image['width']} {h / image['height']}")
+        (tmp_path / "yolo" / "labels" / f"{stem}.txt").write_text("\n".join(lines))
+    (tmp_path / "yolo" / "data.yaml").write_text("names: [blob]\nval: images\n")
+    done = holdfast(
+        "audit", "blobs.onnx", "yolo", "--format", "yolo", "--budget", "none", "--only", "attack", "--only",
+        "squares", "--places", 9, "--pixels", 5, "--pixels", 200, "--steps", 8, "--jobs", 1,
+        "--json", "a.json",
+    )  # fmt: skip
+    assert done.code == 0, done
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert [p["image"] for p in found["proofs"]] == ["images/\\xff0.jpg", "images/\\xff1.jpg"]
+    assert [(s["images"], s["broken"]) for s in found["strikes"]] == [(2, 0), (2, 2)]
+    assert (tmp_path / "report.html").read_text().count("\\xff0.jpg") > 1

@@ -74,3 +74,9 @@ def test_a_number_is_chosen_once(tmp_path):
     assert clock.number("attack", None, 0.2, 1, 100) == 1
     assert clock.number("attack", 9, 0.2, 1, 8) == 8
     assert (tmp_path / "plan.json").read_text().split() == ["{", '"noise":', "17,", '"attack":', "1", "}"]
+
+
+def test_a_kept_number_is_held_to_what_can_be(tmp_path):
+    clock = Clock(Wish(), tmp_path / "plan.json", kept={"evaluate": 0, "attack": 10**9})
+    assert clock.number("evaluate", None, 5.0, 2, 6) == 2
+    assert clock.number("attack", None, 5.0, 1, 6) == 6

@@ -28,7 +28,7 @@ from holdfast.run.classes import Alignment
 from holdfast.run.evaluate import Plan, alignment_of, settings_plain
 from holdfast.run.executor import Progress, execute
 from holdfast.run.records import Failed
-from holdfast.run.store import to_json, write_atomic
+from holdfast.run.store import printable, to_json, write_atomic
 from holdfast.run.versions import versions
 
 MANIFEST, TABLE = "attack.json", "images.csv"
@@ -174,12 +174,12 @@ def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
 
 def decoded(plan: Plan) -> Callable[[str], Image | None]:
     """The same for the images of any plan, by its own decoder."""
-    entries = {e.name: e for e in plan.dataset.entries}
+    entries = {printable(e.name): e for e in plan.dataset.entries}
     decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)
 
     def picture(name: str) -> Image | None:
         try:
-            image: Image = decode(entries[name].load().data)
+            image: Image = decode(entries[printable(name)].load().data)
         except (KeyError, DataError):
             return None
         return image

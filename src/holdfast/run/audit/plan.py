@@ -149,7 +149,7 @@ class Clock:
             allowed = most if wanted == float("inf") else int(wanted)
             self.kept[name] = min(most, max(least, allowed))
             write_atomic(self.path, to_json(self.kept, indent=True))
-        return min(most, int(self.kept[name]))
+        return min(most, max(least, int(self.kept[name])))
 
 
 def open_clock(plan: AuditPlan) -> Clock:

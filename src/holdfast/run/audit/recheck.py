@@ -20,7 +20,7 @@ from holdfast.run.audit.squares_work import Asker, SquaresPlan, SquareTask, open
 from holdfast.run.executor import execute
 from holdfast.run.job import content_of
 from holdfast.run.noise.suite import Watch, unwatched
-from holdfast.run.store import to_json
+from holdfast.run.store import printable, to_json
 from holdfast.stages.deployed import Deployed
 
 PLACES = 400  # run again at most, an image and deployment
@@ -118,7 +118,7 @@ def recheck(
     """
     if most < 1:
         raise InputError(f"recheck: expected at least 1 place, got {most}")
-    entries = {entry.name: entry for entry in plan.plan.dataset.entries}
+    entries = {printable(entry.name): entry for entry in plan.plan.dataset.entries}
     decided = [one for one in maps if one.answer != "unknown"]
     asks = [Ask(name, entries[one.image], one) for name in deployments for one in decided]
     work = _work(plan, deployments, most)

@@ -27,6 +27,7 @@ from holdfast.run.audit.squares_work import SquaresPlan, SquareWork, read_cell, 
 from holdfast.run.executor import execute
 from holdfast.run.noise.suite import Watch, unwatched
 from holdfast.run.records import Failed
+from holdfast.run.store import printable
 
 __all__ = [
     "Grid",
@@ -83,12 +84,13 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     maps, without, failed = [], [], []
     for entry, (key,) in zip(entries, answers, strict=True):
         cell: dict[str, Any] = read_cell(task.store, key)
+        name = printable(entry.name)  # as records and attempts have it
         if "failed" in cell:
-            failed.append(Failed(entry.name, cell["failed"]))
+            failed.append(Failed(name, cell["failed"]))
         elif cell["map"] is None:
-            without.append(entry.name)
+            without.append(name)
         else:
-            maps.append(from_plain(entry.name, cell["map"]))
+            maps.append(from_plain(name, cell["map"]))
     if failed and plan.plan.strict:
         raise DataError(str(failed[0]))
     return Survey(tuple(maps), tuple(without), tuple(failed))
