@@ -38,7 +38,7 @@ def made(tmp_path_factory):
 
 def test_every_part_ran_or_says_why_not(made):
     parts = {p.name: p for p in made.found.parts}
-    assert list(parts) == ["evaluate", "noise", "combine", "attack", "squares", "matrix", "recheck"]
+    assert list(parts) == ["evaluate", "noise", "attack", "squares", "matrix", "recheck", "combine"]
     assert parts["evaluate"].images == parts["noise"].images == IMAGES
     assert parts["attack"].images == 3
     assert parts["attack"].left_out.startswith("3 of 6 images")
@@ -194,8 +194,8 @@ def _grown(truth):
     return dataclasses.replace(truth, xyxy=boxes)
 
 
-def test_an_image_that_fails_anew_is_not_counted_as_broken_within_less(blobs, monkeypatch):
-    """What took 200 pixels says nothing of 5."""
+def test_an_image_that_fails_within_less_is_not_counted_there(blobs, monkeypatch):
+    """What takes 200 pixels says nothing of 5."""
     real = strike.attack
 
     def failing(plan, step):
@@ -232,3 +232,17 @@ def test_commands_name_what_changes_a_number(blobs):
 def test_thresholds_are_those_of_the_commands_it_names(blobs):
     """Changed predictions and precision are counted at one score by an audit, evaluate and noise."""
     assert wanted(blobs).plan.settings == Settings(RULES["voc"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "state"), [(KeyboardInterrupt(), "cancelled"), (MemoryError(), "failed")]
+)
+def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeypatch, problem, state):
+    def ends(*_given):
+        raise problem
+
+    plan = wanted(blobs, budget="none")
+    monkeypatch.setattr("holdfast.run.audit.audit.strikes", ends)
+    with pytest.raises(type(problem)):
+        audit(plan)
+    assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state

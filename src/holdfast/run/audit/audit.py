@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -67,8 +68,10 @@ def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
             )  # fmt: skip
         made.audit = audit_of(made, clock.elapsed)
         save(made.audit, plan.folder)
-    except HoldfastError as problem:
-        board.write("failed", why=str(problem))
+    except BaseException as problem:
+        state = "cancelled" if isinstance(problem, KeyboardInterrupt) else "failed"
+        with contextlib.suppress(HoldfastError):  # a full disk: what went wrong is told, not that
+            board.write(state, why=str(problem))
         raise
     board.write("done")
     return made

@@ -207,9 +207,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
             if not np.isfinite(output).all():
                 doubt = "the outputs of a point are not finite"
                 continue
-            if question.violated_by(output, point) and question.violated_by(
-                _output(run, point, names), point
-            ):
+            if question.violated_by(output, point) and _again(run, question, point, names):
                 what = "the witness" if one.witness is not None and tried == 1 else f"point {tried}"
                 return Now("violated", tried, f"by {what}")
             walk.note(point, output)
