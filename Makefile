@@ -39,25 +39,13 @@ $(VENV)/.bench: $(VENV)/.full
 demo: $(VENV)/.torch  ## set up, put the embedded model through every engine, write report.html
 	$(BIN)/holdfast demo -o report.html
 
-# In four parts, each with processes of its own: with every library of every test in one process some of
-# those processes died. The last part is whatever the others do not name.
-PART1 := tests/run tests/train
-PART2 := tests/verify tests/vnncomp tests/positions tests/graph tests/attack
-PART3 := $(wildcard tests/test_*.py) tests/cli tests/stages tests/data tests/noise tests/runtime tests/report tests/core tests/metrics
-REST := tests $(patsubst %,--ignore=%,$(PART1) $(PART2) $(PART3))
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
 test: lint  ## set up, check style, types and layers, run the tests
-	$(PYTEST) $(PART1)
-	$(PYTEST) $(PART2)
-	$(PYTEST) $(PART3)
-	$(PYTEST) $(REST)
+	$(PYTEST)
 
 test-full: lint  ## the tests including the heavy ones
-	$(PYTEST) -m "slow or not slow" $(PART1)
-	$(PYTEST) -m "slow or not slow" $(PART2)
-	$(PYTEST) -m "slow or not slow" $(PART3)
-	$(PYTEST) -m "slow or not slow" $(REST)
+	$(PYTEST) -m "slow or not slow"
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check .

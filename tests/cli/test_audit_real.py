@@ -15,7 +15,7 @@ def check(tmp_path, metric):
     """The audit's JSON after what must be true of any audit was checked."""
     found = json.loads((tmp_path / "audit.json").read_text())
     assert [p["name"] for p in found["parts"]] == [
-        "evaluate", "noise", "combine", "attack", "squares", "matrix", "recheck",
+        "evaluate", "noise", "attack", "squares", "matrix", "recheck", "combine",
     ]  # fmt: skip
     assert found["clean"]["metric"] == metric
     assert found["clean"]["low"] <= found["clean"]["value"] <= found["clean"]["high"]

@@ -16,7 +16,7 @@ from holdfast.core.seeds import generator
 from holdfast.metrics.intervals import mean_difference
 from holdfast.metrics.rules import RULES
 from holdfast.run.attack.result import effect_of
-from holdfast.run.audit.result import Strike, open_audit
+from holdfast.run.audit.result import Layer, Standing, Strike, open_audit
 from holdfast.run.audit.result import save as save_audit
 from holdfast.run.compare import compare_runs, kind_of
 from holdfast.run.comparing.change import FEWEST, Stated, Subject, from_draws, from_stated, order
@@ -380,12 +380,12 @@ def test_an_audit_is_paired_by_the_evaluation_beside_it(tmp_path):
 
 def struck(tmp_path, name, fell):
     """An audit of two budgets with its attacks beside it; `fell` break within 100 pixels."""
-    folder = tmp_path / name
+    folder = tmp_path / name / "audit"
     wide = [attempt(n, () if i < 6 else (0,), 200) for i, n in enumerate(NAMES)]
     tight = [attempt(n, () if i in fell else (0,), 90) for i, n in enumerate(NAMES)]
-    attack(folder / "attack-300px-ab", wide)
-    attack(folder / "attack-100px-anew-cd", tight, limit=100)
-    best = [t if t.success and not w.success else w for w, t in zip(wide, tight, strict=True)]
+    attack(tmp_path / name / "attack-100px", tight, limit=100)
+    attack(tmp_path / name / "attack-300px", [w for w, t in zip(wide, tight, strict=True) if not t.success])
+    best = [t if t.success else w for w, t in zip(wide, tight, strict=True)]
     strikes = []
     for pixels, made in ((100, tight), (300, best)):
         effect = effect_of(made, "net", [a.model for a in made], comparing.EVERY, comparing.VOC)
@@ -402,7 +402,10 @@ def struck(tmp_path, name, fell):
                 "",
             )
         )
-    save_audit(replace(sample_audit(), strikes=tuple(strikes)), folder)
+    standings = tuple(Standing(a.name, False, a.success) for a in tight)
+    layer = Layer("100px", "100 pixels", "", "gradient", standings)
+    runs = {"attack 100px": "attack-100px", "attack 300px": "attack-300px"}
+    save_audit(replace(sample_audit(), strikes=tuple(strikes), runs=runs, sandwich=(layer,)), folder)
     return folder
 
 
@@ -426,7 +429,7 @@ def test_attacks_that_are_not_those_of_the_audits_numbers_are_not_used(tmp_path)
     save_audit(replace(audit, strikes=(replace(audit.strikes[0], after=0.3), audit.strikes[1])), b)
     found = compare_runs(a, b)
     assert row(found, "100px: S_e").low is None
-    assert any("the attacks in the folder of B are not those of its numbers" in note for note in found.notes)
+    assert any("the attacks beside B are not those of its numbers" in note for note in found.notes)
 
 
 def test_audits_on_other_data_are_refused(tmp_path):

@@ -176,12 +176,10 @@ def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> R
         first = max(time.monotonic() - began, 0.5)
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
-    made.outcome, struck = strikes(made.plan, names[:count], watch)
+    found = strikes(made.plan, names[:count], watch)
     made.counts["attack"] = count
-    again = made.again("attack")
-    made.struck = tuple(
-        dataclasses.replace(s, strike=dataclasses.replace(s.strike, command=again)) for s in struck
-    )
+    made.outcome, made.runs = found.outcome, made.runs | found.runs
+    made.struck = tuple(one.with_command(made.again("attack")) for one in found.struck)
     return Ran(count, _fewer(count, whole, "the attack", given))
 
 

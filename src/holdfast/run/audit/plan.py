@@ -20,8 +20,8 @@ from holdfast.run.store import to_json, write_atomic
 
 # In the order they are run, with the share of the time each gets; what one leaves over goes to the others.
 SHARES: Mapping[str, float] = {
-    "evaluate": 0.10, "noise": 0.28, "combine": 0.07, "attack": 0.27, "squares": 0.10, "specs": 0.04,
-    "matrix": 0.09, "recheck": 0.05,
+    "evaluate": 0.10, "noise": 0.27, "attack": 0.27, "squares": 0.11, "specs": 0.04, "matrix": 0.09,
+    "recheck": 0.05, "combine": 0.07,
 }  # fmt: skip
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
@@ -82,7 +82,6 @@ class AuditPlan:
         """Where the audit is kept: by names, and by a hash of all that was asked for."""
         plan = self.plan
         name = f"audit-{plan.model.name}-on-{plan.dataset.name}"
-        plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
         same = [
             name, plan.model.sha256, dataclasses.asdict(plan.model.card), dict(plan.source),
             len(plan.dataset), [plan.settings.rule.name, plan.settings.iou, plan.settings.score],
@@ -90,13 +89,19 @@ class AuditPlan:
             dict(plan.renames), plan.common_classes, self.calibrated,
             None if plan.pipeline is None else plan.pipeline.describe(),
         ]  # fmt: skip
-        return plan.runs / f"{plain[:120]}-{fingerprint.of(same)[:6]}"
+        return plan.runs / f"{plain_folder(name)}-{fingerprint.of(same)[:6]}"
 
     def command(self, verb: str, *options: str | float) -> str:
         """The line that gives a number again."""
         import shlex
 
         return shlex.join(["holdfast", verb, *self.words, *map(str, options)])
+
+
+def plain_folder(name: str) -> str:
+    """The name as that of a folder anywhere: letters, digits and -_. alone, at most 120 bytes."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+    return plain.encode()[:120].decode(errors="ignore")
 
 
 def budget_of(text: str) -> float:

@@ -1,23 +1,23 @@
-"""The attack of an audit: the largest budget of pixels first, then anew what needed more than a smaller one.
+"""The attack of an audit: the smallest budget of pixels on all images, larger ones on those that withstood.
 
-An attack that is shrunk to 70 pixels is an attack within 100, 300 and 1000 too; only images it did not bring
-below a budget are attacked again within it.
+What breaks an image within 100 pixels breaks it within 300 and 1000 too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.attack.types import Limits, Method
+from holdfast.core.errors import DataError
 from holdfast.noise.families import is_installed
 from holdfast.run.attack.attempt import Attempt
 from holdfast.run.attack.measure import attack
 from holdfast.run.attack.plan import AttackPlan, apart
-from holdfast.run.attack.result import Outcome
-from holdfast.run.audit.plan import AuditPlan
+from holdfast.run.attack.result import Outcome, effect_of, points_of
+from holdfast.run.audit.plan import AuditPlan, plain_folder
 from holdfast.run.audit.result import Strike
 from holdfast.run.difference import side_of
 from holdfast.run.evaluate import alignment_of
@@ -33,7 +33,6 @@ class Struck:
 
     strike: Strike
     attempts: tuple[Attempt, ...]
-    again: int  # images that were attacked anew within it
 
     def with_command(self, command: str) -> Struck:
         """The same with the line that gives its numbers again."""
@@ -46,37 +45,60 @@ def name_of(pixels: int) -> str:
 
 
 def method_of() -> Method:
-    """By gradient; from predictions alone where torch is missing."""
-    return Method(black_box=not is_installed("torch"))
+    """By gradient, or from predictions alone where torch is missing; not shrunk: the budget says how much."""
+    return Method(black_box=not is_installed("torch"), shrink=False)
 
 
-def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int, first: bool) -> AttackPlan:
-    """The attack on these images within one budget; its folder lies in the audit's."""
+def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPlan:
+    """The attack on these images within one budget: a run of its own beside the audit, for all audits."""
     names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
     entries = tuple(e for e in dataset.entries if printable(e.name) in names)
-    some = dataclasses.replace(dataset, entries=entries)
     method = method_of()
     limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.wish.steps)
-    name = f"attack-{name_of(pixels)}" if first else f"attack-{name_of(pixels)}-anew"
-    given = dataclasses.replace(plan.plan, dataset=some)
-    wanted = AttackPlan(given, plan.folder / name, method, limits, plan.wish.seed, features="", shared=True)
+    given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
+    name = f"attack-{plain_folder(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
+    wanted = AttackPlan(given, given.runs / name, method, limits, plan.wish.seed, features="", shared=True)
     return apart(wanted, alignment_of(given))
 
 
-def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> tuple[Outcome, tuple[Struck, ...]]:
-    """The outcome of the largest budget, and all budgets from the smallest on."""
-    budgets = sorted(set(plan.wish.pixels), reverse=True)
-    outcome = _attacked(attack_plan(plan, images, budgets[0], first=True), watch)
-    held = {a.name: a for a in outcome.attempts}
-    found = [_struck(plan, outcome, budgets[0], tuple(held.values()), 0)]
-    for pixels in budgets[1:]:
-        again = [a.name for a in held.values() if a.targets and not (a.success and a.pixels <= pixels)]
-        if again:
-            anew = _attacked(attack_plan(plan, again, pixels, first=False), watch)
-            # One that fails now says nothing of this budget: what it took before is more than that.
-            held = {n: a for n, a in held.items() if n not in again} | {a.name: a for a in anew.attempts}
-        found.append(_struck(plan, outcome, pixels, tuple(held.values()), len(again)))
-    return outcome, tuple(reversed(_grown(plan, outcome, found)))
+@dataclass(frozen=True)
+class Strikes:
+    """All budgets: the outcome within the largest one, each as a strike, and the folders of their attacks."""
+
+    outcome: Outcome
+    struck: tuple[Struck, ...]
+    runs: dict[str, str]
+
+
+def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> Strikes:
+    """All budgets from the smallest on, each with what the smaller ones broke."""
+    held: dict[str, Attempt] = {}
+    todo, struck, runs = list(images), list[Struck](), dict[str, str]()
+    first: Outcome | None = None
+    for pixels in sorted(set(plan.wish.pixels)):
+        if todo:
+            wanted = attack_plan(plan, todo, pixels)
+            outcome = _attacked(wanted, watch)
+            runs[f"attack {name_of(pixels)}"] = wanted.out.name
+            first = first or outcome
+            held = carried(held, outcome.attempts)
+        if first is None:
+            break
+        struck.append(_struck(plan, first, pixels, tuple(held.values()), len(todo)))
+        todo = [a.name for a in held.values() if a.targets and not a.success]
+    if first is None:
+        raise DataError("expected at least one image to attack, got none")
+    return Strikes(_whole(plan, first, tuple(held.values())), tuple(struck), runs)
+
+
+def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
+    """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
+    found = dict(held)
+    for one in more:
+        before = found.get(one.name)
+        if before is None or one.success or one.left <= before.left:
+            found[one.name] = one
+    return found
 
 
 def _attacked(wanted: AttackPlan, watch: Watch) -> Outcome:
@@ -84,30 +106,30 @@ def _attacked(wanted: AttackPlan, watch: Watch) -> Outcome:
         return attack(wanted, step)
 
 
-def _grown(plan: AuditPlan, outcome: Outcome, found: Sequence[Struck]) -> list[Struck]:
-    """The strikes, each with whatever a smaller budget broke that the larger search did not."""
-    made: list[Struck] = []
-    for larger, one in enumerate(found):
-        best = {a.name: a for a in one.attempts}
-        for smaller in found[larger + 1 :]:
-            best |= {a.name: a for a in smaller.attempts if a.success and not best[a.name].success}
-        made.append(_struck(plan, outcome, one.strike.pixels, tuple(best.values()), one.again))
-    return made
+def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...]) -> Outcome:
+    """The outcome within the largest budget, as an attack of its own would tell it."""
+    settings, largest = plan.plan.settings, max(plan.wish.pixels)
+    pairs = [a.model for a in attempts]
+    effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
+    about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
+    points = points_of(attempts, first.alignment, settings, largest)
+    return dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
 
 
 def _struck(
-    plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], again: int
+    plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
 ) -> Struck:
     before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
     aimed = [a for a in attempts if a.targets]
     method = method_of()
     how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.wish.steps} steps"
+    fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
     strike = Strike(
         name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),
         len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
-        f"{how}, {again} image{'' if again == 1 else 's'} anew within this budget" if again else how,
+        how + (fewer if tried < len(attempts) else ""),
     )  # fmt: skip
-    return Struck(strike, attempts, again)
+    return Struck(strike, attempts)
 
 
 def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:

@@ -1,6 +1,6 @@
-"""The attempts behind the strikes of an audit, read again from the attacks in its folder.
+"""The attempts behind the strikes of an audit, read again from the attacks beside it.
 
-A strike is made of several attacks: the largest budget on all images, smaller ones on those that are left.
+A strike is made of several attacks: the smallest budget on all images, larger ones on those that withstood.
 What is read must give the strike's own numbers again, or it is not used.
 """
 
@@ -15,6 +15,7 @@ from holdfast.core.errors import InputError
 from holdfast.run.attack.attempt import Attempt
 from holdfast.run.attack.measure import MANIFEST
 from holdfast.run.audit.result import Audit
+from holdfast.run.audit.strike import carried
 from holdfast.run.comparing.attacks import (
     STRUCK,
     Apart,
@@ -60,46 +61,33 @@ def records_of(
 
 def _strikes(audit: Audit, folder: Path, which: str) -> _Strikes:
     """The attempts of every strike; Apart if they are gone or do not give the audit's numbers."""
-    runs = _attacks(folder, which)
-    budgets = sorted(audit.strikes, key=lambda strike: -strike.pixels)
-    if not budgets or budgets[0].pixels not in runs:
-        raise Apart(f"{which} has no attack in its folder any more")
-    first = runs[budgets[0].pixels]
-    held = attempts_of(first, which)
-    found = [held]
-    for strike in budgets[1:]:
-        again = {n for n, a in held.items() if a.targets and not (a.success and a.pixels <= strike.pixels)}
-        if again and strike.pixels not in runs:
-            raise Apart(f"{which} has no attack of {strike.pixels} pixels in its folder any more")
-        anew = attempts_of(runs[strike.pixels], which) if again else {}
-        held = held | {name: attempt for name, attempt in anew.items() if name in again}
-        found.append(held)
-    grown = [_grown(found[place:]) for place in range(len(found))]
-    for strike, attempts in zip(budgets, grown, strict=True):
-        before, after, _ = effect_draws(first.about, list(attempts.values()), replicates=1)
+    runs = _attacks(audit, folder)
+    budgets = sorted(audit.strikes, key=lambda strike: strike.pixels)
+    if not budgets or budgets[0].threat not in runs:
+        raise Apart(f"the attacks of {which} are not beside it any more")
+    asked = {
+        s.image for layer in audit.sandwich if layer.threat == budgets[0].threat for s in layer.standings
+    }
+    about, held, found = runs[budgets[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
+    for strike in budgets:
+        if strike.threat in runs:
+            made = attempts_of(runs[strike.threat], which)
+            held = carried(held, (a for a in made.values() if not a.targets or a.name in asked))
+        found[strike.threat] = held
+        before, after, _ = effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * strike.before) > 1e-6 or abs(after[0] - 100 * strike.after) > 1e-6:
-            raise Apart(f"the attacks in the folder of {which} are not those of its numbers")
-    return _Strikes(first.about, {s.threat: a for s, a in zip(budgets, grown, strict=True)})
+            raise Apart(f"the attacks beside {which} are not those of its numbers")
+    return _Strikes(about, found)
 
 
-def _grown(found: list[dict[str, Attempt]]) -> dict[str, Attempt]:
-    """The attempts of a budget, with what a smaller one broke that the larger search did not."""
-    best = dict(found[0])
-    for smaller in found[1:]:
-        best |= {n: a for n, a in smaller.items() if a.success and not best[n].success}
-    return best
-
-
-def _attacks(folder: Path, which: str) -> dict[int, Attacked]:
-    """Budget in pixels -> the attack in the audit's folder; Apart if one is there twice."""
-    found: dict[int, Attacked] = {}
-    for manifest in sorted(folder.glob(f"attack-*/{MANIFEST}")):
-        try:
-            one = open_attack(manifest)
-            pixels = int(one.about["limits"]["pixels"])
-        except (InputError, KeyError, TypeError, ValueError):
+def _attacks(audit: Audit, folder: Path) -> dict[str, Attacked]:
+    """Threat -> the attack within its budget, from the folder the audit names; none for those that are gone."""
+    found: dict[str, Attacked] = {}
+    for name, run in audit.runs.items():
+        if not name.startswith("attack "):
             continue
-        if pixels in found:
-            raise Apart(f"{which} has several attacks of {pixels} pixels in its folder")
-        found[pixels] = one
+        try:
+            found[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
+        except InputError:
+            continue
     return found
