@@ -35,6 +35,7 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     ]  # fmt: skip
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["strikes"][0]["broken"] == 2
+    assert [g["failed"] for g in found["gates"]] == [True, False]
     assert (tmp_path / "j.xml").read_text().count("<failure") == 1
     results = json.loads((tmp_path / "s.sarif").read_text())["runs"][0]["results"]
     assert [r["level"] for r in results].count("error") == 1
@@ -80,6 +81,7 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
         (("--gates", "nowhere.toml"), "nowhere.toml: expected a TOML file with gates"),
         (("--spec", "nowhere.vnnlib"), "nowhere.vnnlib"),
         (("-o", "."), "is a folder"),
+        (("-o", "/proc/nowhere/page.html"), "cannot write there"),
         (("--pixels", 0), "--pixels"),
         (("--pixels", 10**20), "--pixels"),
         (("--seed", 10**20), "--seed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.evaluate import Choices, Classes, Format, Images, Jobs, Renames, Runs, Split
-from holdfast.cli.output import say
+from holdfast.cli.output import check_writable, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ class AuditChoices:
     attack_images: int | None = None
     square_images: int | None = None
     places: int = 400
-    square: float = 0.1
+    square: float = 0.05
     pixels: tuple[int, ...] = ()
     steps: int = 40
     specs: tuple[Path, ...] = ()
@@ -121,7 +122,7 @@ def audit(
     attack_images: AttackImages = None,
     square_images: SquareImages = None,
     places: Places = 400,
-    square: Share = 0.1,
+    square: Share = 0.05,
     pixels: Pixels = (),
     steps: Steps = 40,
     spec: Specs = (),
@@ -152,6 +153,8 @@ def audit(
     for path in (out, json, junit, sarif):
         if path is not None and path.is_dir():
             raise OutputError(f"{path}: is a folder; give the name of a file in it")
+        if path is not None:
+            check_writable(path)
     asked = gates_from(fail_if, gates)  # before anything is run: a wrong name ends it here
     how = AuditChoices(
         budget, images, only, noise_images, attack_images, square_images, places, square, pixels, steps, spec,
@@ -263,10 +266,11 @@ def write_all(
     from holdfast.run.store import write_atomic
 
     found = made.found
+    plain = {**as_plain(found), "gates": [dataclasses.asdict(one) for one in judged]}
     page = write(found, made.plan.folder / PAGE, [*sections(made), *more], judged)
     write_atomic(out, page.read_bytes())
     if json:
-        write_json(json, as_plain(found))
+        write_json(json, plain)
     if junit:
         from holdfast.report.junit import junit as to_junit
 

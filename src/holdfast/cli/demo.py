@@ -18,7 +18,7 @@ MODEL = "signs-yolo"
 def demo(
     out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
     budget: Annotated[str, Option("Time for all of it: 4m, 90s, none.", shown="TIME")] = "4m",
-    images: Annotated[int, Option("How many embedded scenes there are.", least=2)] = 200,
+    images: Annotated[int, Option("How many embedded scenes there are.", least=2)] = 120,
     more: Annotated[bool, Option("Also a small contest, language and speech.")] = False,
     questions: Annotated[int, Option("With --more: questions of each set.", least=2)] = 60,
     clips: Annotated[int, Option("With --more: texts the speech models speak.", least=2)] = 2,
@@ -33,7 +33,9 @@ def demo(
 
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    how = AuditChoices(budget=budget, pixels=(100, 1000), runs=runs, jobs=jobs)
+    how = AuditChoices(
+        budget=budget, attack_images=8, square_images=8, pixels=(100, 1000), runs=runs, jobs=jobs
+    )
     made = run_audit(MODEL, f"signs:0:{images}", how)
     others = _more(Choices(runs=runs, jobs=jobs), questions, clips, contest_images) if more else []
     write_all(made, (), out, more=others)

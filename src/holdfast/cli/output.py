@@ -19,3 +19,16 @@ def write_json(path: Path, value: Any) -> None:
     from holdfast.run.store import to_json, write_atomic
 
     write_atomic(path, to_json(value, indent=True), durable=False)
+
+
+def check_writable(path: Path) -> None:
+    """Nothing; OutputError now, before hours of work, if a file cannot be made where this one is to be."""
+    import os
+
+    from holdfast.run.store import write_atomic
+
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe
+    probe = path.with_name(f".holdfast-{os.getpid()}")
+    write_atomic(probe, b"", durable=False)
+    probe.unlink(missing_ok=True)

@@ -97,7 +97,9 @@ def many(count: int, one: str, more: str = "") -> str:
 def _clean(audit: Audit) -> Line:
     clean = audit.clean
     interval = ""
-    if clean.low is not None and clean.high is not None:
+    if clean.images < FEW:
+        interval = ", too few for an interval"
+    elif clean.low is not None and clean.high is not None:
         interval = f", 95 % interval {clean.low:.3f} to {clean.high:.3f}"
     rule = clean.rule.partition(",")[0]  # all of it stands under what was run
     rule = f" ({rule})" if rule not in ("", clean.title) else ""

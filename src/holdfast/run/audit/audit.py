@@ -145,7 +145,7 @@ def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
         return Ran(0, "no noise was measured")
     steps = len({r.family for r in made.noise.rows if r.outcome == "measured"})
-    cost = steps * (steps + 1) / 2 * made.seconds_an_image * made.noise.images
+    cost = 0.6 * steps * (steps + 1) / 2 * made.seconds_an_image * made.noise.images  # much is shared
     if steps == 0:
         return Ran(0, "no noise changes anything", False)
     if not clock.number("combine", None, clock.seconds("combine") / cost, 0, 1):

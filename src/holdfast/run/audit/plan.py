@@ -41,7 +41,7 @@ class Wish:
     attack_images: int | None = None
     square_images: int | None = None
     places: int = 400  # of the square, at most
-    share: float = 0.1  # the square's side as a part of the image's shorter side
+    share: float = 0.05  # the square's side as a part of the image's shorter side
     pixels: tuple[int, ...] = PIXELS
     steps: int = 40
     specs: tuple[Path, ...] = ()

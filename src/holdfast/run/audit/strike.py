@@ -78,7 +78,12 @@ def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> Strikes:
     for pixels in sorted(set(plan.wish.pixels)):
         if todo:
             wanted = attack_plan(plan, todo, pixels)
-            outcome = _attacked(wanted, watch)
+            try:
+                outcome = _attacked(wanted, watch)
+            except DataError:  # none of those left can be read any more: the smaller budgets still stand
+                if first is None:
+                    raise
+                break
             runs[f"attack {name_of(pixels)}"] = wanted.out.name
             first = first or outcome
             held = carried(held, outcome.attempts)

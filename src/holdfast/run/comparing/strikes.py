@@ -81,7 +81,7 @@ def _strikes(audit: Audit, folder: Path, which: str) -> _Strikes:
 
 
 def _attacks(audit: Audit, folder: Path) -> dict[str, Attacked]:
-    """Threat -> the attack within its budget, from the folder the audit names; none for those that are gone."""
+    """Threat -> the attack within its budget, from the folder the audit names, if it is there."""
     found: dict[str, Attacked] = {}
     for name, run in audit.runs.items():
         if not name.startswith("attack "):

@@ -136,7 +136,7 @@ class Audit:
     places: Annotated[int, Takes("Places of the square, at most.", least=1)] = 400
     square: Annotated[
         float, Takes("The square's side as a part of the shorter side.", least=0.01, most=0.9)
-    ] = 0.1
+    ] = 0.05
     pixels: Annotated[tuple[int, ...], Takes("Budgets of the attack in pixels.", least=1)] = (
         100, 300, 1000, 3000,
     )  # fmt: skip
