@@ -160,7 +160,7 @@ def test_a_folder_of_another_attack_is_not_mixed(holdfast, fails, blobs):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_a_killed_attack_goes_on(blobs, tmp_path):
-    making.blob_coco(tmp_path / "many", 40)
+    making.blob_coco(tmp_path / "many", 20)
     words = "attack blobs.onnx many --out out --steps 12 --jobs 2 --features none --no-page"
     command = [sys.executable, "-m", "holdfast", *words.split()]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -171,12 +171,12 @@ def test_a_killed_attack_goes_on(blobs, tmp_path):
     process.wait(timeout=30)
     time.sleep(1.5)
     finished = {p: p.stat().st_mtime_ns for p in tmp_path.glob("out/cells/*/*.json")}
-    assert 0 < len(finished) < 40
+    assert 0 < len(finished) < 20
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert f"{len(finished)} were finished already" in done.stderr
+    assert re.search(rf"\({len(finished)} (was|were) finished already\)", done.stderr)
     assert all(p.stat().st_mtime_ns == at for p, at in finished.items())
-    assert len(list(tmp_path.glob("out/images/*.png"))) == 40
+    assert len(list(tmp_path.glob("out/images/*.png"))) == 20
 
 
 @pytest.mark.parametrize(

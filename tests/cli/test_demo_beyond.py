@@ -8,6 +8,7 @@ from holdfast.cli import demo_beyond
 from holdfast.cli.evaluate import Choices
 
 
+@pytest.mark.slow
 def test_both_tables_are_on_the_page(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(demo_beyond, "SPEECH", ("fast-speech", "clips"))
     pytest.importorskip("tokenizers")

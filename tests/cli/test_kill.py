@@ -42,7 +42,12 @@ def kill_midway(process, folder, how):
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 @pytest.mark.parametrize(
-    ("how", "jobs"), [(signal.SIGKILL, "1"), (signal.SIGKILL, "2"), (signal.SIGINT, "1")]
+    ("how", "jobs"),
+    [
+        pytest.param(signal.SIGKILL, "1", marks=pytest.mark.slow),
+        (signal.SIGKILL, "2"),
+        pytest.param(signal.SIGINT, "1", marks=pytest.mark.slow),
+    ],
 )
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path, how, jobs):
     making.classifier(tmp_path)

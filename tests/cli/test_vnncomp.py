@@ -132,7 +132,7 @@ def test_an_instance_writes_its_result_file_whatever_happens(holdfast, tmp_path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_run_that_is_really_killed_goes_on(tmp_path, bench, how):
     bench(*["holds 0.3"] * 6)
     program = (

@@ -69,11 +69,18 @@ def written(request, made, photo, tmp_path):
     return audit_page.write(audits[kind](), out)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+AUDITS = ("audit", "audit of many deployments", "bare audit")
+OTHERS = ("noise", "detect", "classify", "segment", "single")
+
+
 @pytest.mark.parametrize(
-    "written",
-    ["audit", "audit of many deployments", "bare audit", "noise", "detect", "classify", "segment", "single"],
-    indirect=True,
+    ("written", "scheme"),
+    [
+        *((name, scheme) for name in AUDITS for scheme in ("light", "dark")),
+        *((name, "light") for name in OTHERS),
+        *(pytest.param(name, "dark", marks=pytest.mark.slow) for name in OTHERS),
+    ],
+    indirect=["written"],
 )
 def test_axe_finds_no_serious_fault(browser, written, scheme):
     context = browser.new_context(

@@ -43,7 +43,7 @@ def cells(folder):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_a_killed_sweep_goes_on_and_ends_with_the_same_cells(tmp_path, jobs):
     making.classifier(tmp_path)
     making.image_folder(tmp_path / "data", 250, size=160)

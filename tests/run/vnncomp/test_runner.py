@@ -177,7 +177,14 @@ PROGRAM = textwrap.dedent(
 )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_goes_on_where_it_was(fake, bench, log, tmp_path, how):
     specs = {f"{i}.vnnlib": "sleep 0.15 holds" for i in range(8)}
     specs["5.vnnlib"] = "hang"
