@@ -18,6 +18,7 @@ from holdfast.run.difference import difference
 from holdfast.run.evaluate import Plan, evaluate, run_folder
 from holdfast.run.evaluation import open_run
 from holdfast.run.pictures import pictures
+from holdfast.stages.deployed import Deployed
 from holdfast.stages.post import by_card
 
 
@@ -97,3 +98,15 @@ def test_the_difference_is_that_of_the_two_numbers(tmp_path):
     numbers = [done.result["metrics"]["AP"] for done in (before, after)]
     assert numbers[1] < numbers[0]
     assert difference(before, after).interval.estimate == pytest.approx(numbers[1] - numbers[0], abs=1e-12)
+
+
+def test_a_rewritten_graph_does_not_make_a_long_folder_name(tmp_path):
+    model = load_model(str(making.detector(tmp_path)))
+    data = open_dataset(str(making.blob_coco(tmp_path / "data", 1)), task="detect")
+    clean = pipeline_of(model.card)
+    names = [
+        run_folder(Plan(model, data, clean.replace(infer=Deployed((name,))), runs=tmp_path)).name
+        for name in ("fp16", "bf16")
+    ]
+    assert len(set(names)) == 2
+    assert all(len(name) < 60 for name in names)

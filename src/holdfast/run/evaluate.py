@@ -72,12 +72,17 @@ def run_folder(plan: Plan) -> Path:
 def _name(plan: Plan) -> str:
     trained = pipeline_of(plan.model.card).describe()
     chosen = plan.pipeline.describe() if plan.pipeline else trained
-    changed = [f"-{stage}-{name}" for stage, name in chosen.items() if name != trained[stage]]
+    changed = [f"-{stage}-{_short(name)}" for stage, name in chosen.items() if name != trained[stage]]
     name = f"{plan.model.name}-on-{plan.dataset.name}{''.join(changed)}"
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     if len(plain.encode()) > LONGEST_NAME:
         plain = f"{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}-{fingerprint.of(name)[:12]}"
     return plain
+
+
+def _short(described: str) -> str:
+    """A stage as part of a folder's name: its own, or of a function or a rewritten graph a few digits."""
+    return described if len(described) <= 40 else fingerprint.of(described)[:8]
 
 
 def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:

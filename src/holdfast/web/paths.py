@@ -37,7 +37,9 @@ def inside(root: Path, text: str) -> Path:
 
     What leads out and what is not there get the same answer, so that nobody can ask what lies outside.
     """
-    refused = InputError(f"{text[:200]!r}: expected the path of a file or folder below the root, from there")
+    refused = InputError(
+        f"{text[:200]!r}: no such file or folder below the root; give its path from there, without .."
+    )
     if len(text) > 4096 or "\0" in text or "\\" in text or text.startswith("/"):
         raise refused
     if PureWindowsPath(text).drive or ".." in text.split("/"):

@@ -46,7 +46,8 @@ _Row = tuple[str, float | None, str, str]
 
 def _clean(audit: Audit) -> Iterator[_Row]:
     clean = audit.clean
-    about = f"{clean.title} of {clean.images} images by {clean.rule}"
+    rule = clean.rule.partition(",")[0]  # the whole of it is too long for a line
+    about = f"{clean.title} of {clean.images} images by {rule}"
     for end, value in (("", clean.value), (".low", clean.low), (".high", clean.high)):
         yield f"clean.{clean.metric}{end}", value, about, clean.command
     yield "clean.images", clean.images, "", clean.command
