@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import shlex
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +13,9 @@ from holdfast.cli.audit import AuditChoices, audit_plan
 from holdfast.core.errors import DataError
 from holdfast.metrics.rules import RULES
 from holdfast.run.audit import strike
-from holdfast.run.audit.audit import audit
+from holdfast.run.audit.audit import _covered, audit
 from holdfast.run.audit.made import Made
+from holdfast.run.audit.plan import Clock
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
 from holdfast.run.score import Settings
@@ -245,3 +247,14 @@ def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeyp
     with pytest.raises(type(problem)):
         audit(plan)
     assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state
+
+
+def test_a_short_time_takes_places_before_images(blobs):
+    """Four attacked images are covered too, on a coarser grid; below a coarse one images are given up."""
+    plan = wanted(blobs, budget="60s")
+    for seconds, expected in ((0.05, (4, 91)), (0.1, (2, 91)), (0.001, (45, 400))):
+        made, clock = Made(plan, seconds_an_image=seconds), Clock(plan.wish, blobs / f"{seconds}.json")
+        clock.done = ["evaluate", "noise", "attack"]
+        made.outcome = SimpleNamespace(attempts=[None] * 4)
+        count = _covered(made, clock, 50)
+        assert (count, made.places) == pytest.approx(expected, rel=0.02)

@@ -36,6 +36,7 @@ from holdfast.run.versions import versions
 
 RULE = Rule()
 USED_UP = "the time was used up"
+COARSE = 64  # places of a square below which an image less is better than a place less
 SPEC = 60.0  # seconds for a specification, at most
 RECHECKED = ("precision", "runtime")  # families under which proofs and witnesses are tried again
 
@@ -187,9 +188,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     if plan.model.card.task == "segment":
         return Ran(0, "a segmenter has no detection a square could hide", False)
-    allowed = clock.seconds("squares") / (made.plan.wish.places * made.seconds_an_image)
-    least = len(made.outcome.attempts) if made.outcome else 1  # the images of the attack, for the matrix
-    count = clock.number("squares", made.plan.wish.square_images, allowed, least, whole)
+    count = _covered(made, clock, whole)
     found = black.survey(_squares_plan(made, count), watch)
     made.maps = found.maps
     made.notes += [f"squares: {found.note}"] if found.note else []
@@ -198,10 +197,27 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     return Ran(count, _fewer(count, whole, "the squares", made.plan.wish.square_images))
 
 
+def _covered(made: Made, clock: Clock, whole: int) -> int:
+    """On how many images the square is laid, and at how many places: fewer of these, then of the images.
+
+    The attack's images are covered if a coarse grid lets them be, since the matrix needs both.
+    """
+    wish, many = made.plan.wish, len(made.outcome.attempts) if made.outcome else 0
+    affordable = clock.seconds("squares") / made.seconds_an_image  # places in all
+    coarse = min(COARSE, wish.places)
+    images = min(many, affordable / coarse) if many else affordable / wish.places
+    count = clock.number("squares", wish.square_images, max(images, affordable / wish.places), 1, whole)
+    if wish.budget and wish.square_images is None:
+        made.places = clock.number("places", None, affordable / count, coarse, wish.places)
+    else:
+        made.places = wish.places
+    return count
+
+
 def _squares_plan(made: Made, count: int) -> SquaresPlan:
     wish, plan = made.plan.wish, made.plan.plan
     names = tuple(e.name for e in plan.dataset.entries[:count])
-    return SquaresPlan(plan, made.pipeline, RULE, wish.share, wish.places, names)
+    return SquaresPlan(plan, made.pipeline, RULE, wish.share, made.places or wish.places, names)
 
 
 def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -228,6 +244,9 @@ def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
     chosen = deployments_of(made.noise, made.prepared, most=12)
     names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
     names = [name for name in names if printable(name) in there]
+    if made.struck and made.maps:  # both threats on the same images, where there are any
+        covered = {printable(e.name) for e in made.plan.plan.dataset.entries[: made.counts["square"]]}
+        names = [name for name in names if printable(name) in covered] or names
     few = len(names) or made.noise.images
     cost = few * len(chosen) * (1 + len(threats)) * made.seconds_an_image
     if not clock.number("matrix", None, clock.seconds("matrix") / cost, 0, 1):
@@ -267,12 +286,12 @@ def _recheck(made: Made, clock: Clock, watch: Watch) -> Ran:
         why = "no precision or runtime applies" if made.proofs else "nothing was proven or refuted"
         return Ran(0, why, False)
     allowed = clock.seconds("recheck") / (max(1, len(made.maps)) * len(under) * made.seconds_an_image)
-    places = clock.number("recheck places", None, allowed, 8, made.plan.wish.places)
+    places = clock.number("recheck places", None, allowed, 8, made.places or made.plan.wish.places)
     if made.maps:
         given = _squares_plan(made, len(made.plan.plan.dataset))
         made.rechecks += black.recheck(given, made.maps, under, watch, most=places)
     if made.decided:
         seconds = min(clock.seconds("recheck"), SPEC)
         made.rechecks += recheck_specs(made.plan.plan.model, made.decided, under, seconds)
-    fewer = f"only the {places} tightest places of every square" if places < made.plan.wish.places else ""
+    fewer = f"only the {places} tightest places of every square" if places < made.places else ""
     return Ran(len(made.maps), fewer)

@@ -47,6 +47,7 @@ class Made:
     notes: list[str] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # images of noise, attack and square, as planned
+    places: int = 0  # of the square, as planned; 0: not planned yet
     seconds_an_image: float = 0.05
     audit: Audit | None = None
 
@@ -85,7 +86,7 @@ class Made:
         if plan.limit is not None:
             words += ["--images", plan.limit]
         if "square" in self.counts or (wish.places, wish.share) != (asked.places, asked.share):
-            words += ["--places", wish.places, "--square", wish.share]
+            words += ["--places", self.places or wish.places, "--square", wish.share]
         attacks = [(one.pixels, one.steps, one.seed) for one in (wish, asked)]
         if "attack" in self.counts or attacks[0] != attacks[1]:
             words += [word for p in wish.pixels for word in ("--pixels", p)]
