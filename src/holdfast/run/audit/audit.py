@@ -226,10 +226,8 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
         return Ran(0, "no VNN-LIB specification was given (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
-        made.decided = decided(
-            plan.model, files, seconds, plan.jobs or cores(), store=Store(plan.runs / CELLS)
-        )
-        step(len(files), 0)
+        store = Store(plan.runs / CELLS)
+        made.decided = decided(plan.model, files, seconds, plan.jobs or cores(), store, step)
     made.proofs += tuple(one.proof for one in made.decided)
     unknown = sum(one.proof.answer == "unknown" for one in made.decided)
     late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"

@@ -19,14 +19,17 @@ from holdfast.core.pipeline import Pipeline, Run
 from holdfast.core.property import Property
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats
-from holdfast.core.verdict import Budget, Verdict
+from holdfast.core.verdict import Verdict, settle
 from holdfast.graph.wire import read_graph
 from holdfast.run.audit.result import Answer, Proof, Recheck
 from holdfast.run.store import Store, to_json
 from holdfast.run.versions import versions
+from holdfast.run.vnncomp.attempt import abandon, begin, verify_command, wait
+from holdfast.run.vnncomp.instances import Instance
 from holdfast.stages.deployed import Deployed
 from holdfast.verify.domain import Domain, domain_of, first_float32, last_float32
-from holdfast.verify.problem import Tell, silent
+from holdfast.verify.replay import runner_of
+from holdfast.verify.vnncomp.protocol import read_counterexample
 
 CONTENT = 1  # what a cell holds; a higher number for another content
 POINTS = 200  # of a specification's box, run on each runtime
@@ -42,11 +45,9 @@ class Decided:
     witness: NDArray[np.float32] | None = None
 
 
-def specs(
-    model: Model, files: Sequence[Path], seconds: float, jobs: int = 1, tell: Tell = silent
-) -> tuple[Proof, ...]:
+def specs(model: Model, files: Sequence[Path], seconds: float, jobs: int = 1) -> tuple[Proof, ...]:
     """The answer to each specification, in order, within so many seconds for all of them."""
-    return tuple(one.proof for one in decided(model, files, seconds, jobs, tell))
+    return tuple(one.proof for one in decided(model, files, seconds, jobs))
 
 
 def decided(
@@ -54,13 +55,14 @@ def decided(
     files: Sequence[Path],
     seconds: float,
     jobs: int = 1,
-    tell: Tell = silent,
     store: Store | None = None,
+    tell: Callable[[int, int], None] = lambda done, found: None,
 ) -> tuple[Decided, ...]:
     """The answers with their witnesses; with a store, what was decided before is not asked again.
 
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
-    equal part of the time that is left; what is not decided within it is `unknown`.
+    equal part of the time that is left and a process of its own, which is ended when that is over; what is
+    not decided by then is `unknown`.
     """
     questions = questions_of(model, files)
     end, found = time.monotonic() + seconds, []
@@ -69,12 +71,13 @@ def decided(
         held = None if store is None else store.get(key)
         if held is None:
             share = max(0.0, end - time.monotonic()) / (len(files) - left)
-            one = _decide(name, path, question, Budget(share, jobs=jobs), tell)
+            one = _decide(name, path, question, share, jobs)
             if store is not None and one.proof.answer != "unknown":
                 store.put(key, _packed(one))
         else:
             one = _unpacked(held, question, name)
         found.append(one)
+        tell(1, 0)
     return tuple(found)
 
 
@@ -100,12 +103,10 @@ def _key(model: Model, path: Path) -> str:
     return fingerprint.of(["spec", CONTENT, model.sha256, fingerprint.of_file(path), versions(), code])
 
 
-def _decide(name: str, path: Path, question: Property, budget: Budget, tell: Tell) -> Decided:
-    from holdfast.verify.decide import verify
-
-    verdict = verify(question, budget, tell)
+def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> Decided:
+    verdict = _verdict(path, question, seconds, jobs)
     command = shlex.join(
-        ["holdfast", "verify", str(question.model.path), str(path), "--timeout", f"{budget.seconds:.0f}"]
+        ["holdfast", "verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}"]
     )
     witness = None
     if verdict.status == "violated" and verdict.witness is not None:
@@ -117,6 +118,27 @@ def _decide(name: str, path: Path, question: Property, budget: Budget, tell: Tel
         command=command,
     )  # fmt: skip
     return Decided(proof, question, witness)
+
+
+def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
+    """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
+    network = question.model.path
+    asked = Instance("audit", str(network), str(path), seconds, network, path, path.parent)
+    running = begin([*verify_command(), "--jobs", str(jobs)], asked)
+    try:
+        ((_, said),) = wait([running])
+    except BaseException:
+        abandon([running])
+        raise
+    engine, witness = said.engine or "none", None
+    if said.status == "violated":
+        domain = domain_of(question)
+        try:
+            witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
+        except (InputError, ValueError) as problem:
+            return Verdict("error", engine, said.seconds, note=_line(problem))
+    verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
+    return settle(question, verdict, runner_of(question, domain).run) if witness is not None else verdict
 
 
 def _answer(verdict: Verdict) -> Answer:
