@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY_SECONDS = 10.0
+SILENT_SECONDS = 30.0  # after which a line says that it still works
 
 
 @contextmanager
@@ -17,7 +19,9 @@ def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[
         with _bar(what, total, unit) as step:
             yield step
     else:
-        yield _lines(what, total, unit)
+        lines = _Lines(what, total, unit)
+        with lines.beating():
+            yield lines.step
 
 
 @contextmanager
@@ -37,24 +41,49 @@ def _bar(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None
         yield lambda done, reused: bar.update(task, advance=done)
 
 
-def _lines(what: str, total: int, unit: str) -> Callable[[int, int], None]:
-    began = last = time.monotonic()
-    done_so_far = worked = 0
+class _Lines:
+    """Plain lines: how far it is, at most every so often; and that it still works, after a long silence."""
 
-    def step(done: int, reused: int) -> None:
-        nonlocal last, done_so_far, worked
-        done_so_far += done
-        worked += done - reused
-        now = time.monotonic()
-        if now - last < EVERY_SECONDS and done_so_far < total:
-            return
-        last = now
-        rate = worked / max(now - began, 1e-9)
-        speed = f", {rate:.1f} {unit}/s" if worked else ""
-        left = f", {(total - done_so_far) / rate:.0f} s left" if worked and done_so_far < total else ""
-        before = done_so_far - worked
-        found = f" ({before} {'was' if before == 1 else 'were'} finished already)" if before else ""
-        sys.stderr.write(f"{what}: {done_so_far}/{total} {unit}{speed}{left}{found}\n")
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.began = self.last = time.monotonic()
+        self.done = self.worked = 0
+        self.speaking = threading.Lock()
+
+    def step(self, done: int, reused: int) -> None:
+        """Nothing; so many more are done, of which some were found finished already."""
+        with self.speaking:
+            self.done += done
+            self.worked += done - reused
+            now = time.monotonic()
+            if now - self.last < EVERY_SECONDS and self.done < self.total:
+                return
+            rate = self.worked / max(now - self.began, 1e-9)
+            speed = f", {rate:.1f} {self.unit}/s" if self.worked else ""
+            left = self.total - self.done
+            ahead = f", {left / rate:.0f} s left" if self.worked and left > 0 else ""
+            before = self.done - self.worked
+            found = f" ({before} {'was' if before == 1 else 'were'} finished already)" if before else ""
+            self._say(f"{speed}{ahead}{found}")
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Within it a line is written whenever nothing was said for SILENT_SECONDS."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(max(0.01, self.last + SILENT_SECONDS - time.monotonic())):
+                with self.speaking:
+                    if time.monotonic() - self.last >= SILENT_SECONDS and not over.is_set():
+                        self._say(f", at work for {time.monotonic() - self.began:.0f} s")
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _say(self, more: str) -> None:
+        self.last = time.monotonic()
+        sys.stderr.write(f"{self.what}: {self.done}/{self.total} {self.unit}{more}\n")
         sys.stderr.flush()
-
-    return step
