@@ -49,7 +49,7 @@ def test_two_audits_as_markdown(holdfast, tmp_path):
     save(better_audit(), tmp_path / "b")
     done = holdfast("compare", "a", "b", "--markdown")
     assert done.code == 0
-    assert "| undecided | resize=opencv-nearest | 5.00 | 1.00 | -4.00 |" in done.out
+    assert "| undecided | cost of resize=opencv-nearest | 5.00 | 1.00 | -4.00 |" in done.out
 
 
 def test_two_attacks(holdfast, tmp_path):

@@ -456,6 +456,18 @@ def test_the_same_run_twice_is_said(tmp_path):
     assert {c.verdict for c in found.changes} == {"same to the last digit"}
 
 
+def test_equal_numbers_beside_other_values_of_gates_are_told_apart(tmp_path):
+    runs = evaluation(tmp_path, "a", scenes(3)), evaluation(tmp_path, "b", scenes(3))
+    found = compare_runs(*runs)
+    count = len(found.changes)
+    assert found.summary == f"B and A are the same to the last digit in all {count} numbers."
+    other = replace(found, values=(("clean.map50", 0.5, 0.5), ("attack.100px.Se", 0.1, 0.2)))
+    assert other.summary == (
+        f"B and A are the same to the last digit in all {count} numbers of what both measured; "
+        "1 value for gates differs, being of each run's own images and parts."
+    )
+
+
 def test_the_comparison_is_json(tmp_path):
     a, b = evaluation(tmp_path, "a", scenes(0)), evaluation(tmp_path, "b", scenes(0, 1, 2, 3, 4, 5))
     plain = orjson.loads(orjson.dumps(as_plain(compare_runs(a, b))))

@@ -88,12 +88,17 @@ def _terminal_table(changes: Sequence[Change]) -> Table:
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
-            row.verdict, row.about.what, _value(row.before), _value(row.after), row.difference, _span(row),
+            row.verdict, _what(row), _value(row.before), _value(row.after), row.difference, _span(row),
             row.about.unit, row.images or None, row.basis or _words(row),
         ]
         for row in changes
     ]  # fmt: skip
     return Table(columns, rows)
+
+
+def _what(row: Change) -> str:
+    """What a row is about where no column says of which part it is: a metric, or what a noise costs."""
+    return f"cost of {row.about.what}" if row.about.costs else row.about.what
 
 
 def _table(rows: Sequence[Change]) -> Table:
@@ -209,7 +214,8 @@ def _values_table(found: Comparison, *, changed: bool = False) -> Table:
 def _values(found: Comparison) -> Iterator[Section]:
     if found.values:
         body = scroll(to_html(_values_table(found)), "What gates read")
-        yield Section("values", "What gates read", (Figure("", body, wide=True),))
+        said = "Each run's own, of all images and parts it measured; the tables above pair what both have."
+        yield Section("values", "What gates read", (Figure("", body, said, wide=True),))
 
 
 def _differs_table(found: Comparison) -> Table:

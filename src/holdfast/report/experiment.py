@@ -160,7 +160,7 @@ def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
     commands: list[list[Cell]] = [
         [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.lines
     ]
-    again = Table(["piece", "again", Column("seconds", 1), "its run"], commands)
+    again = Table(["piece", Column("again", command=True), Column("seconds", 1), "its run"], commands)
     libraries = Table(["library", "version"], versions)
     figures = (
         Figure("Every piece", scroll(to_html(again), "Pieces"), wide=True),

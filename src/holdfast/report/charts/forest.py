@@ -19,6 +19,7 @@ from holdfast.report.charts.svg import (
 )
 
 ROW, HEAD, FOOT = 22.0, 26.0, 30.0
+TOP = 20.0  # where lines begin: below the unit's name
 _NAME = 26  # signs of a row's name; the whole name is in the tip
 
 
@@ -53,10 +54,11 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
     x = Scale(low - room, high + room, left, wide - 64.0)
     height = sum(HEAD + ROW * len(g.spots) for g in groups) + FOOT
     drawn = [
-        element("line", x1=x(t), x2=x(t), y1=8, y2=height - FOOT, class_="grid") for t in ticks(x.low, x.high)
+        element("line", x1=x(t), x2=x(t), y1=TOP, y2=height - FOOT, class_="grid")
+        for t in ticks(x.low, x.high)
     ]
     drawn += [label(x(t), height - FOOT + 16, f"{t:g}", class_="tick middle") for t in ticks(x.low, x.high)]
-    drawn.append(element("line", x1=x(0), x2=x(0), y1=8, y2=height - FOOT, class_="axis"))
+    drawn.append(element("line", x1=x(0), x2=x(0), y1=TOP, y2=height - FOOT, class_="axis"))
     drawn.append(label(wide - 2, 14, unit, class_="tick end"))
     top = 4.0
     for group in groups:

@@ -71,12 +71,21 @@ class Comparison:
             told.append(f"undecided in {counts['undecided']}")
         same = len(self.of("same to the last digit"))
         if not any(counts.values()):
-            return f"B and A are the same to the last digit in all {same} numbers." if same else _NOTHING
+            return self._equal(same) if same else _NOTHING
         if same:
             told.append(f"the same in {same}")
         most = _most(self)
         told[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
         return f"B is {', '.join(told)}.{_headline(self.main)}"
+
+    def _equal(self, same: int) -> str:
+        """What is said when every number of what both measured is the same; gates read each run's own."""
+        own = sum(a != b for _, a, b in self.values)
+        if not own:
+            return f"B and A are the same to the last digit in all {same} numbers."
+        told = f"B and A are the same to the last digit in all {same} numbers of what both measured"
+        values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
+        return f"{told}; {values}, being of each run's own images and parts."
 
 
 _NOTHING = "A and B have no number in common."
