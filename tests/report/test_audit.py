@@ -10,6 +10,7 @@ import pytest
 
 from auditing import NAMES, sample_audit
 from holdfast.core.errors import OutputError
+from holdfast.noise.families import option
 from holdfast.report.audit import SIZE_LIMIT, fitting, page, write
 from holdfast.report.audit_sections import LISTED
 from holdfast.report.parts import Figure, Section
@@ -248,3 +249,11 @@ def test_every_field_of_the_heat_map_and_part_of_the_sandwich_is_legible(scheme)
     pairs += [("right", "on"), ("wrong", "on"), ("soft", "ink")]  # proven, broken, unknown
     for ground, ink in pairs:
         assert contrast(tokens[ground], tokens[ink]) >= 4.5, (scheme, ground, ink)
+
+
+def test_every_noise_is_told_in_words():
+    text = plain(page(sample_audit()))
+    assert "resize=opencv-nearest" in text
+    assert option("resize=opencv-nearest").summary.rstrip(".") in text
+    own = replace(sample_audit(), causes=(Cause("mine=fog", "mine", "measured", 0.1, 0.05, 0.2, 3, 40),))
+    assert "mine=fog" in plain(page(own))

@@ -109,7 +109,7 @@ def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
         ("time", duration(audit.seconds) + budget),
         ("run", audit.created.replace("T", " ").replace("+00:00", " UTC")),
         ("holdfast", audit.versions.get("holdfast", "")),
-        ("sha256", str(audit.model.get("sha256", ""))[:12]),
+        ("model file sha256", str(audit.model.get("sha256", ""))[:12]),
     ]
     return tuple((name, value) for name, value in found if value)
 

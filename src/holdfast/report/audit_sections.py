@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import escape
 
+from holdfast.core.errors import InputError
+from holdfast.noise.families import option
 from holdfast.report.about import duration, scroll
 from holdfast.report.audit_words import FEW, between, effect_of, many, within_chance
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -84,8 +86,8 @@ def causes(audit: Audit) -> Section | None:
     metric = audit.clean.title
     figures = [*_drawn(every, metric)]
     columns: list[Column | str] = [
-        "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed", "note",
-        _COMMAND,
+        "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed",
+        "what it is", "note", _COMMAND,
     ]  # fmt: skip
     rows = [_cause(c, audit.command) for c in every]
     figures += _listing(Table(columns, rows), "System noise")
@@ -145,9 +147,17 @@ def _cause(cause: Cause, command: str) -> list[Cell]:
         reading = "loss" if cause.drop > 0 else "gain"
     changed = "" if cause.changed is None else _of(cause.changed, cause.images)
     return [
-        cause.label, points_of(cause.drop), _interval(cause), reading, changed, cause.note,
+        cause.label, points_of(cause.drop), _interval(cause), reading, changed, _what(cause), cause.note,
         cause.command or command,
     ]  # fmt: skip
+
+
+def _what(cause: Cause) -> str:
+    """What the option does, in the words of `holdfast noise list`; empty if it is not known here."""
+    try:
+        return option(cause.label).summary
+    except InputError:  # several together, or the user's own
+        return ""
 
 
 def budgets(audit: Audit) -> Section | None:
@@ -163,7 +173,8 @@ def budgets(audit: Audit) -> Section | None:
     rows = [_strike(s, audit.command) for s in audit.strikes]
     lead = (
         "Each image may have so many pixels changed. Broken: every true object found before is found no "
-        "more. S_e = 1 − after / before, the effect of the patch contest."
+        "more. S_e = 1 − after / before, the effect of the patch contest. top-gradient: the pixels whose "
+        "change moves the scores most."
     )
     return Section("budgets", "Attack", _listing(Table(columns, rows), "Attack by budget"), lead)
 
