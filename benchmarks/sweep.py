@@ -95,7 +95,7 @@ def subject(folder: Path, name: str) -> tuple[Model, Dataset]:
     """The model and the images: real ones if they are at hand."""
     data = Path(os.environ.get("HOLDFAST_DATA", ROOT.parent / "shared" / "data"))
     if not (data / "imagenet_sample").is_dir():
-        return load_model(Path("signs-class")), open_dataset("signs:0:500")
+        return load_model("signs-class"), open_dataset("signs:0:500")
     card = folder / f"{name}.toml"
     card.write_text(CARD.format(classes=", ".join(f'"{i}"' for i in range(1000)), input=CARDS[name]))
     return load_model(data / "models" / f"{name}.onnx", card), open_dataset(data / "imagenet_sample")

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Array, Net
 
+LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -60,6 +62,10 @@ def silent(what: str, domains: int, bound: float) -> None:
     """Progress that nobody wants to see."""
 
 
+class OutOfTime(Exception):
+    """The time was up in the middle of a pass over the network: nothing is known of what it would say."""
+
+
 @dataclass(frozen=True)
 class Clock:
     """How much may still be spent, and whom to tell how it goes."""
@@ -72,3 +78,8 @@ class Clock:
     def left(self) -> float:
         """Seconds left; at most 0 when the time is up."""
         return self.started + self.budget.seconds - time.monotonic()
+
+    def check(self) -> None:
+        """Nothing; OutOfTime if the time was up a while ago: for the middle of work that takes long."""
+        if self.left < -LATE:
+            raise OutOfTime

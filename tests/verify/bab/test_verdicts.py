@@ -1,7 +1,7 @@
 """Verdicts against exact answers: by breakpoints for nets of one input, by mixed-integer programs for two."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
 
@@ -16,7 +16,8 @@ from holdfast.verify.bab.ask import ask, same_box
 from holdfast.verify.bab.decide import decide
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import Case, Clock
+from holdfast.verify.problem import LATE, Case, Clock, OutOfTime
+from holdfast.verify.split.search import search
 from sounding import (
     ALPHA,
     SMALL,
@@ -161,6 +162,36 @@ def test_a_problem_without_time_is_not_decided_by_guessing():
         answer = decide(problem(net, case), Clock(Budget(seconds=seconds)), SMALL)
         assert answer.status in ("timeout", "unknown", "violated")
         assert time.monotonic() - begun < seconds + 6  # a busy machine
+
+
+@dataclass(frozen=True)
+class Stopping(Clock):
+    """A clock whose time is up before the step of that number, in the middle of a pass."""
+
+    last: int = 0
+    steps: count = field(default_factory=lambda: count(1))
+
+    def check(self):
+        if next(self.steps) == self.last:
+            raise OutOfTime
+
+
+@pytest.mark.parametrize("engine", [decide, search])
+def test_a_pass_that_is_given_up_is_no_proof(engine):
+    net = dense_net(np.random.default_rng(0))
+    case = Case(np.zeros(3), np.ones(3), np.ones((1, 2)), np.array([-1e3]))
+    for step in (1, 3, 5):
+        answer = engine(problem(net, case), Stopping(Budget(60), last=step))
+        assert answer.status == "timeout"
+        assert "within a pass" in answer.note
+    assert engine(problem(net, case), Clock(Budget(60))).status == "holds"
+
+
+def test_the_clock_gives_up_a_pass_some_time_after_the_limit():
+    clock = Clock(Budget(10.0), time.monotonic() - 10.0)
+    clock.check()  # the time is up, but engines may still end by themselves
+    with pytest.raises(OutOfTime):
+        replace(clock, started=clock.started - LATE).check()
 
 
 def test_a_case_without_rows_is_no_proof():

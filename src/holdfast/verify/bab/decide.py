@@ -27,7 +27,7 @@ from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.precision import full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem
 
 Tensor = Any
 SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they read matters
@@ -39,7 +39,10 @@ def decide(problem: Problem, clock: Clock, plan: Plan | None = None) -> Answer:
     search = Search(problem, clock, plan or Plan())
     with torch.no_grad(), full_precision():
         for group in same_box(problem.cases):
-            found = _group(search, [problem.cases[i] for i in group])
+            try:
+                found = _group(search, [problem.cases[i] for i in group])
+            except OutOfTime:
+                return Answer("timeout", ENGINE, note="the time was up within a pass over the network")
             if found is not None:
                 return found
     if search.parked:

@@ -38,8 +38,8 @@ class Search:
 
     def __init__(self, problem: Problem, clock: Clock, plan: Plan) -> None:
         self.problem, self.clock, self.plan = problem, clock, plan
-        self.pieces = Pieces(problem.net, torch.float32)
-        self.exact = Pieces(problem.net, torch.float64)
+        self.pieces = Pieces(problem.net, torch.float32, clock.check)
+        self.exact = Pieces(problem.net, torch.float64, clock.check)
         self.margin = math.inf
         self.parked = 0
         self.worst = math.inf

@@ -6,6 +6,7 @@ Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -19,10 +20,13 @@ Tensor = Any
 
 
 class Pieces:
-    """The linear steps of a net as torch operations in one precision."""
+    """The linear steps of a net as torch operations in one precision.
 
-    def __init__(self, net: Net, dtype: torch.dtype) -> None:
-        self.net, self.dtype = net, dtype
+    `alive` is called before each step; it may raise to end a pass over a large net.
+    """
+
+    def __init__(self, net: Net, dtype: torch.dtype, alive: Callable[[], None] = lambda: None) -> None:
+        self.net, self.dtype, self.alive = net, dtype, alive
         self.unit = torch.finfo(dtype).eps / 2
         self.sizes = [prod(step.shape) for step in net.steps]
         self.readers = _last_readers(net)
@@ -52,6 +56,7 @@ class Pieces:
 
     def forward(self, at: int, values: list[Tensor], bias: bool = True) -> Tensor:
         """The output (q, n) of linear step `at` on its sources' values."""
+        self.alive()
         step, const = self.net.steps[at], self._constants[at]
         if isinstance(step, Dense):
             out = values[0] @ const[0].T
@@ -91,6 +96,7 @@ class Pieces:
 
     def backward(self, at: int, rows: Tensor) -> list[Tensor]:
         """Coefficients (q, n) of the output of linear step `at` as coefficients of each of its sources."""
+        self.alive()
         step, const = self.net.steps[at], self._constants[at]
         if isinstance(step, Dense):
             return [rows @ const[0]]

@@ -8,6 +8,7 @@ magnitudes |W| (|c| + |A| 1 + off) + |b|, goes to off as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -64,12 +65,13 @@ class Passed:
 class Machine:
     """A net's linear steps in one precision, with their own weights and with the magnitudes of those."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, alive: Callable[[], None] = lambda: None) -> None:
         self.net = net
         # Pieces knows linear steps and curves; a product is a place holder there and is never asked of it.
         plain = replace(net, steps=tuple(_plain(step) for step in net.steps))
-        self.pieces = Pieces(plain, torch.float64)
-        self.sizes = Pieces(replace(net, steps=tuple(_size(step) for step in plain.steps)), torch.float64)
+        self.pieces = Pieces(plain, torch.float64, alive)
+        sizes = replace(net, steps=tuple(_size(step) for step in plain.steps))
+        self.sizes = Pieces(sizes, torch.float64, alive)
         # Curves that end somewhere need bounds that do not reach beyond.
         self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
         self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}

@@ -17,7 +17,7 @@ from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.domain import first_float32, last_float32
 from holdfast.verify.linear.precision import full_precision
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem
 from holdfast.verify.split.back import Plane, along, backward, between
 from holdfast.verify.split.boxes import Boxes, clipped, halved, joined
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
@@ -49,7 +49,12 @@ def search(problem: Problem, clock: Clock) -> Answer:
         return Answer("unknown", ENGINE, note="the net is too large for boxes by the thousand")
     torch.set_num_threads(max(1, clock.budget.jobs))
     with torch.no_grad(), full_precision():
-        return _Search(problem, cases, clock).run()
+        under_way = _Search(problem, cases, clock)
+        try:
+            return under_way.run()
+        except OutOfTime:
+            note = f"{under_way.seen:,} boxes; the time was up within a pass over the network"
+            return Answer("timeout", ENGINE, note=note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +74,7 @@ class _Search:
 
     def __init__(self, problem: Problem, cases: Sequence[Case], clock: Clock) -> None:
         self.problem, self.cases, self.clock = problem, cases, clock
-        self.machine = Machine(problem.net)
+        self.machine = Machine(problem.net, clock.check)
         self.net = TorchNet(problem.net, torch.float64)
         self.goals = goals_of(cases)
         self.first, self.last = (
