@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,15 @@ from holdfast.core.model import Input
 from holdfast.core.types import Floats, Image, Size
 
 Resize = Callable[[Image, Size], Image]
+
+
+class Window(NamedTuple):
+    """A part of a picture: its left and top edge, width and height."""
+
+    left: int
+    top: int
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
@@ -66,8 +76,14 @@ def frame_of(original: Size, wanted: Input) -> Frame:
 
 
 def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
-    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
+    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame.
+
+    A function with an attribute `part` is asked for the window of a crop alone: part(image, size, window).
+    """
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
+    part = getattr(resize, "part", None)
+    if part is not None and wanted.policy in ("crop", "square"):
+        return part(image, frame.resized, Window(-frame.offset_x, -frame.offset_y, *frame.network)), frame
     small = resize(image, frame.resized)
     if small.shape != (frame.resized.height, frame.resized.width, 3):
         raise ImageError(

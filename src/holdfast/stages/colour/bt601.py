@@ -18,7 +18,7 @@ round takes halves up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Image
+from holdfast.stages.quick import Quick
 
 Plane: TypeAlias = NDArray[np.int16]
 
-_MILLION = 1_000_000
+MILLION = 1_000_000
 _CACHED = 16_384  # pixels
-_FORWARD = (
+FORWARD = (
     ((256_788, 504_129, 97_906), 16),
     ((-148_223, -290_993, 439_216), 128),
     ((439_216, -367_788, -71_427), 128),
@@ -49,27 +50,35 @@ class Inverse:
     blue: tuple[int, int]
 
 
-EXACT = Inverse(_MILLION, 1_164_383, (0, 1_596_027), (-391_762, -812_968), (2_017_232, 0))  # eq. 6
+EXACT = Inverse(MILLION, 1_164_383, (0, 1_596_027), (-391_762, -812_968), (2_017_232, 0))  # eq. 6
 FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
-    for rows in _strips(image.shape[0], image.shape[1]):
-        red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
-        for plane, ((of_red, of_green, of_blue), offset) in zip((y, u, v), _FORWARD, strict=True):
-            total = red * of_red
-            total += green * of_green
-            total += blue * of_blue
-            total += _MILLION // 2 + offset * _MILLION
-            total //= _MILLION
-            plane[rows] = total
-    return y, u, v
+    return _TO_YUV(image)
 
 
 def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
     """The RGB pixels (h, w, 3) of full-size planes (h, w) by eq. 6 or eq. 7."""
+    return _TO_RGB(y, u, v) if inverse == EXACT else _back(y, u, v, inverse)
+
+
+def _forth(image: Image) -> tuple[Plane, Plane, Plane]:
+    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
+    for rows in _strips(image.shape[0], image.shape[1]):
+        red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
+        for plane, ((of_red, of_green, of_blue), offset) in zip((y, u, v), FORWARD, strict=True):
+            total = red * of_red
+            total += green * of_green
+            total += blue * of_blue
+            total += MILLION // 2 + offset * MILLION
+            total //= MILLION
+            plane[rows] = total
+    return y, u, v
+
+
+def _back(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
     image = np.empty((*y.shape, 3), np.uint8)
     for rows in _strips(y.shape[0], y.shape[1]):
         grey = y[rows].astype(np.int32)
@@ -90,3 +99,27 @@ def _strips(height: int, width: int) -> Iterator[slice]:
     """Slices of rows small enough that what is computed from them stays in the processor's cache."""
     step = max(1, _CACHED // width)
     return (slice(at, at + step) for at in range(0, height, step))
+
+
+def _planes() -> Callable[[Image], tuple[Plane, Plane, Plane]]:
+    from holdfast.stages.quick.yuv import planes
+
+    return lambda image: planes(np.ascontiguousarray(image))
+
+
+def _pixels() -> Callable[[Plane, Plane, Plane], Image]:
+    from holdfast.stages.quick.yuv import pixels
+
+    return lambda y, u, v: pixels(*map(np.ascontiguousarray, (y, u, v)))
+
+
+def _pictures() -> list[tuple[Image]]:
+    """Every corner and the middle of the cube of colours, and chance."""
+    edges = np.stack(np.meshgrid(*[[0, 1, 127, 128, 254, 255]] * 3), -1).reshape(6, 36, 3).astype(np.uint8)
+    return [(edges,), (np.random.default_rng(0).integers(0, 256, (64, 65, 3), np.uint8),)]
+
+
+_TO_YUV = Quick(_forth, _planes, _pictures)
+_TO_RGB = Quick(
+    lambda y, u, v: _back(y, u, v, EXACT), _pixels, lambda: [_forth(*picture) for picture in _pictures()]
+)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.stages.decode.jpeg import by
+
+_OF_THREAD = threading.local()
 
 
 @stage(
@@ -54,4 +58,7 @@ def _converted(data: bytes, flags: int) -> Image:
     context = av.CodecContext.create("mjpeg", "r")
     context.thread_count = 1  # a single picture; several threads would only delay it
     frames = context.decode(av.Packet(data)) or context.decode(None)
-    return np.asarray(frames[0].to_ndarray(format="rgb24", interpolation=flags))
+    if not hasattr(_OF_THREAD, "converter"):  # keeps its tables for the next picture of the same size
+        _OF_THREAD.converter = av.video.reformatter.VideoReformatter()
+    converted = _OF_THREAD.converter.reformat(frames[0], format="rgb24", interpolation=flags)
+    return np.asarray(converted.to_ndarray())

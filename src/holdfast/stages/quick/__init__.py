@@ -1,0 +1,80 @@
+"""Kernels for stages that run thousands of times: bit for bit the numbers of the plain functions, sooner.
+
+A stage's plain function (a library's own, or ours in numpy) stays the definition. A process that has spent
+PATIENCE seconds in those loads kernels, if numba is installed; one that gives other numbers than the plain
+function, on samples or on the first pictures it meets, is not used. A single picture never pays for loading.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Generic, TypeVar, TypeVarTuple
+
+import numpy as np
+
+Given = TypeVarTuple("Given")
+R = TypeVar("R")
+PATIENCE = 0.3  # seconds in plain functions; loading numba and its kept kernels takes about half a second
+
+
+class Meter:
+    """The seconds this process has spent in plain functions that have a kernel."""
+
+    spent = 0.0
+
+    @classmethod
+    def timed(cls, work: Callable[[], R]) -> R:
+        """What the work gives; its time is counted."""
+        begun = time.perf_counter()
+        made = work()
+        cls.spent += time.perf_counter() - begun
+        return made
+
+    @classmethod
+    def full(cls) -> bool:
+        """Whether a kernel is worth loading, and could be."""
+        return cls.spent > PATIENCE and find_spec("numba") is not None
+
+
+class Quick(Generic[*Given, R]):
+    """A plain function, and the kernel that takes over from it after a while.
+
+    `load` gives the kernel, `samples` the arguments on which it must agree first.
+    """
+
+    def __init__(
+        self,
+        plain: Callable[[*Given], R],
+        load: Callable[[], Callable[[*Given], R]],
+        samples: Callable[[], Sequence[tuple[*Given]]],
+    ) -> None:
+        self.plain, self.load, self.samples = plain, load, samples
+        self.kernel: Callable[[*Given], R] | None = None
+        self.asked = False
+
+    def __call__(self, *given: *Given) -> R:
+        """What the plain function gives."""
+        if self.kernel is None and not self.asked and Meter.full():
+            self.asked = True
+            self.kernel = self.agreeing()
+        if self.kernel is not None:
+            return self.kernel(*given)
+        return Meter.timed(lambda: self.plain(*given))
+
+    def agreeing(self) -> Callable[[*Given], R] | None:
+        """The kernel; None if it cannot be loaded, or gives another number on a sample."""
+        try:
+            kernel = self.load()
+            right = all(equal(self.plain(*sample), kernel(*sample)) for sample in self.samples())
+        except Exception:  # noqa: BLE001 - whatever a compiler raises, the plain function is there
+            return None
+        return kernel if right else None
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two arrays, or tuples of them, are the same in type, shape and every number."""
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one.dtype == other.dtype and np.array_equal(one, other))
