@@ -28,8 +28,9 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
 
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[dev,decoders,language,runtimes,speech,torch,verify,vnnlib2,web]'
+	$(PIP) -e '.[dev,decoders,language,quick,runtimes,speech,torch,verify,vnnlib2,web]'
 	$(BIN)/python -c 'from holdfast.verify.lowdim.load import kernel; kernel()'  # compiled once
+	$(BIN)/python -c 'from holdfast.stages.quick import resample, yuv'  # likewise
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.full

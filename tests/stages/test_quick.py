@@ -16,7 +16,7 @@ from holdfast.stages.quick import Meter, Quick
 from holdfast.stages.quick import pillow as taking
 from holdfast.stages.quick.pillow import Resampler, plain
 
-pytest.importorskip("numba", reason="numba is not installed: pip install 'holdfast[verify]'")
+pytest.importorskip("numba", reason="numba is not installed: pip install 'holdfast[quick]'")
 from holdfast.stages.quick import resample, yuv
 
 FILTERS = sorted(resample.FILTERS)
@@ -182,7 +182,7 @@ def test_a_quick_function_keeps_to_the_plain_one(patient, monkeypatch):
     wrong = Quick(double, lambda: lambda x: x * x, samples)
     np.testing.assert_array_equal(wrong(np.arange(4)), [0, 2, 4, 6])
     assert wrong.asked
-    monkeypatch.setattr(quick, "find_spec", lambda name: None)
+    monkeypatch.setattr(quick, "there", lambda: False)
     without = Quick(double, lambda: pytest.fail("nothing to load"), samples)
     np.testing.assert_array_equal(without(np.arange(2)), [0, 2])
     assert not without.asked

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
@@ -17,6 +18,12 @@ import numpy as np
 Given = TypeVarTuple("Given")
 R = TypeVar("R")
 PATIENCE = 0.3  # seconds in plain functions; loading numba and its kept kernels takes about half a second
+
+
+@cache
+def there() -> bool:
+    """Whether numba is installed."""
+    return find_spec("numba") is not None
 
 
 class Meter:
@@ -35,7 +42,7 @@ class Meter:
     @classmethod
     def full(cls) -> bool:
         """Whether a kernel is worth loading, and could be."""
-        return cls.spent > PATIENCE and find_spec("numba") is not None
+        return cls.spent > PATIENCE and there()
 
 
 class Quick(Generic[*Given, R]):
