@@ -27,6 +27,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
 PIXELS = (100, 300, 1000, 3000)
+RESERVE = 0.1  # of the budget, for what estimates leave out and for the page
 SCHEDULE = "plan.json"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -134,11 +135,11 @@ class Clock:
         return time.monotonic() - self.began
 
     def seconds(self, part: str) -> float:
-        """What a part may take: its share of the time that is left; infinite without a budget."""
+        """What a part may take: its share of the time left, less a reserve; infinite without a budget."""
         if not self.wish.budget:
             return float("inf")
         waiting = [SHARES[name] for name in self.wish.parts if name not in self.done]
-        left = max(0.0, self.wish.budget - self.elapsed)
+        left = max(0.0, (1 - RESERVE) * self.wish.budget - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
     def starts(self, part: str) -> bool:
