@@ -87,7 +87,7 @@ def causes(audit: Audit) -> Section | None:
     figures = [*_drawn(every, metric)]
     columns: list[Column | str] = [
         "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed",
-        "what it is", "note", _COMMAND,
+        "what it is", _COMMAND,
     ]  # fmt: skip
     rows = [_cause(c, audit.command) for c in every]
     figures += _listing(Table(columns, rows), "System noise")
@@ -147,17 +147,18 @@ def _cause(cause: Cause, command: str) -> list[Cell]:
         reading = "loss" if cause.drop > 0 else "gain"
     changed = "" if cause.changed is None else _of(cause.changed, cause.images)
     return [
-        cause.label, points_of(cause.drop), _interval(cause), reading, changed, _what(cause), cause.note,
+        cause.label, points_of(cause.drop), _interval(cause), reading, changed, _what(cause),
         cause.command or command,
     ]  # fmt: skip
 
 
 def _what(cause: Cause) -> str:
-    """What the option does, in the words of `holdfast noise list`; empty if it is not known here."""
+    """What the option does, in the words of `holdfast noise list` if it is known here, and what was noted."""
     try:
-        return option(cause.label).summary
+        known = option(cause.label).summary.rstrip(".")
     except InputError:  # several together, or the user's own
-        return ""
+        known = ""
+    return " – ".join(part for part in (known, cause.note) if part)
 
 
 def budgets(audit: Audit) -> Section | None:
