@@ -1,8 +1,8 @@
 """Kernels for stages that run thousands of times: bit for bit the numbers of the plain functions, sooner.
 
 A stage's plain function (a library's own, or ours in numpy) stays the definition. A process that has spent
-PATIENCE seconds in those loads kernels, if numba is installed; one that gives other numbers than the plain
-function, on samples or on the first pictures it meets, is not used. A single picture never pays for loading.
+PATIENCE seconds in those loads kernels, if numba is installed; one that gives another number than the plain
+function on a sample is not used. A single picture never pays for loading.
 """
 
 from __future__ import annotations
