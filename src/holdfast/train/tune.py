@@ -79,9 +79,11 @@ def tune(
     checkpoint: Path,
     say: Say,
     progress: Progress = lambda done, reused: None,
+    name: str = "",
 ) -> Any:
     """The model's ONNX graph with weights trained on the pictures; a killed run goes on where it was.
 
+    `say` tells how it goes, under that name (none given: the model's).
     The checkpoint's file name is `checkpoint`'s with a hash of all that decides the weights. The same seed,
     pictures and number of threads give the same weights to the byte.
     """
@@ -93,9 +95,9 @@ def tune(
         )
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
-    stage = Stage("mix", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
+    stage = Stage("tuning", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
     job = Job(
-        model.name, net, draw_of(pictures, tuning, model), loss_of(model, tuning), (stage,), seed,
+        name or model.name, net, draw_of(pictures, tuning, model), loss_of(model, tuning), (stage,), seed,
         tuning.weight_decay, tuning.averaging, decisive,
     )  # fmt: skip
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")

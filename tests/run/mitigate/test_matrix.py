@@ -111,6 +111,7 @@ def test_a_miniature(started, monkeypatch):
     models = train(training, orders(rows, (0, 1)), said.append)
     assert matrix(training, tested, "resize", models, names, said.append) == found
     assert any("seed 1: trained (6 of 6)" in line for line in said)
+    assert any(line.startswith(f"{model.name}, opencv-nearest, seed 0: tuning 40/40 loss") for line in said)
 
 
 def test_rows_side_by_side_are_the_same_to_the_byte(started, tmp_path):

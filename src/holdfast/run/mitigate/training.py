@@ -151,7 +151,8 @@ def train_one(work: Work, order: Order, say: Say) -> None:
     pictures = pictures_for(training, training.data, work.choices, say)
     path = work.path(order)
     checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{order.seed}.pt"
-    proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say)
+    told = f"{training.model.name}, {row.name}, seed {order.seed}:"
+    proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say, name=told)
     write_atomic(path, proto.SerializeToString())
     decode, resize = row.seen[0]
     # The card last: a model with a card is a finished one.
