@@ -151,6 +151,14 @@ def test_planes_and_pixels_are_those_of_the_equations():
         np.testing.assert_array_equal(yuv.pixels(*want), bt601._back(*want, bt601.EXACT))
 
 
+def test_other_types_than_the_kernels_are_plain(patient):
+    image = picture(20, 30, 1).astype(np.int32)
+    planes = [plane.astype(np.int32) for plane in bt601.to_yuv(image)]
+    np.testing.assert_array_equal(
+        bt601.to_rgb(*planes, bt601.EXACT), bt601._back(*bt601._forth(image), bt601.EXACT)
+    )
+
+
 def test_every_chroma_goes_back_alike():
     u, v = (np.ascontiguousarray(g) for g in np.meshgrid(*[np.arange(256, dtype=np.int16)] * 2))
     for luma in (0, 15, 16, 120, 235, 255):

@@ -376,7 +376,7 @@ def test_all_sign_instances_are_right(shared_data):
 
     folder = shared_data / "vnncomp" / "cctsdb_yolo"
     counts = {"holds": 0, "violated": 0}
-    for net, spec, _ in csv.reader((folder / "instances.csv").open()):
+    for net, spec, _ in csv.reader((folder / "instances.csv").read_text().splitlines()):
         paths = [next(p for p in (folder / n, folder / f"{n}.gz") if p.exists()) for n in (net, spec)]
         asked = property_of(read_vnnlib(paths[1]), Network("net", paths[0]))
         counts[answer(asked).status] += 1

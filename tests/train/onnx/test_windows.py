@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -43,7 +43,9 @@ def agree(nodes, weights):
                      ("n", 3, 9, 8))  # fmt: skip
     try:
         expected = scores_of(model, IMAGES, "y", 0)
-    except ModelError:  # a window that does not fit: refused by both
+    except ModelError:  # a window that does not fit
+        expected = np.zeros(0, np.float32)
+    if not expected.size:  # refused by ONNX Runtime, or nothing comes out of it
         with pytest.raises(ModelError):
             open_trainable(model)
         return
@@ -52,6 +54,7 @@ def agree(nodes, weights):
 
 
 @settings(max_examples=40, deadline=None)
+@example({"kernel_shape": [1, 4], "strides": [1, 1], "dilations": [1, 2], "pads": [0] * 4, "ceil_mode": 0})
 @given(windows("MaxPool"))
 def test_max_pools(attributes):
     agree([node("MaxPool", "h", "y", **attributes)], {})

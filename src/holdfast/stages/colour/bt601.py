@@ -56,12 +56,13 @@ FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    return _TO_YUV(image)
+    return _TO_YUV(image) if image.dtype == np.uint8 else _forth(image)
 
 
 def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
     """The RGB pixels (h, w, 3) of full-size planes (h, w) by eq. 6 or eq. 7."""
-    return _TO_RGB(y, u, v) if inverse == EXACT else _back(y, u, v, inverse)
+    small = all(plane.dtype == np.int16 for plane in (y, u, v))
+    return _TO_RGB(y, u, v) if small and inverse == EXACT else _back(y, u, v, inverse)
 
 
 def _forth(image: Image) -> tuple[Plane, Plane, Plane]:
