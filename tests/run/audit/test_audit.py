@@ -15,7 +15,7 @@ from holdfast.metrics.rules import RULES
 from holdfast.run.audit import strike
 from holdfast.run.audit.audit import _covered, audit
 from holdfast.run.audit.made import Made
-from holdfast.run.audit.plan import Clock
+from holdfast.run.audit.plan import SCHEDULE, Clock
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
 from holdfast.run.score import Settings
@@ -136,6 +136,25 @@ def test_more_images_may_be_attacked_than_met_the_noises(made):
     assert {m.images for m in found.matrix.meetings} == {2}
     assert found.matrix.at("200px", TRAINED).value is not None
     assert found.strikes[0].images == 3
+
+
+def test_a_short_time_leaves_the_matrix_fewer_images(made):
+    """As an earlier begin had planned it; its command gives the same fields again."""
+    wish = dataclasses.replace(made.plan.wish, budget=3600.0, only=("matrix",))
+    plan = dataclasses.replace(made.plan, wish=wish)
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"matrix images": 2}')
+    found = audit(plan).found
+    assert {m.images for m in found.matrix.meetings} == {2}
+    (part,) = (p for p in found.parts if p.name == "matrix")
+    assert (part.images, "1 of 3 images: the time for the matrix" in part.left_out) == (2, True)
+    words = shlex.split(found.matrix.meetings[-1].command)
+    given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
+    assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
+    fewer = dataclasses.replace(wish, budget=0.0, noise_images=IMAGES, attack_images=2, square_images=2)
+    again = audit(dataclasses.replace(plan, wish=fewer)).found
+    plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
+    assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
 
 
 def test_the_command_of_the_matrix_gives_its_threats_again(made):

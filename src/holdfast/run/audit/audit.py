@@ -237,24 +237,35 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
 def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
         return Ran(0, "no noise was measured")
-    there = {printable(e.name) for e in made.prepared.noise.plan.dataset.entries}
-    threats = _threats(made, there)
+    tested = made.prepared.noise.plan.dataset.entries
+    threats = _threats(made, {printable(e.name) for e in tested})
     chosen = deployments_of(made.noise, made.prepared, most=12)
-    names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
-    names = [name for name in names if printable(name) in there]
-    if made.struck and made.maps:  # both threats on the same images, where there are any
-        covered = {printable(e.name) for e in made.plan.plan.dataset.entries[: made.counts["square"]]}
-        names = [name for name in names if printable(name) in covered] or names
-    few = len(names) or made.noise.images
-    cost = few * len(chosen) * (1 + len(threats)) * made.seconds_an_image
-    if not clock.number("matrix", None, clock.seconds("matrix") / cost, 0, 1):
-        return Ran(0, f"{1 + len(threats)} threats × {len(chosen)} deployments take about {cost:.0f} s")
-    found = matrix(made.prepared, chosen, threats, watch, names or None, made.plan.replicates)
-    again = made.again("matrix")
+    names = _both_met(made, {printable(e.name) for e in tested})
+    cost = len(chosen) * (1 + len(threats)) * made.seconds_an_image  # of an image
+    affordable = clock.seconds("matrix") / cost
+    if names:
+        count = clock.number("matrix images", None, affordable, 0, len(names))
+    else:  # no threat: all that met the noises, since by them the deployments were chosen
+        count = len(tested) * clock.number("matrix", None, affordable / len(tested), 0, 1)
+    if not count:
+        return Ran(0, f"{1 + len(threats)} threats × {len(chosen)} deployments take {cost:.1f} s an image")
+    found = matrix(made.prepared, chosen, threats, watch, names[:count] or None, made.plan.replicates)
+    places = {printable(e.name): n for n, e in enumerate(made.plan.plan.dataset.entries, 1)}
+    again = made.again("matrix", places[printable(names[count - 1])] if names else None)
     made.matrix = dataclasses.replace(
         found, meetings=tuple(dataclasses.replace(m, command=again) for m in found.meetings)
     )
-    return Ran(few, "")
+    return Ran(count, _fewer(count, len(names) or count, "the matrix"))
+
+
+def _both_met(made: Made, there: Collection[str]) -> list[str]:
+    """The images with threats that met the noises too, in order; of two threats those that met both."""
+    names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
+    names = [name for name in names if printable(name) in there]
+    if made.struck and made.maps:
+        covered = {printable(e.name) for e in made.plan.plan.dataset.entries[: made.counts["square"]]}
+        names = [name for name in names if printable(name) in covered] or names
+    return names
 
 
 def _threats(made: Made, there: Collection[str]) -> tuple[Threatened, ...]:

@@ -68,9 +68,13 @@ class Made:
         """The pipeline as trained."""
         return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
 
-    def again(self, part: str) -> str:
-        """The line that gives the numbers of a part again, on the images it was planned for."""
-        counts = [word for name, count in self.counts.items() for word in (f"--{name}-images", count)]
+    def again(self, part: str, first: int | None = None) -> str:
+        """The line that gives the numbers of a part again, on the images it was planned for.
+
+        `first`: threats on so many images alone, as fewer met all deployments.
+        """
+        few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
+        counts = [word for name, count in few.items() for word in (f"--{name}-images", count)]
         return self.plan.command("audit", "--only", part, "--budget", "none", *counts, *self._asked)
 
     def whole(self, part: str) -> str:

@@ -27,7 +27,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
 }  # fmt: skip
 PIXELS = (100, 300, 1000, 3000)
-RESERVE = 0.1  # of the budget, for what estimates leave out and for the page
+RESERVE = 0.1  # of the budget, for what estimates leave out
+PAGE = 15.0  # seconds that starting and writing the page take; at least this is kept in reserve
 SCHEDULE = "plan.json"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -139,7 +140,8 @@ class Clock:
         if not self.wish.budget:
             return float("inf")
         waiting = [SHARES[name] for name in self.wish.parts if name not in self.done]
-        left = max(0.0, (1 - RESERVE) * self.wish.budget - self.elapsed)
+        reserve = max(RESERVE * self.wish.budget, min(PAGE, self.wish.budget / 4))
+        left = max(0.0, self.wish.budget - reserve - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
     def starts(self, part: str) -> bool:
