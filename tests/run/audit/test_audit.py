@@ -18,6 +18,7 @@ from holdfast.run.audit.made import Made
 from holdfast.run.audit.plan import SCHEDULE, Clock
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
+from holdfast.run.noise.suite import unwatched
 from holdfast.run.score import Settings
 
 pytest.importorskip("torch")
@@ -155,6 +156,20 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     again = audit(dataclasses.replace(plan, wish=fewer)).found
     plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
     assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
+
+
+def test_attacks_made_before_are_planned_with_the_time_they_took(made, monkeypatch):
+    """What is found finished costs nothing now, but the next image will."""
+    name = made.struck[0].attempts[0].name
+    found = strike.strikes(made.plan, [name], unwatched)
+    took = {a.seconds for one in made.struck for a in one.attempts if a.name == name}
+    assert strike.spent(found) == pytest.approx(sum(took))
+    assert strike.spent(found) > 0
+    wish = dataclasses.replace(made.plan.wish, budget=100.0, attack_images=None, only=("attack",))
+    plan = dataclasses.replace(made.plan, wish=wish)
+    monkeypatch.setattr("holdfast.run.audit.audit.spent", lambda found: 50.0)
+    parts = {p.name: p.images for p in audit(plan).found.parts}
+    assert parts["attack"] == 1 < IMAGES
 
 
 def test_the_command_of_the_matrix_gives_its_threats_again(made):

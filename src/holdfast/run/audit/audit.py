@@ -22,7 +22,7 @@ from holdfast.run.audit.result import Part, save
 from holdfast.run.audit.sandwich import SQUARE
 from holdfast.run.audit.specs import decided, questions_of, recheck_specs
 from holdfast.run.audit.squares import SquaresPlan
-from holdfast.run.audit.strike import strikes
+from holdfast.run.audit.strike import spent, strikes
 from holdfast.run.audit.summary import audit_of, now, side_of_evaluation
 from holdfast.run.evaluate import evaluate, run_folder
 from holdfast.run.evaluation import CELLS
@@ -173,8 +173,8 @@ def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> R
         began = time.monotonic()
         unread = {f.name for f in made.evaluation.failed} if made.evaluation else set()
         able = [name for name in names if printable(name) not in unread]
-        strikes(made.plan, (able or names)[:1], watch)  # kept: one of those that follow
-        first = max(time.monotonic() - began, 0.5)
+        found = strikes(made.plan, (able or names)[:1], watch)  # kept: one of those that follow
+        first = max(time.monotonic() - began, spent(found), 0.5)
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
     found = strikes(made.plan, names[:count], watch)

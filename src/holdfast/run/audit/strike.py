@@ -96,6 +96,11 @@ def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> Strikes:
     return Strikes(_whole(plan, first, tuple(held.values())), tuple(struck), runs)
 
 
+def spent(found: Strikes) -> float:
+    """The seconds its attacks took when they were made, which may have been in an earlier audit."""
+    return sum({id(a): a.seconds for one in found.struck for a in one.attempts}.values())
+
+
 def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
     """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
     found = dict(held)
