@@ -38,6 +38,7 @@ RULE = Rule()
 USED_UP = "the time was used up"
 COARSE = 64  # places of a square below which an image less is better than a place less
 SPEC = 60.0  # seconds for a specification, at most
+OPENING = 3.0  # seconds that torch and the network to attack take, about, where it could not be seen
 RECHECKED = ("precision", "runtime")  # families under which proofs and witnesses are tried again
 
 
@@ -174,7 +175,8 @@ def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> R
         unread = {f.name for f in made.evaluation.failed} if made.evaluation else set()
         able = [name for name in names if printable(name) not in unread]
         found = strikes(made.plan, (able or names)[:1], watch)  # kept: one of those that follow
-        first = max(time.monotonic() - began, spent(found), 0.5)
+        took, before = time.monotonic() - began, spent(found)
+        first = max(took if took >= before else before + OPENING, 0.5)  # less: found finished already
         allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
     count = clock.number("attack", given, allowed, 1, whole)
     found = strikes(made.plan, names[:count], watch)
