@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, cfunc, types
+from numba import carray, njit
 
 from holdfast.verify.lowdim.kernels.compiled import kernel
 from holdfast.verify.lowdim.kernels.walk import walk
-from holdfast.verify.lowdim.tables import KINDS, Blocks, views
+from holdfast.verify.lowdim.tables import Blocks, views
 
-_POINTER = {
-    "d": types.CPointer(types.float64),
-    "q": types.CPointer(types.int64),
-    "b": types.CPointer(types.int8),
-}
 _named = kernel(views)
 
 
@@ -41,6 +36,5 @@ def run(  # one pointer for each block
     return walk(net, space, lp, stack, blocks.real, blocks.whole)
 
 
-def compiled() -> Any:
-    """The function compiled for C, by numba."""
-    return cfunc(types.int64(_POINTER["q"], *(_POINTER[kind] for kind in KINDS)))(run)
+# carray wants numba's own care for memory, which the kernels go without.
+compiled: Any = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(run)
