@@ -30,7 +30,7 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
 	$(PIP) -e '.[dev,decoders,language,quick,runtimes,speech,torch,verify,vnnlib2,web]'
 	$(BIN)/python -c 'from holdfast.verify.lowdim.load import kernel; kernel()'  # compiled once
-	$(BIN)/python -c 'from holdfast.stages.quick import resample, yuv'  # likewise
+	$(BIN)/python -c 'from holdfast.stages.quick.library import KERNELS; KERNELS.entry("down").loaded()'  # likewise
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.full

@@ -18,7 +18,7 @@ round takes halves up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Image
 from holdfast.stages.quick import Quick
+from holdfast.stages.quick.library import KERNELS
 
 Plane: TypeAlias = NDArray[np.int16]
 
@@ -102,25 +103,26 @@ def _strips(height: int, width: int) -> Iterator[slice]:
     return (slice(at, at + step) for at in range(0, height, step))
 
 
-def _planes() -> Callable[[Image], tuple[Plane, Plane, Plane]]:
-    from holdfast.stages.quick.yuv import planes
-
-    return lambda image: planes(np.ascontiguousarray(image))
-
-
-def _pixels() -> Callable[[Plane, Plane, Plane], Image]:
-    from holdfast.stages.quick.yuv import pixels
-
-    return lambda y, u, v: pixels(*map(np.ascontiguousarray, (y, u, v)))
+def _planes(image: Image) -> tuple[Plane, Plane, Plane]:
+    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
+    room = np.empty((3, image.shape[1]), np.int32)
+    KERNELS.entry("planes")(np.ascontiguousarray(image), room, y, u, v)
+    return y, u, v
 
 
-def _pictures() -> list[tuple[Image]]:
+def _pixels(y: Plane, u: Plane, v: Plane) -> Image:
+    image, room = np.empty((*y.shape, 3), np.uint8), np.empty((3, y.shape[1]), np.int32)
+    KERNELS.entry("pixels")(*map(np.ascontiguousarray, (y, u, v)), room, image)
+    return image
+
+
+def pictures() -> list[tuple[Image]]:
     """Every corner and the middle of the cube of colours, and chance."""
     edges = np.stack(np.meshgrid(*[[0, 1, 127, 128, 254, 255]] * 3), -1).reshape(6, 36, 3).astype(np.uint8)
     return [(edges,), (np.random.default_rng(0).integers(0, 256, (64, 65, 3), np.uint8),)]
 
 
-_TO_YUV = Quick(_forth, _planes, _pictures)
+_TO_YUV = Quick(_forth, _planes, pictures)
 _TO_RGB = Quick(
-    lambda y, u, v: _back(y, u, v, EXACT), _pixels, lambda: [_forth(*picture) for picture in _pictures()]
+    lambda y, u, v: _back(y, u, v, EXACT), _pixels, lambda: [_forth(*picture) for picture in pictures()]
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
+from holdfast.stages.frames import converted
 
 
 @stage("colour", systems="FFmpeg and GStreamer pipelines that hand over NV12 (swscale)")
@@ -17,5 +18,5 @@ def nv12_swscale(image: Image) -> Image:
     import av
 
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-    back = frame.reformat(format="nv12").reformat(format="rgb24")
+    back = converted(converted(frame, "nv12"), "rgb24")
     return np.ascontiguousarray(back.to_ndarray())

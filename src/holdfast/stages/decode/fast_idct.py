@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.jpeg import by_simplejpeg
+from holdfast.stages.decode.jpeg import by_simplejpeg, tells_soundness
 
 
 @stage(
@@ -12,6 +12,7 @@ from holdfast.stages.decode.jpeg import by_simplejpeg
     systems="TensorFlow decode_jpeg and tf.data (its default); DALI with use_fast_idct",
     alike="libjpeg-turbo, IFAST",
 )
+@tells_soundness
 def fast_idct(data: bytes) -> Image:
     """RGB pixels of a JPEG with the fast integer IDCT (Arai, Agui, Nakajima); other formats by Pillow.
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.stages.decode.jpeg import by
-
-_OF_THREAD = threading.local()
+from holdfast.stages.frames import converted
 
 
 @stage(
@@ -58,7 +55,4 @@ def _converted(data: bytes, flags: int) -> Image:
     context = av.CodecContext.create("mjpeg", "r")
     context.thread_count = 1  # a single picture; several threads would only delay it
     frames = context.decode(av.Packet(data)) or context.decode(None)
-    if not hasattr(_OF_THREAD, "converter"):  # keeps its tables for the next picture of the same size
-        _OF_THREAD.converter = av.video.reformatter.VideoReformatter()
-    converted = _OF_THREAD.converter.reformat(frames[0], format="rgb24", interpolation=flags)
-    return np.asarray(converted.to_ndarray())
+    return np.asarray(converted(frames[0], "rgb24", flags).to_ndarray())

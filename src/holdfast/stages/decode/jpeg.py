@@ -7,8 +7,10 @@ data goes to Pillow alone: it refuses most of it and repairs the rest.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +18,12 @@ from holdfast.core.errors import ImageError
 from holdfast.core.types import Image
 from holdfast.data.images import sniff_head
 from holdfast.stages.decode.pillow import pillow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ASKED = 4  # images of which it is remembered whether they are sound
+_SEEN: OrderedDict[bytes, bool] = OrderedDict()
+_LOCK = Lock()
 
 
 def by(decode: Callable[[bytes], Image], name: str, data: bytes) -> Image:
@@ -43,16 +51,20 @@ def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = Fa
     try:  # strict: it refuses what libjpeg warns of, so no look beforehand is needed
         pixels: Image = simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample)
     except ValueError:
+        _remember(data, False)
         return pillow(data)
+    _remember(data, True)
     return pixels
 
 
-@lru_cache(maxsize=4)  # several decoders ask of one image in turn
 def is_sound(data: bytes) -> bool:
-    """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large.
+    """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
+    known = _SEEN.get(data)
+    return _remember(data, _reads(data)) if known is None else known
 
-    Decoded at an eighth of the size, where the entropy code is read whole and the rest costs little.
-    """
+
+def _reads(data: bytes) -> bool:
+    """The same, found out: at an eighth of the size the entropy code is read whole, the rest is little."""
     if not is_jpeg(data):
         return False
     import simplejpeg
@@ -62,6 +74,21 @@ def is_sound(data: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _remember(data: bytes, sound: bool) -> bool:
+    """Whether it is sound; known for a while, because several decoders ask of one image in turn."""
+    with _LOCK:
+        _SEEN[data] = sound
+        while len(_SEEN) > _ASKED:
+            _SEEN.popitem(last=False)
+    return sound
+
+
+def tells_soundness(decode: F) -> F:
+    """A decorator: whether the data is sound is known once this decoder ran, so it had better run first."""
+    decode.first = True  # type: ignore[attr-defined]
+    return decode
 
 
 def is_jpeg(data: bytes) -> bool:

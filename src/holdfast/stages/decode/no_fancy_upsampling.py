@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.jpeg import by_simplejpeg
+from holdfast.stages.decode.jpeg import by_simplejpeg, tells_soundness
 
 
 @stage(
@@ -12,6 +12,7 @@ from holdfast.stages.decode.jpeg import by_simplejpeg
     systems="TurboJPEG with FASTUPSAMPLE, libjpeg with do_fancy_upsampling off; nvJPEG's default",
     alike="libjpeg-turbo, no fancy upsampling",
 )
+@tells_soundness
 def no_fancy_upsampling(data: bytes) -> Image:
     """RGB pixels of a JPEG with each chroma sample repeated over its pixels; other formats by Pillow.
 

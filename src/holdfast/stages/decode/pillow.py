@@ -38,7 +38,7 @@ def pillow(data: bytes) -> Image:
             if picture.mode.startswith("I"):
                 grey = (np.asarray(picture, np.float64) / 257.0).round().clip(0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, np.newaxis], 3, axis=2)
-            return np.asarray(picture.convert("RGB"))
+            return np.asarray(picture if picture.mode == "RGB" else picture.convert("RGB"))
     except UnidentifiedImageError:
         raise ImageError("expected a JPEG, PNG or other image, got bytes of no known format") from None
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as problem:

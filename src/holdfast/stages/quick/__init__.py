@@ -1,12 +1,14 @@
 """Kernels for stages that run thousands of times: bit for bit the numbers of the plain functions, sooner.
 
 A stage's plain function (a library's own, or ours in numpy) stays the definition. A process that has spent
-PATIENCE seconds in those loads kernels, if numba is installed; one that gives another number than the plain
-function on a sample is not used. A single picture never pays for loading.
+PATIENCE seconds in those loads kernels, if numba is installed, or COMPILING seconds, if they must be compiled
+for this processor first. A kernel that gives another number than the plain function on a sample is not used.
+A single picture never pays for loading.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,15 +17,26 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 
+from holdfast.core.frame import Window
+from holdfast.core.types import Image, Size
+from holdfast.stages.quick.library import KERNELS
+
 Given = TypeVarTuple("Given")
 R = TypeVar("R")
-PATIENCE = 0.3  # seconds in plain functions; loading numba and its kept kernels takes about half a second
+F = TypeVar("F", bound=Callable[..., Any])
+PATIENCE = 0.1  # seconds in plain functions; to load kernels that are kept takes about as long
+COMPILING = 10.0  # and so long if they must be compiled first
 
 
 @cache
-def there() -> bool:
-    """Whether numba is installed."""
-    return find_spec("numba") is not None
+def patience() -> float:
+    """The seconds of plain functions after which kernels are worth loading; infinite without numba."""
+    if find_spec("numba") is None:
+        return math.inf
+    try:
+        return PATIENCE if KERNELS.ready() else COMPILING
+    except Exception:  # noqa: BLE001 - whatever a compiler raises, the plain functions are there
+        return math.inf
 
 
 class Meter:
@@ -42,22 +55,22 @@ class Meter:
     @classmethod
     def full(cls) -> bool:
         """Whether a kernel is worth loading, and could be."""
-        return cls.spent > PATIENCE and there()
+        return cls.spent > PATIENCE and cls.spent > patience()
 
 
 class Quick(Generic[*Given, R]):
     """A plain function, and the kernel that takes over from it after a while.
 
-    `load` gives the kernel, `samples` the arguments on which it must agree first.
+    `samples` are the arguments on which it must agree first.
     """
 
     def __init__(
         self,
         plain: Callable[[*Given], R],
-        load: Callable[[], Callable[[*Given], R]],
+        compiled: Callable[[*Given], R],
         samples: Callable[[], Sequence[tuple[*Given]]],
     ) -> None:
-        self.plain, self.load, self.samples = plain, load, samples
+        self.plain, self.compiled, self.samples = plain, compiled, samples
         self.kernel: Callable[[*Given], R] | None = None
         self.asked = False
 
@@ -73,11 +86,23 @@ class Quick(Generic[*Given, R]):
     def agreeing(self) -> Callable[[*Given], R] | None:
         """The kernel; None if it cannot be loaded, or gives another number on a sample."""
         try:
-            kernel = self.load()
-            right = all(equal(self.plain(*sample), kernel(*sample)) for sample in self.samples())
+            right = all(equal(self.plain(*sample), self.compiled(*sample)) for sample in self.samples())
         except Exception:  # noqa: BLE001 - whatever a compiler raises, the plain function is there
             return None
-        return kernel if right else None
+        return self.compiled if right else None
+
+
+def in_part(cut: Callable[[Image, Size, str, Window], Image], name: str) -> Callable[[F], F]:
+    """A decorator: the resize, which `cut` does by that name, can be asked for a part of its picture."""
+
+    def given(resize: F) -> F:
+        def part(image: Image, size: Size, window: Window) -> Image:
+            return cut(image, size, name, window)
+
+        resize.part = part  # type: ignore[attr-defined]
+        return resize
+
+    return given
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -81,12 +81,12 @@ def rule_of() -> Rule | None:
 def _agrees(rule: Rule) -> bool:
     rng = np.random.default_rng(0)
     try:
-        from holdfast.stages.quick.resample import FILTERS, resized
+        from holdfast.stages.quick.resample import NAMES, resized
 
         for before, after in SAMPLES:
             picture = rng.integers(0, 256, (before.height, before.width, 3), np.uint8)
             way, whole = rule(before, after), Window(0, 0, *after)
-            for name in FILTERS:
+            for name in NAMES:
                 if not equal(plain(picture, after, name), resized(picture, after, name, whole, way)):
                     return False
     except Exception:  # noqa: BLE001 - whatever a compiler raises, Pillow is there

@@ -7,6 +7,7 @@ import numpy as np
 from holdfast.core.errors import ImageError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size
+from holdfast.stages.frames import converted
 
 _SWSCALE = "FFmpeg scale filter, PyAV reformat, decord, GStreamer videoscale by libav"
 
@@ -18,7 +19,7 @@ def _resized(image: Image, size: Size, name: str) -> Image:
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
     flags = int(Interpolation[name])
     try:
-        small = frame.reformat(size.width, size.height, "rgb24", interpolation=flags)
+        small = converted(frame, "rgb24", flags, size.width, size.height)
     except (av.error.FFmpegError, ValueError, OSError) as problem:
         raise ImageError(
             f"swscale cannot turn {image.shape[1]}×{image.shape[0]} into {size.width}×{size.height} pixels; "
