@@ -43,13 +43,19 @@ def of_function(function: Callable[..., Any]) -> str:
         return f"{of_function(type(function))}{canonical(vars(function))}"
     # Worker processes know the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
-    try:
-        body = inspect.getsource(function)
-    except (OSError, TypeError):
-        body = _compiled(getattr(function, "__code__", None)) or repr(function)
+    body = _source(getattr(function, "__func__", function))
     bound = _bound(function)
     more = f":{of(bound)[:16]}" if bound else ""
     return f"{module}.{function.__qualname__}:{of_bytes(body.encode())[:16]}{more}"
+
+
+@functools.lru_cache(maxsize=512)
+def _source(function: Callable[..., Any]) -> str:
+    """The text of a function or class, or what it was compiled to."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return _compiled(getattr(function, "__code__", None)) or repr(function)
 
 
 def _bound(function: Callable[..., Any]) -> list[Any]:

@@ -9,14 +9,16 @@ from typing import Any
 
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName
+from holdfast.core.frame import Frame
 from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
-from holdfast.core.types import Tensor
+from holdfast.core.types import Sample, Tensor
 from holdfast.run.job import Job
 from holdfast.run.recording import record_of
 from holdfast.run.records import Failed, Record
 from holdfast.run.share import Ready, grouped
 
+HEAVY = 1 << 18  # bytes of outputs that are not left waiting
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
 
@@ -37,6 +39,17 @@ class Page:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Outputs of a network of which no record was made yet, and the ways on from there with their jobs."""
+
+    image: int
+    sample: Sample
+    frames: Mapping[int, Frame]
+    ways: Mapping[Hashable, list[int]]
+    raw: Mapping[str, Tensor] | Exception
+
+
+@dataclass(frozen=True)
 class Desk:
     """A shard being worked on: jobs by number, what is open, and a page for each active job."""
 
@@ -44,11 +57,15 @@ class Desk:
     opened: Opened
     shard: Sequence[Entry]
     pages: Mapping[int, Page]
-    known: dict[Hashable, Record | Exception] = field(default_factory=dict)  # of the image at hand
+    known: dict[Hashable, Record | Exception | None] = field(default_factory=dict)  # of the image at hand
+    waiting: list[Waiting] = field(default_factory=list)
 
 
 def answer(desk: Desk, ready: Ready) -> None:
-    """Nothing; every job that wants this tensor has its record on its page."""
+    """Nothing; what the networks say to this tensor waits on the desk, for `record` to be written down.
+
+    Networks run one after another and records are made in one go: to change between the two is what costs.
+    """
     users = [n for n in ready.frames if n not in desk.opened.problems]
     for n in users:
         desk.pages[n].inputs[ready.image] = ready.digest
@@ -57,15 +74,31 @@ def answer(desk: Desk, ready: Ready) -> None:
         # Copies, because a stage that is not ours may write into what others share.
         tensor = ready.tensor if len(networks) == 1 else ready.tensor.copy()
         ways = grouped(group, partial(_way, desk, ready))
-        raw: Mapping[str, Tensor] | Exception | None = None
-        for way, members in ways.items():
-            if way not in desk.known:
-                raw = raw if raw is not None else _run(desk, group, tensor)
-                if raw is None:
-                    break
-                desk.known[way] = _record(desk, members[0], ready, _own(raw, len(ways)))
+        raw: Mapping[str, Tensor] | Exception | None = {}
+        if any(way not in desk.known for way in ways):
+            raw = _run(desk, group, tensor)
+        if raw is not None:
+            desk.known.update({way: None for way in ways if way not in desk.known})
+            desk.waiting.append(Waiting(ready.image, ready.sample, ready.frames, ways, raw))
+            if _heavy(raw):
+                record(desk)
+
+
+def record(desk: Desk) -> None:
+    """Nothing; every job has its record of what was waiting on its page."""
+    for item in desk.waiting:
+        for way, members in item.ways.items():
+            found = desk.known[way]
+            if found is None:
+                found = _record(desk, members[0], item)
+                desk.known[way] = found
             for n in members:
-                settle(desk, n, ready.image, desk.known[way])
+                settle(desk, n, item.image, found)
+    desk.waiting.clear()
+
+
+def _heavy(raw: Mapping[str, Tensor] | Exception) -> bool:
+    return not isinstance(raw, Exception) and sum(value.nbytes for value in raw.values()) > HEAVY
 
 
 def _way(desk: Desk, ready: Ready, n: int) -> Hashable:
@@ -98,28 +131,23 @@ def _run(desk: Desk, group: list[int], tensor: Tensor) -> Mapping[str, Tensor] |
     if isinstance(run, Exception):
         desk.opened.problems.update(dict.fromkeys(group, run))
         return None
-    raw: Mapping[str, Tensor] | Exception = _attempt(lambda: checked(run(tensor)))
+    raw: Mapping[str, Tensor] | Exception = _attempt(run, tensor)
     return raw
 
 
-def _record(desk: Desk, n: int, ready: Ready, raw: Mapping[str, Tensor] | Exception) -> Record | Exception:
-    if isinstance(raw, Exception):
-        return raw
-    job, frame = desk.jobs[n], ready.frames[n]
+def _record(desk: Desk, n: int, item: Waiting) -> Record | Exception:
+    if isinstance(item.raw, Exception):
+        return item.raw
+    job, frame = desk.jobs[n], item.frames[n]
     post = lookup("post", job.pipeline.post)
-    made = _attempt(post, raw, frame, job.model.card)
+    raw = item.raw if len(item.ways) == 1 else {name: value.copy() for name, value in item.raw.items()}
+    made = _attempt(lambda: post(checked(raw), frame, job.model.card))
     if isinstance(made, Exception):
         return made
-    record: Record | Exception = _attempt(
-        record_of, ready.sample, frame.original, made, job.classes, job.ignore_index
+    found: Record | Exception = _attempt(
+        record_of, item.sample, frame.original, made, job.classes, job.ignore_index
     )
-    return record
-
-
-def _own(raw: Mapping[str, Tensor] | Exception, users: int) -> Mapping[str, Tensor] | Exception:
-    if users == 1 or isinstance(raw, Exception):
-        return raw
-    return {name: value.copy() for name, value in raw.items()}
+    return found
 
 
 def _attempt(function: Any, *given: Any) -> Any:

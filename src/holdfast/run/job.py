@@ -17,7 +17,7 @@ from holdfast.run.store import Store
 from holdfast.run.versions import versions
 from holdfast.stages.deployed import Deployed
 
-CELL = 2  # what a cell holds; a higher number for another content, so that old ones are not taken for it
+CELL = 3  # what a cell holds; a higher number for another content, so that old ones are not taken for it
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.types import (
     Boxes,
     Detections,
+    Floats,
     Ints,
     Label,
     LabelMap,
@@ -32,13 +33,21 @@ def record_of(sample: Sample, size: Size, prediction: Prediction, classes: int, 
     if isinstance(truth, Boxes) and isinstance(prediction, Detections):
         return Found(sample.name, size, truth, prediction)
     if isinstance(truth, Label) and isinstance(prediction, Scores):
-        top = np.argsort(-prediction.values, kind="stable")[:TOP]
+        top = first_of(prediction.values, TOP)
         return Ranked(sample.name, size, truth.index, top, prediction.values[top])
     if isinstance(truth, MaskFile) and isinstance(prediction, LabelMap):
         confusion = _confusion(truth, size, prediction, classes, ignore)
         return Counted(sample.name, size, confusion, sampled(prediction.classes))
     got, has = type(prediction).__name__, type(truth).__name__
     raise InputError(f"the model gives {got}, the data has {has}")
+
+
+def first_of(values: Floats, count: int) -> Ints:
+    """The places of the highest values, highest first, of equals the first one first."""
+    if len(values) <= count:
+        return np.argsort(-values, kind="stable")
+    candidates = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    return np.asarray(candidates[np.argsort(-values[candidates], kind="stable")[:count]])
 
 
 def _confusion(truth: MaskFile, size: Size, prediction: LabelMap, classes: int, ignore: int | None) -> Ints:

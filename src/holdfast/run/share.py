@@ -7,7 +7,6 @@ the image, each with the pipelines that want it run.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from holdfast.core.frame import Frame, place
 from holdfast.core.model import Input
 from holdfast.core.pipeline import Decode, Fit, Normalise, Recolour, Resize
 from holdfast.core.types import Image, Sample, Tensor
+from holdfast.stages.quick.mixed import digest
 
 A = TypeVar("A")
 Errors = dict[int, Exception]  # pipeline -> why it has no tensor of this image
@@ -60,16 +60,12 @@ _Met = dict[Hashable, list[_Meeting]]  # by a glimpse of the pixels
 
 
 def digest_of(tensor: Tensor, pixels: Image, target: Input, normalise: str) -> str:
-    """The first 16 hex digits of a sha256 that two inputs of the network share if they are equal.
+    """16 hex digits that two inputs of the network share if they are equal.
 
     The card's normalisation maps different pixels to different tensors, so the pixels stand for the tensor,
     which is four times as large; of any other the tensor itself is hashed.
     """
-    content = pixels if normalise == "card" else tensor
-    head = f"{content.shape}{content.dtype.str}{target if normalise == 'card' else ''}"
-    digest = hashlib.sha256(head.encode())
-    digest.update(np.ascontiguousarray(content).data)
-    return digest.hexdigest()[:16]
+    return digest(pixels, str(target)) if normalise == "card" else digest(tensor, "")
 
 
 def tensors(
@@ -127,11 +123,17 @@ def _given(stage: Callable[..., Any], pixels: A) -> A:
 def _split(
     users: list[int], routes: Mapping[int, Route], kind: str, given: Any, errors: Errors
 ) -> list[tuple[Image, list[int]]]:
-    """What the users' stages of one kind make of it, each distinct result once, with those who want it."""
+    """What the users' stages of one kind make of it, each distinct result once, with those who want it.
+
+    A stage with a true attribute `first` runs before the others: they need not find out what it has.
+    """
     met: _Met = {}
     members: dict[int, tuple[Image, list[int]]] = {}
-    for group in grouped(users, lambda u: routes[u].names[kind]).values():
-        stage = getattr(routes[group[0]], kind)
+    groups = [
+        (getattr(routes[group[0]], kind), group)
+        for group in grouped(users, lambda u: routes[u].names[kind]).values()
+    ]
+    for stage, group in sorted(groups, key=lambda found: not getattr(found[0], "first", False)):
         pixels = _tried(errors, group, partial(stage, _given(stage, given)))
         if pixels is not None:
             there = _meet(met, pixels)
@@ -144,7 +146,7 @@ def _meet(met: _Met, pixels: Image) -> _Meeting:
     glimpse = (pixels.shape, pixels.dtype.str, pixels[::SPARSE, ::SPARSE].tobytes())
     alike = met.setdefault(glimpse, [])
     for meeting in alike:
-        if meeting.pixels is pixels or meeting.pixels.tobytes() == pixels.tobytes():
+        if meeting.pixels is pixels or np.array_equal(meeting.pixels, pixels):
             return meeting
     alike.append(_Meeting(pixels))
     return alike[-1]

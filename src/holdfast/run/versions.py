@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+from functools import cache
 from importlib import metadata
 
 # The libraries under test and those the numbers pass through.
@@ -16,6 +17,11 @@ OPTIONAL = ("jpeglib", "kornia-rs", "nvidia-dali-cuda120", "tensorflow")
 
 def versions() -> dict[str, str]:
     """Name -> version of Python and of the libraries the numbers depend on."""
+    return dict(_found())
+
+
+@cache  # to ask takes longer than most of what is asked for
+def _found() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,14 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup
 from holdfast.data.images import notes
-from holdfast.run.answer import Desk, Opened, Page, answer, settle
+from holdfast.run.answer import Desk, Opened, Page, answer, record, settle
 from holdfast.run.job import Job, content_of
 from holdfast.run.records import Failed, to_plain
 from holdfast.run.share import Errors, Ready, Route, tensors
 from holdfast.run.store import printable, to_json
 
-AHEAD = 4  # tensors prepared before the network asks for them
+AHEAD = 1  # batches prepared before the network asks for them
+BATCH = 8 << 20  # bytes of tensors in a batch, which ends with its image or before
 
 T = TypeVar("T")
 
@@ -101,11 +102,12 @@ def _fill(
 ) -> None:
     """Nothing; the cells of the active jobs are in the store, but for those that cannot be done."""
     remarks: dict[int, tuple[str, ...]] = {}
-    with contextlib.closing(ahead(_prepared(desk, active), AHEAD)) as items:
+    with contextlib.closing(unpacked(ahead(batches(_prepared(desk, active)), AHEAD))) as items:
         for item in items:
             if isinstance(item, Ready):
                 answer(desk, item)
                 continue
+            record(desk)
             remarks[item.image] = item.remarks
             desk.known.clear()
             for n, problem in item.errors.items():
@@ -149,6 +151,28 @@ def routes_of(jobs: Mapping[int, Job]) -> dict[int, Route]:
         n: Route(job.stages, **{kind: lookup(kind, getattr(job.pipeline, kind)) for kind in before})
         for n, job in jobs.items()
     }
+
+
+def batches(items: Iterable[Ready | Seen], size: int = BATCH) -> Iterator[deque[Ready | Seen]]:
+    """The same items in rows; each ends with its image, or once its tensors take up `size` bytes."""
+    row: deque[Ready | Seen] = deque()
+    held = 0
+    for item in items:
+        row.append(item)
+        held += item.tensor.nbytes if isinstance(item, Ready) else size
+        if held >= size:
+            yield row
+            row, held = deque(), 0
+    if row:
+        yield row
+
+
+def unpacked(rows: Generator[deque[T], None, None]) -> Generator[T, None, None]:
+    """The items of all rows; none is kept once it was given."""
+    with contextlib.closing(rows):
+        for row in rows:
+            while row:
+                yield row.popleft()
 
 
 def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:

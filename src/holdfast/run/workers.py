@@ -7,6 +7,7 @@ the cell it was at. The pool of `concurrent.futures` is not used, because it can
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import multiprocessing
 import os
@@ -98,6 +99,7 @@ def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
         for worker in begun:
             with contextlib.suppress(OSError):
                 worker.pipe.send(None)
+        for worker in begun:
             worker.process.join(PATIENCE)
     finally:
         with deaf_to_interrupts():  # a second Ctrl-C must not leave half of them behind
@@ -159,6 +161,7 @@ def _serve(brief: Brief, pipe: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
             pipe.send(_attempt(brief, held, shard))
+    os._exit(0)  # all is written; to take down networks and modules one by one takes half a second
 
 
 def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, tuple[int, int]] | Exception:
@@ -166,7 +169,10 @@ def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, 
     try:
         if not held:
             held[:] = [brief.open(), None]
+        new = held[1] is None
         answer, held[1], tally = held[0].work(held[1], shard)
+        if new:
+            gc.freeze()  # what is loaded stays: the collector need not go over it again and again
         return answer, tally
     except HoldfastError as problem:
         return problem
