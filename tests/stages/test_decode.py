@@ -10,7 +10,12 @@ import simplejpeg
 from PIL import Image
 
 import making
+from holdfast.core.model import Input
+from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup
+from holdfast.core.types import Label, Sample, Size
+from holdfast.run.share import Route, tensors
+from holdfast.stages.decode import jpeg
 from holdfast.stages.decode.idct import basis, dct, idct
 from holdfast.stages.decode.ijg import without_notes
 from holdfast.stages.decode.jpeg import is_sound
@@ -201,3 +206,45 @@ def test_what_libjpeg_warns_of_is_not_sound():
     assert not is_sound(extra)  # Pillow reads it, so all do, and alike
     for name in ("opencv", "ffmpeg", "fast-idct"):
         np.testing.assert_array_equal(decode(name, extra), decode("pillow", extra))
+
+
+def test_whether_data_is_sound_is_found_out_once(monkeypatch):
+    sound, odd = FILES["4:2:0"], FILES["4:4:4"][:-2] + bytes(40) + FILES["4:4:4"][-2:]
+    jpeg._SEEN.clear()
+    decode("fast-idct", sound)
+    decode("no-fancy-upsampling", odd)
+    monkeypatch.setattr(jpeg, "_reads", lambda data: pytest.fail("looked again"))
+    assert is_sound(sound)
+    assert not is_sound(odd)
+    decode("ffmpeg", sound)
+    jpeg._SEEN.clear()
+    with pytest.raises(pytest.fail.Exception, match="looked again"):
+        is_sound(sound)
+
+
+def test_few_images_are_remembered():
+    jpeg._SEEN.clear()
+    for number in range(20):
+        is_sound(bytes([number]))
+    assert len(jpeg._SEEN) == jpeg._ASKED
+
+
+def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
+    sample = Sample("a", FILES["4:2:0"], Label(0))
+    wanted = Input(size=Size(16, 16))
+    before = ("decode", "colour", "fit", "resize", "normalise")
+    looked = []
+    reads = jpeg._reads
+    monkeypatch.setattr(jpeg, "_reads", lambda data: looked.append(data) or reads(data))
+    for decoders, times in ((("ffmpeg", "opencv", "fast-idct"), 0), (("ffmpeg", "opencv"), 1)):
+        jpeg._SEEN.clear()
+        looked.clear()
+        rows = [Pipeline(decode=name).describe() for name in decoders]
+        routes = {
+            n: Route(row, **{kind: lookup(kind, row[kind]) for kind in before}) for n, row in enumerate(rows)
+        }
+        errors = {}
+        made = list(tensors(routes, wanted, 0, sample, errors))
+        assert not errors
+        assert sorted(n for ready in made for n in ready.frames) == list(range(len(decoders)))
+        assert len(looked) == times

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -161,6 +162,9 @@ def _serve(brief: Brief, pipe: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
             pipe.send(_attempt(brief, held, shard))
+    for stream in (sys.stdout, sys.stderr):  # what the user's parts said
+        with contextlib.suppress(Exception):
+            stream.flush()
     os._exit(0)  # all is written; to take down networks and modules one by one takes half a second
 
 
