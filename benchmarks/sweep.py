@@ -3,8 +3,8 @@
     python benchmarks/sweep.py [--images 500] [--jobs 2] [--cells 30] [--model efflite0]
 
 a  the sweep: `holdfast.run.noise.sweep.sweep`, from nothing to all cells written
-b  the distinct inferences alone: the same processes and threads, every tensor in memory before the clock runs;
-   half of the images before the sweep and half after it, because a machine with neighbours has slow minutes
+b  the distinct inferences alone: the same processes and threads, every tensor in memory before the clock
+   runs; half of the images before the sweep and half after it, because a machine may have slow minutes
 c  the cells one by one: an evaluation each, with as many processes
 
 Wanted: a / b at most 1.2, c / a at least 1.5. With HOLDFAST_DATA (or ../shared/data) the model is efflite0 on

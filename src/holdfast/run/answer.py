@@ -71,12 +71,10 @@ def answer(desk: Desk, ready: Ready) -> None:
         desk.pages[n].inputs[ready.image] = ready.digest
     networks = grouped(users, lambda n: desk.jobs[n].stages["infer"])
     for group in networks.values():
-        # Copies, because a stage that is not ours may write into what others share.
-        tensor = ready.tensor if len(networks) == 1 else ready.tensor.copy()
         ways = grouped(group, partial(_way, desk, ready))
         raw: Mapping[str, Tensor] | Exception | None = {}
         if any(way not in desk.known for way in ways):
-            raw = _run(desk, group, tensor)
+            raw = _run(desk, group, ready.tensor, shared=len(networks) > 1)
         if raw is not None:
             desk.known.update({way: None for way in ways if way not in desk.known})
             desk.waiting.append(Waiting(ready.image, ready.sample, ready.frames, ways, raw))
@@ -121,8 +119,13 @@ def settle(desk: Desk, n: int, image: int, outcome: Record | Exception) -> None:
         desk.opened.problems.setdefault(n, outcome)
 
 
-def _run(desk: Desk, group: list[int], tensor: Tensor) -> Mapping[str, Tensor] | Exception | None:
-    """The network's outputs, or why it failed on this tensor; None if it cannot be opened."""
+def _run(
+    desk: Desk, group: list[int], tensor: Tensor, shared: bool
+) -> Mapping[str, Tensor] | Exception | None:
+    """The network's outputs, or why it failed on this tensor; None if it cannot be opened.
+
+    A runtime that does not say that it only reads gets a copy of what others share.
+    """
     job, runs = desk.jobs[group[0]], desk.opened.runs
     infer = job.stages["infer"]
     if infer not in runs:
@@ -131,7 +134,8 @@ def _run(desk: Desk, group: list[int], tensor: Tensor) -> Mapping[str, Tensor] |
     if isinstance(run, Exception):
         desk.opened.problems.update(dict.fromkeys(group, run))
         return None
-    raw: Mapping[str, Tensor] | Exception = _attempt(run, tensor)
+    given = tensor.copy() if shared and not getattr(run, "only_reads", False) else tensor
+    raw: Mapping[str, Tensor] | Exception = _attempt(run, given)
     return raw
 
 

@@ -37,8 +37,8 @@ class Job:
     strict: bool = False  # the first image that fails ends the run
     without: frozenset[str] = frozenset()  # images left out, by name
 
-    def key(self, content: Sequence[tuple[str, str]]) -> str:
-        """The name of a cell: the set-up and the images (name and key of each), hashed."""
+    def key(self, content: str) -> str:
+        """The name of a cell: the set-up and the hash of the images (name and key of each), hashed."""
         return fingerprint.of([self.setup, content])
 
 

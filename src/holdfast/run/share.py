@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,7 +65,10 @@ def digest_of(tensor: Tensor, pixels: Image, target: Input, normalise: str) -> s
     The card's normalisation maps different pixels to different tensors, so the pixels stand for the tensor,
     which is four times as large; of any other the tensor itself is hashed.
     """
-    return digest(pixels, str(target)) if normalise == "card" else digest(tensor, "")
+    return digest(pixels, _told(target)) if normalise == "card" else digest(tensor, "")
+
+
+_told = lru_cache(maxsize=64)(str)
 
 
 def tensors(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup
@@ -78,8 +79,9 @@ def work(jobs: Sequence[Job], opened: Opened, shard: Sequence[Entry]) -> tuple[l
     Jobs that cannot be done are in `opened.problems`; they have a key and no cell.
     """
     content = content_of(shard)
-    members = [[i for i, e in enumerate(shard) if e.name not in job.without] for job in jobs]
-    keys = [job.key([content[i] for i in m]) if m else "" for job, m in zip(jobs, members, strict=True)]
+    named = {without: _members(shard, content, without) for without in {job.without for job in jobs}}
+    members = [named[job.without][0] for job in jobs]
+    keys = [job.key(named[job.without][1]) if m else "" for job, m in zip(jobs, members, strict=True)]
     first = {key: n for n, key in reversed(list(enumerate(keys))) if key and n not in opened.problems}
     finished = {key for key, n in first.items() if _finished(jobs[n], key)}
     active = {n: members[n] for key, n in sorted(first.items(), key=lambda f: f[1]) if key not in finished}
@@ -90,6 +92,14 @@ def work(jobs: Sequence[Job], opened: Opened, shard: Sequence[Entry]) -> tuple[l
             opened.problems.setdefault(n, opened.problems[first[key]])
     found = sum(len(m) for key, m in zip(keys, members, strict=True) if key in finished)
     return keys, Tally(sum(map(len, members)), found)
+
+
+def _members(
+    shard: Sequence[Entry], content: Sequence[tuple[str, str]], without: frozenset[str]
+) -> tuple[list[int], str]:
+    """The places of the images that are not left out, and the hash of what they hold."""
+    members = [i for i, entry in enumerate(shard) if entry.name not in without]
+    return members, fingerprint.of([content[i] for i in members])
 
 
 def _finished(job: Job, key: str) -> bool:

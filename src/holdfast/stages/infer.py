@@ -53,6 +53,7 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
         found = dict(zip(names, (np.asarray(v) for v in values), strict=True))
         return found if batch == 1 else _first(found, batch, model)
 
+    run.only_reads = True  # type: ignore[attr-defined]
     return run
 
 
