@@ -47,7 +47,7 @@ from holdfast.stages.deployed import Calibration, Deployed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-BLOCK = 5  # images whose tensors are in memory at once, in each process
+BLOCK = 25  # images whose tensors (half a gigabyte) are in memory at once, in each process
 CARD = """\
 task = "classify"
 classes = [{classes}]
