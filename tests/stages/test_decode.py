@@ -12,7 +12,7 @@ from PIL import Image
 import making
 from holdfast.core.model import Input
 from holdfast.core.pipeline import Pipeline
-from holdfast.core.registry import lookup
+from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
 from holdfast.run.share import Route, tensors
 from holdfast.stages.decode import jpeg
@@ -172,6 +172,17 @@ def test_float_dct_is_within_a_few_levels():
 
 
 # ── particular files
+
+
+@pytest.mark.parametrize("case", FILES)
+@pytest.mark.parametrize(("name", "module", "same"), [
+    ("tensorflow", "tensorflow", "fast-idct"),
+    ("dali", "nvidia.dali", "pillow"),
+])  # fmt: skip
+def test_tensorflow_and_dali_are_of_the_classes_they_are_said_to_be(name, module, same, case):
+    pytest.importorskip(module)
+    np.testing.assert_array_equal(decode(name, FILES[case]), decode(same, FILES[case]))
+    assert part("decode", name).facts["alike"] == part("decode", same).facts["alike"]
 
 
 def test_a_jpeg_of_many_comments_is_read_by_jpeglib_all_the_same():

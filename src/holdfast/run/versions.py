@@ -12,7 +12,10 @@ LIBRARIES = (
     "holdfast", "numpy", "onnx", "onnxruntime", "opencv-python-headless", "pillow", "av", "simplejpeg",
 )  # fmt: skip
 # Decoders of the extras: named only where they are installed.
-OPTIONAL = ("jpeglib", "kornia-rs", "nvidia-dali-cuda120", "tensorflow")
+OPTIONAL = (
+    "jpeglib", "kornia-rs",
+    "nvidia-dali-cuda110", "nvidia-dali-cuda120", "nvidia-dali-cuda130", "tensorflow", "tensorflow-cpu",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:
