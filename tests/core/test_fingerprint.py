@@ -101,3 +101,22 @@ def test_dataclasses_paths_and_bytes():
 def test_files(tmp_path):
     (tmp_path / "f").write_bytes(b"hold" * 1000)
     assert fingerprint.of_file(tmp_path / "f") == fingerprint.of_bytes(b"hold" * 1000)
+
+
+def test_callables_that_have_no_hash_have_a_name():
+    @dataclass
+    class Wrapped:
+        function: object
+        by: int
+
+        def __call__(self, image):
+            return self.function(image) * self.by
+
+    def resize(image):
+        return image
+
+    one, other = (functools.update_wrapper(Wrapped(resize, by), resize) for by in (1, 1))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    assert fingerprint.of_function(one) == fingerprint.of_function(other)
+    assert "resize" in fingerprint.of_function(one)

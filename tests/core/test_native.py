@@ -325,13 +325,22 @@ def test_other_sources_or_entries_are_other_code(some, made):
     assert library("native_some", ENTRIES).ready()
 
 
-@pytest.mark.parametrize("damage", [b"", b"no code", b'{"sha256": "0", "symbols": {}}\ncode'])
+def renamed(right):
+    """The code whole, the name of its symbol not."""
+    head, symbols, code = right.split(b"\n", 2)
+    return b"\n".join([head, symbols.replace(b"entry", b"entri"), code])
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda right: right[:-1], lambda _: b"no code", lambda _: b"0\n{}\ncode", renamed]
+)
 def test_damaged_code_is_made_again(one, tmp_path, monkeypatch, damage):
     monkeypatch.setenv("HOLDFAST_CACHE", str(tmp_path / "kept"))
     assert doubled(library(one, ONE)) == [0, 2, 4, 6]
     (kept,) = (tmp_path / "kept").iterdir()
     right = kept.read_bytes()
-    kept.write_bytes(damage or right[:-1])
+    assert damage(right) != right
+    kept.write_bytes(damage(right))
     assert not library(one, ONE).ready()
     assert doubled(library(one, ONE)) == [0, 2, 4, 6]
     assert library(one, ONE).ready()
@@ -345,6 +354,16 @@ def test_the_next_folder_is_taken_if_the_first_cannot_be_written(one, tmp_path, 
     assert doubled(library(one, ONE)) == [0, 2, 4, 6]
     assert [path.suffix for path in (tmp_path / "cache" / "holdfast").iterdir()] == [".o"]
     assert library(one, ONE).ready()
+
+
+def test_a_variable_without_a_value_is_none(one, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert doubled(library(one, ONE)) == [0, 2, 4, 6]
+    assert list((tmp_path / "here").iterdir()) == []
+    assert [path.suffix for path in (tmp_path / one / "__pycache__").glob("test-*")] == [".o"]
 
 
 def test_code_that_cannot_be_kept_still_runs(one, tmp_path, monkeypatch):

@@ -140,3 +140,31 @@ def test_a_worker_that_ends_or_raises_ends_the_run_and_no_process_is_left(
     with pytest.raises(error, match=words):
         evaluate(dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour=f"vendor-{how}"), jobs=2))
     assert multiprocessing.active_children() == []
+
+
+LEAVES = """
+import atexit
+import multiprocessing
+import os
+from pathlib import Path
+from holdfast import stage
+
+if multiprocessing.parent_process() is not None:
+    atexit.register(lambda: Path(os.environ["LEFT"], str(os.getpid())).touch())
+
+
+@stage("colour")
+def vendor_leaves(image):
+    \"\"\"The same; what is registered for the end of the process leaves a file.\"\"\"
+    return image
+"""
+
+
+def test_what_a_part_registered_for_the_end_is_done_in_every_worker(plan, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LEFT", str(tmp_path / "left"))
+    (tmp_path / "left").mkdir()
+    (tmp_path / "vendor_leaves.py").write_text(LEAVES)
+    __import__("vendor_leaves")
+    evaluate(dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour="vendor-leaves"), jobs=2))
+    assert 1 <= len(list((tmp_path / "left").iterdir())) <= 2

@@ -13,6 +13,7 @@ from PIL import Image
 import making
 from holdfast.core.errors import ImageError
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.registry import lookup
 from holdfast.core.types import Detections, Label, Sample
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
@@ -181,3 +182,99 @@ def test_the_first_places_are_those_of_a_stable_sort(values, count):
     scores = np.array(values, np.float64)
     found = first_of(scores, count)
     np.testing.assert_array_equal(found, np.argsort(-scores, kind="stable")[:count])
+
+
+def classifier(tmp_path, infers, post=None):
+    """The records of six pictures by each way to infer, three resizes of each, all swept together."""
+    model, data = load_model("signs-class"), open_dataset("signs:0:6", task="classify")
+    clean = pipeline_of(model.card)
+    resizes = ("pillow-bilinear", "pillow-nearest", "opencv-bicubic")
+    variants = tuple(
+        Variant(f"{name} {resize}", clean.replace(infer=infer, resize=resize, post=post or clean.post))
+        for name, infer in infers.items()
+        for resize in resizes
+    )
+    found = sweep(SweepPlan(model, data, variants, tmp_path))
+    return {
+        name: made.problem or [to_plain(record) for record in made.read().records]
+        for name, made in found.items()
+    }
+
+
+def plainly(model, threads):
+    return lookup("infer", "onnxruntime")(model, threads)
+
+
+def reusing(model, threads):
+    """A runtime that writes its outputs into one array, time and again."""
+    run, kept = plainly(model, threads), {}
+
+    def again(tensor):
+        for name, value in run(tensor).items():
+            kept.setdefault(name, np.empty_like(value))[:] = value
+        return kept
+
+    return again
+
+
+def scribbling(model, threads):
+    """A runtime that leaves nothing of its input."""
+    run = plainly(model, threads)
+
+    def spoil(tensor):
+        made = run(tensor)
+        tensor[:] = 0
+        return made
+
+    return spoil
+
+
+@pytest.mark.parametrize("infer", [reusing, scribbling])
+def test_a_runtime_may_use_its_memory_as_it_likes(infer, tmp_path):
+    want = classifier(tmp_path / "want", {"plain": plainly})
+    # twice, so that one comes before the plain one and one after it
+    found = classifier(tmp_path / "found", {"first": infer, "plain": plainly, "last": lambda *a: infer(*a)})
+    assert len({str(records) for records in want.values()}) == 3
+    for name, records in found.items():
+        assert records == want[f"plain {name.split()[1]}"], name
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(None, "expected the outputs of a network by their names, got NoneType"), ({"a": "no array"}, "")],
+)
+def test_a_runtime_that_gives_nonsense_does_not_stop_the_others(answer, said, tmp_path):
+    found = classifier(tmp_path, {"bad": lambda model, threads: lambda tensor: answer, "plain": plainly})
+    assert isinstance(found["plain pillow-nearest"], list)
+    assert isinstance(found["bad pillow-nearest"], str)
+    assert said in found["bad pillow-nearest"]
+
+
+def test_a_runtime_may_give_lists(tmp_path):
+    def listing(model, threads):
+        run = plainly(model, threads)
+        return lambda tensor: {name: value.tolist() for name, value in run(tensor).items()}
+
+    found = classifier(tmp_path, {"lists": listing, "plain": plainly})
+    for resize in ("pillow-bilinear", "opencv-bicubic"):
+        tops = [[record["top"] for record in found[f"{name} {resize}"]] for name in ("lists", "plain")]
+        assert tops[0] == tops[1]
+
+
+def test_posts_that_write_into_outputs_do_not_spoil_those_of_others(tmp_path):
+    model, data = load_model("signs-class"), open_dataset("signs:0:6", task="classify")
+    clean = pipeline_of(model.card)
+    usual = lookup("post", clean.post)
+
+    def spoils(raw, frame, card):
+        made = usual({name: value.copy() for name, value in raw.items()}, frame, card)
+        for value in raw.values():
+            value[:] = 0
+        return made
+
+    posts = {"first": spoils, "plain": clean.post, "last": lambda *given: spoils(*given)}
+    variants = tuple(Variant(name, clean.replace(post=post)) for name, post in posts.items())
+    found = sweep(SweepPlan(model, data, variants, tmp_path))
+    first, *others = ([to_plain(r) for r in made.read().records] for made in found.values())
+    assert first == others[0] == others[1]
+    assert len({str(record["scores"]) for record in first}) == 6

@@ -48,11 +48,19 @@ def test_sizes_are_those_of_new_tables(name):
 
 
 def test_few_are_kept(monkeypatch):
-    monkeypatch.setattr(frames, "KEPT", 3)
     image = pictures()[0]
+    monkeypatch.setattr(frames, "KEPT", 3 * 40 * 30)
     for width in range(20, 30):
         lookup("resize", "swscale-bilinear")(image, Size(width, 20))
     assert [kind[5] for kind in frames._FREE] == [27, 28, 29]
+
+
+def test_of_large_pictures_the_last_is_kept_alone(monkeypatch):
+    image = pictures()[0]
+    monkeypatch.setattr(frames, "KEPT", 2 * 40 * 30)
+    for size in (Size(20, 20), Size(400, 300), Size(20, 20)):  # the second picture is the larger one
+        lookup("resize", "swscale-bilinear")(image, size)
+        assert [kind[5:] for kind in frames._FREE] == [size]
 
 
 def test_threads_do_not_share_a_converter():

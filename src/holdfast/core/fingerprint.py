@@ -43,7 +43,8 @@ def of_function(function: Callable[..., Any]) -> str:
         return f"{of_function(type(function))}{canonical(vars(function))}"
     # Worker processes know the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
-    body = _source(getattr(function, "__func__", function))
+    plain = getattr(function, "__func__", function)
+    body = _source(plain) if _hashable(plain) else _source.__wrapped__(plain)
     bound = _bound(function)
     more = f":{of(bound)[:16]}" if bound else ""
     return f"{module}.{function.__qualname__}:{of_bytes(body.encode())[:16]}{more}"
@@ -56,6 +57,14 @@ def _source(function: Callable[..., Any]) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return _compiled(getattr(function, "__code__", None)) or repr(function)
+
+
+def _hashable(function: Callable[..., Any]) -> bool:
+    try:
+        hash(function)
+    except TypeError:
+        return False
+    return True
 
 
 def _bound(function: Callable[..., Any]) -> list[Any]:

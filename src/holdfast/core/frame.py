@@ -83,12 +83,9 @@ def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
     part = getattr(resize, "part", None)
     if part is not None and wanted.policy in ("crop", "square"):
-        return part(image, frame.resized, Window(-frame.offset_x, -frame.offset_y, *frame.network)), frame
-    small = resize(image, frame.resized)
-    if small.shape != (frame.resized.height, frame.resized.width, 3):
-        raise ImageError(
-            f"resize: expected {frame.resized.height}×{frame.resized.width}×3, got {small.shape}"
-        )
+        window = Window(-frame.offset_x, -frame.offset_y, *frame.network)
+        return _of_size(part(image, frame.resized, window), frame.network), frame
+    small = _of_size(resize(image, frame.resized), frame.resized)
     if wanted.policy == "stretch":
         return small, frame
     if wanted.policy in ("crop", "square"):
@@ -98,3 +95,10 @@ def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     x, y = frame.offset_x, frame.offset_y
     canvas[y : y + frame.resized.height, x : x + frame.resized.width] = small
     return canvas, frame
+
+
+def _of_size(made: Image, size: Size) -> Image:
+    """What a resize made; ImageError if it is not RGB pixels of that size."""
+    if made.shape != (size.height, size.width, 3):
+        raise ImageError(f"resize: expected {size.height}×{size.width}×3, got {made.shape}")
+    return made

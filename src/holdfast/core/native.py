@@ -136,12 +136,13 @@ class Library:
 
     def _folders(self) -> Iterator[Path]:
         """Where the code may be kept: beside the sources, or in the user's cache."""
-        if "HOLDFAST_CACHE" in os.environ:
-            yield Path(os.environ["HOLDFAST_CACHE"])
+        own, users = (os.environ.get(name) for name in ("HOLDFAST_CACHE", "XDG_CACHE_HOME"))
+        if own:
+            yield Path(own)
             return
         yield self._home() / "__pycache__"
-        if "XDG_CACHE_HOME" in os.environ:
-            yield Path(os.environ["XDG_CACHE_HOME"]) / "holdfast"
+        if users:
+            yield Path(users) / "holdfast"
             return
         with suppress(RuntimeError):  # a user without a home
             yield Path.home() / ".cache" / "holdfast"
@@ -150,10 +151,10 @@ class Library:
         """The code as kept; None if not there or damaged."""
         for folder in self._folders():
             try:
-                head, _, code = (folder / f"{self.name}-{key}.o").read_bytes().partition(b"\n")
-                told = json.loads(head)
-                if told["sha256"] == hashlib.sha256(code).hexdigest():
-                    return {name: told["symbols"][name] for name in self._told}, code
+                told, _, rest = (folder / f"{self.name}-{key}.o").read_bytes().partition(b"\n")
+                if told.decode() == hashlib.sha256(rest).hexdigest():
+                    symbols, _, code = rest.partition(b"\n")
+                    return {name: json.loads(symbols)[name] for name in self._told}, code
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None
@@ -161,12 +162,13 @@ class Library:
     def _keep(self, key: str, made: Code) -> None:
         """Nothing; the code is on disk if a folder lets us write."""
         symbols, code = made
-        head = json.dumps({"symbols": symbols, "sha256": hashlib.sha256(code).hexdigest()}).encode()
+        rest = json.dumps(symbols).encode() + b"\n" + code
+        whole = hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
         for folder in self._folders():
             part = folder / f"{self.name}-{os.urandom(8).hex()}.part"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                part.write_bytes(head + b"\n" + code)
+                part.write_bytes(whole)
                 part.replace(folder / f"{self.name}-{key}.o")
                 return
             except OSError:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName
 from holdfast.core.frame import Frame
@@ -72,14 +74,16 @@ def answer(desk: Desk, ready: Ready) -> None:
     networks = grouped(users, lambda n: desk.jobs[n].stages["infer"])
     for group in networks.values():
         ways = grouped(group, partial(_way, desk, ready))
-        raw: Mapping[str, Tensor] | Exception | None = {}
+        raw: Mapping[str, Tensor] | Exception = {}
         if any(way not in desk.known for way in ways):
-            raw = _run(desk, group, ready.tensor, shared=len(networks) > 1)
-        if raw is not None:
-            desk.known.update({way: None for way in ways if way not in desk.known})
-            desk.waiting.append(Waiting(ready.image, ready.sample, ready.frames, ways, raw))
-            if _heavy(raw):
-                record(desk)
+            run = _opened(desk, group)
+            if run is None:
+                continue
+            raw = _attempt(_outputs, run, ready.tensor, len(networks) > 1)
+        desk.known.update({way: None for way in ways if way not in desk.known})
+        desk.waiting.append(Waiting(ready.image, ready.sample, ready.frames, ways, raw))
+        if _heavy(raw):
+            record(desk)
 
 
 def record(desk: Desk) -> None:
@@ -119,13 +123,8 @@ def settle(desk: Desk, n: int, image: int, outcome: Record | Exception) -> None:
         desk.opened.problems.setdefault(n, outcome)
 
 
-def _run(
-    desk: Desk, group: list[int], tensor: Tensor, shared: bool
-) -> Mapping[str, Tensor] | Exception | None:
-    """The network's outputs, or why it failed on this tensor; None if it cannot be opened.
-
-    A runtime that does not say that it only reads gets a copy of what others share.
-    """
+def _opened(desk: Desk, group: list[int]) -> Run | None:
+    """The network of these jobs; None if it cannot be opened, which is then a problem of all of them."""
     job, runs = desk.jobs[group[0]], desk.opened.runs
     infer = job.stages["infer"]
     if infer not in runs:
@@ -134,9 +133,19 @@ def _run(
     if isinstance(run, Exception):
         desk.opened.problems.update(dict.fromkeys(group, run))
         return None
-    given = tensor.copy() if shared and not getattr(run, "only_reads", False) else tensor
-    raw: Mapping[str, Tensor] | Exception = _attempt(run, given)
-    return raw
+    return run
+
+
+def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
+    """What the network says to a tensor, which others may share, in arrays that stay as they are.
+
+    A run that is not `pure` may write into its tensor or use its outputs' memory again: both are copied.
+    """
+    pure = getattr(run, "pure", False)
+    raw: Any = run(tensor.copy() if shared and not pure else tensor)
+    if not isinstance(raw, Mapping):
+        raise ModelError(f"expected the outputs of a network by their names, got {type(raw).__name__}")
+    return raw if pure else {name: np.array(value) for name, value in raw.items()}
 
 
 def _record(desk: Desk, n: int, item: Waiting) -> Record | Exception:

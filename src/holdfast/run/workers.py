@@ -6,6 +6,7 @@ the cell it was at. The pool of `concurrent.futures` is not used, because it can
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -162,7 +163,9 @@ def _serve(brief: Brief, pipe: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
             pipe.send(_attempt(brief, held, shard))
-    for stream in (sys.stdout, sys.stderr):  # what the user's parts said
+    with contextlib.suppress(Exception):  # what the user's parts have registered, as at any other end
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):  # and said
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(0)  # all is written; to take down networks and modules one by one takes half a second

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-KEPT = 128  # kinds of conversion whose tables are kept
+KEPT = 8_000_000  # pixels of all conversions whose tables are kept; the last one's stay whatever its size
 
 _FREE: OrderedDict[tuple[Any, ...], Any] = OrderedDict()  # those last used come last
 _LOCK = Lock()
@@ -29,6 +29,12 @@ def converted(
     made = converter.reformat(frame, width, height, pixels, interpolation=flags)
     with _LOCK:
         _FREE[kind] = converter
-        if len(_FREE) > KEPT:
+        while len(_FREE) > 1 and sum(map(_area, _FREE)) > KEPT:
             _FREE.popitem(last=False)
     return made
+
+
+def _area(kind: tuple[Any, ...]) -> int:
+    """The pixels of the larger of the two pictures of a conversion."""
+    before_width, before_height, *_, width, height = kind
+    return max(before_width * before_height, (width or before_width) * (height or before_height))

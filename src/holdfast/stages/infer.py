@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,20 +41,37 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     _check_shape(model, inputs[0].shape)
     names = [o.name for o in session.get_outputs()]
     only = inputs[0].name
-    batch = fixed_batch(inputs[0].shape)
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
         try:
-            values = session.run(names, {only: np.repeat(tensor, batch, axis=0) if batch > 1 else tensor})
+            values = session.run(names, {only: tensor})
         except Exception as problem:
             raise ImageError(
                 f"ONNX Runtime cannot run the model on it: {condense(problem, 300)}"
             ) from problem
-        found = dict(zip(names, (np.asarray(v) for v in values), strict=True))
-        return found if batch == 1 else _first(found, batch, model)
+        return dict(zip(names, (np.asarray(v) for v in values), strict=True))
 
-    run.only_reads = True  # type: ignore[attr-defined]
-    return run
+    alone = one_of(run, fixed_batch(inputs[0].shape), model)
+    alone.pure = True  # type: ignore[attr-defined]
+    return alone
+
+
+def one_of(run: Run, batch: int, model: Model) -> Run:
+    """A function that runs one tensor (1, …) where `run` takes `batch` at once: copies in, the first out."""
+    if batch == 1:
+        return run
+
+    def alone(tensor: Tensor) -> Mapping[str, Tensor]:
+        return _first(run(np.repeat(tensor, batch, axis=0)), batch, model)
+
+    return alone
+
+
+def batch_of(graph: Any) -> int:
+    """How many images a parsed ONNX graph wants at once; weights listed among its inputs do not count."""
+    weights = {w.name for w in graph.initializer}
+    images = [i for i in graph.input if i.name not in weights]
+    return fixed_batch([d.dim_value for d in images[0].type.tensor_type.shape.dim]) if images else 1
 
 
 def fixed_batch(shape: Sequence[Any]) -> int:
@@ -63,7 +80,7 @@ def fixed_batch(shape: Sequence[Any]) -> int:
     return first if isinstance(first, int) and first > 1 else 1
 
 
-def _first(found: dict[str, Tensor], batch: int, model: Model) -> dict[str, Tensor]:
+def _first(found: Mapping[str, Tensor], batch: int, model: Model) -> dict[str, Tensor]:
     """The outputs of the first of a batch in which every image is the same."""
     for name, value in found.items():
         if value.ndim == 0 or value.shape[0] != batch:

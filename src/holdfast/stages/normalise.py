@@ -7,7 +7,7 @@ import numpy as np
 from holdfast.core.model import Input
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.stages.quick import Quick
+from holdfast.stages.quick import Quick, of_pixels
 from holdfast.stages.quick.library import KERNELS
 
 
@@ -20,7 +20,7 @@ def card(image: Image, wanted: Input) -> Tensor:
     # One multiply and one subtract in float32: x · (scale/std) − mean/std.
     gain = np.float32(wanted.scale) / np.asarray(wanted.std, np.float32)
     shift = np.asarray(wanted.mean, np.float32) / np.asarray(wanted.std, np.float32)
-    known = image.dtype == np.uint8 and channel == 0
+    known = of_pixels(image) and channel == 0 and gain.shape == shift.shape == (3,)
     shifted = _SHIFTED if known else _shifted
     return shifted(image, gain, shift, wanted.colour == "bgr", channel).astype(wanted.dtype, copy=False)
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Image
-from holdfast.stages.quick import Quick
+from holdfast.stages.quick import Quick, of_pixels
 from holdfast.stages.quick.library import KERNELS
 
 Plane: TypeAlias = NDArray[np.int16]
@@ -57,12 +57,12 @@ FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    return _TO_YUV(image) if image.dtype == np.uint8 else _forth(image)
+    return _TO_YUV(image) if of_pixels(image) else _forth(image)
 
 
 def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
-    """The RGB pixels (h, w, 3) of full-size planes (h, w) by eq. 6 or eq. 7."""
-    small = all(plane.dtype == np.int16 for plane in (y, u, v))
+    """The RGB pixels (h, w, 3) of full-size planes (h, w), each 0 … 255, by eq. 6 or eq. 7."""
+    small = all(plane.dtype == np.int16 and plane.shape == y.shape for plane in (y, u, v))
     return _TO_RGB(y, u, v) if small and inverse == EXACT else _back(y, u, v, inverse)
 
 

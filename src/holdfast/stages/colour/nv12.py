@@ -14,14 +14,14 @@ import numpy as np
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.stages.colour.bt601 import EXACT, Plane, pictures, to_rgb, to_yuv
-from holdfast.stages.quick import Quick
+from holdfast.stages.quick import Quick, of_pixels
 from holdfast.stages.quick.library import KERNELS
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras (Ascend DVPP, DXVA), nearest chroma")
 def nv12(image: Image) -> Image:
     """The pixels after eq. 5, 2 × 2 means of U and V, each repeated over its pixels, and eq. 6."""
-    return _NEAREST(image) if image.dtype == np.uint8 else _nearest(image)
+    return _NEAREST(image) if of_pixels(image) else _nearest(image)
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras, bilinear chroma (GPU textures)")
@@ -30,7 +30,7 @@ def nv12_bilinear(image: Image) -> Image:
 
     On either axis a pixel lies at a quarter between two samples: (9a + 3b + 3c + d + 8) >> 4.
     """
-    return _BILINEAR(image) if image.dtype == np.uint8 else _bilinear(image)
+    return _BILINEAR(image) if of_pixels(image) else _bilinear(image)
 
 
 def _nearest(image: Image) -> Image:

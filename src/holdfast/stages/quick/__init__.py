@@ -105,6 +105,11 @@ def in_part(cut: Callable[[Image, Size, str, Window], Image], name: str) -> Call
     return given
 
 
+def of_pixels(image: Image) -> bool:
+    """Whether an array is 8-bit RGB pixels (h, w, 3): kernels take nothing else and do not ask."""
+    return image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+
+
 def equal(one: Any, other: Any) -> bool:
     """Whether two arrays, or tuples of them, are the same in type, shape and every number."""
     if isinstance(one, tuple):

@@ -55,7 +55,8 @@ def _sums(blocks: Words) -> Sums:
 def _compiled(blocks: Words) -> Sums:
     """The same by a kernel."""
     made = np.empty((len(blocks), 2), np.uint64)
-    KERNELS.entry("sums")(np.ascontiguousarray(blocks), keys(), made)
+    whole = np.require(blocks, np.uint32, ("C", "A"))  # a part of a picture may begin between two words
+    KERNELS.entry("sums")(whole, keys(), made)
     return made
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from holdfast.core.frame import Window
 from holdfast.core.types import Image, Size, Tensor
-from holdfast.stages.quick import Meter, equal
+from holdfast.stages.quick import Meter, equal, of_pixels
 from holdfast.stages.quick.library import KERNELS
 
 LANCZOS, AREA = "INTER_LANCZOS4", "INTER_AREA"
@@ -67,7 +67,7 @@ class Resampler:
 
 def known(image: Image, size: Size, name: str) -> bool:
     """Whether the arithmetic of that resize of the picture is the kernel's."""
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size or min(size) < 1:
+    if not of_pixels(image) or not image.size or min(size) < 1:
         return False
     height, width, _ = image.shape
     if name == AREA:

@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.core.frame import Window
 from holdfast.core.types import Image, Size
-from holdfast.stages.quick import Meter, equal
+from holdfast.stages.quick import Meter, equal, of_pixels
 
 Rule: TypeAlias = Callable[[Size, Size], bool]  # before and after -> whether columns come first
 SAMPLES = (
@@ -63,7 +63,7 @@ class Resampler:
         """A part of the picture (h, w, 3) in another size, as Pillow gives it."""
         if not self.asked and Meter.full():
             self.asked, self.rule = True, rule_of()
-        if self.rule is not None and image.dtype == np.uint8 and image.shape[2:] == (3,):
+        if self.rule is not None and of_pixels(image):
             from holdfast.stages.quick.resample import resized
 
             before = Size(image.shape[1], image.shape[0])
