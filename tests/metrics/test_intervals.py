@@ -218,6 +218,17 @@ def test_enough_flips_are_clear_and_their_interval_is_that_of_the_mean():
     assert found == mean_interval(after - before, rng(1))
 
 
+@pytest.mark.parametrize("images", [20, 24, 60])
+@pytest.mark.parametrize("seed", range(5))
+def test_where_nothing_is_gained_the_interval_has_no_gain(images, seed):
+    before, after = np.ones(images), np.ones(images)
+    after[0] = 0.0
+    lost = mean_difference(before, after, np.random.default_rng(seed))
+    assert lost.low < lost.estimate < 0.0 == lost.high
+    gained = mean_difference(after, before, np.random.default_rng(seed))
+    assert gained.low == 0.0 < gained.estimate < gained.high
+
+
 def test_one_seed_gives_one_answer():
     values = rng(0).random(50)
     assert mean_interval(values, rng(3)) == mean_interval(values, rng(3))

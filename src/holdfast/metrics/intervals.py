@@ -22,6 +22,8 @@ from holdfast.metrics.matching import Matches
 from holdfast.metrics.replicates import map_values, mean_values, miou_values
 from holdfast.metrics.rules import Rule
 
+FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -121,17 +123,22 @@ def _of_difference(values: Floats, level: float) -> Interval:
     """The interval of a difference; it holds 0 if the middle of the draws does, before they are moved.
 
     When few images differ, many draws have none of them and are exactly 0. Moving them by the noise of the
-    draws' mean, however little, must not put 0 outside.
+    draws' mean, however little, must not put 0 outside; nor a gain inside where no draw has one.
     """
     moved = interval_of(values, level)
     drawn = values[1:]
     present = drawn[~np.isnan(drawn)]
     if len(present) == 0:
         return moved
-    low, high = np.quantile(present, _ends(level))
-    if not low <= 0.0 <= high:
-        return moved
-    return replace(moved, low=min(moved.low, 0.0), high=max(moved.high, 0.0))
+    first, last = np.quantile(present, _ends(level))
+    low, high = moved.low, moved.high
+    if first <= 0.0 <= last:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if present.min() >= 0.0:
+        low = max(low, 0.0)
+    if present.max() <= 0.0:
+        high = min(high, 0.0)
+    return replace(moved, low=low, high=high)
 
 
 def interval_of(values: Floats, level: float = 0.95) -> Interval:

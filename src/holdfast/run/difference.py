@@ -164,12 +164,6 @@ def common(before: Side, after: Side) -> tuple[str, ...]:
     return tuple(record.name for record in _paired(before.records, after.records)[0])
 
 
-def draws(side: Side, names: Sequence[str], *, seed: int = 0, replicates: int = 1000) -> Floats:
-    """The main metric on these images of the run, then that on each draw of them; the same draws for all."""
-    known = {record.name: record for record in side.records}
-    return _values(side, [known[name] for name in names], seed, replicates)
-
-
 def _paired(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     found = {r.name: r for r in after}
     first = [r for r in before if r.name in found]

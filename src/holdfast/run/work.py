@@ -79,9 +79,7 @@ def work(jobs: Sequence[Job], opened: Opened, shard: Sequence[Entry]) -> tuple[l
     Jobs that cannot be done are in `opened.problems`; they have a key and no cell.
     """
     content = content_of(shard)
-    named = {without: _members(shard, content, without) for without in {job.without for job in jobs}}
-    members = [named[job.without][0] for job in jobs]
-    keys = [job.key(named[job.without][1]) if m else "" for job, m in zip(jobs, members, strict=True)]
+    members, keys = _named(jobs, shard, content)
     first = {key: n for n, key in reversed(list(enumerate(keys))) if key and n not in opened.problems}
     finished = {key for key, n in first.items() if _finished(jobs[n], key)}
     active = {n: members[n] for key, n in sorted(first.items(), key=lambda f: f[1]) if key not in finished}
@@ -92,6 +90,23 @@ def work(jobs: Sequence[Job], opened: Opened, shard: Sequence[Entry]) -> tuple[l
             opened.problems.setdefault(n, opened.problems[first[key]])
     found = sum(len(m) for key, m in zip(keys, members, strict=True) if key in finished)
     return keys, Tally(sum(map(len, members)), found)
+
+
+def missing(jobs: Sequence[Job], shard: Sequence[Entry]) -> int:
+    """How many distinct cells the jobs would still have to make of the shard."""
+    _, keys = _named(jobs, shard, content_of(shard))
+    first = {key: job for key, job in zip(keys, jobs, strict=True) if key}
+    return sum(not _finished(job, key) for key, job in first.items())
+
+
+def _named(
+    jobs: Sequence[Job], shard: Sequence[Entry], content: Sequence[tuple[str, str]]
+) -> tuple[list[list[int]], list[str]]:
+    """For each job the places of its images in the shard, and the key of its cell ("" without an image)."""
+    held = {without: _members(shard, content, without) for without in {job.without for job in jobs}}
+    found = [held[job.without] for job in jobs]
+    keys = [job.key(hashed) if m else "" for job, (m, hashed) in zip(jobs, found, strict=True)]
+    return [m for m, _ in found], keys
 
 
 def _members(

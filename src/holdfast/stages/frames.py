@@ -37,4 +37,5 @@ def converted(
 def _area(kind: tuple[Any, ...]) -> int:
     """The pixels of the larger of the two pictures of a conversion."""
     before_width, before_height, *_, width, height = kind
-    return max(before_width * before_height, (width or before_width) * (height or before_height))
+    after: int = (width or before_width) * (height or before_height)
+    return max(int(before_width * before_height), after)

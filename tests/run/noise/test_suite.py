@@ -9,17 +9,21 @@ from PIL import Image
 import making
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.noise.families import Option
-from holdfast.run.difference import difference
+from holdfast.metrics.rules import rule_named
+from holdfast.noise.families import Option, option
+from holdfast.run.difference import Side, difference
 from holdfast.run.evaluate import Plan, evaluate
 from holdfast.run.noise.calibration import reserve
 from holdfast.run.noise.choose import Wanted, asked, reason_of
-from holdfast.run.noise.combine import combine, words
+from holdfast.run.noise.combine import _Stair, _step, combine, words
 from holdfast.run.noise.estimate import estimate
-from holdfast.run.noise.result import Row, Suite, as_plain, line, open_suite, save
+from holdfast.run.noise.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
 from holdfast.run.noise.suite import NoisePlan, ground_of, jpeg_share, measure, prepare, worst_options
+from holdfast.run.records import Ranked
+from holdfast.run.score import Settings
 
 FEW = Wanted(
     only=("decode=opencv", "decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box", "colour=yuv444")
@@ -160,6 +164,18 @@ def test_a_line_counts_options_that_are_alike_once():
     assert line([], "ceil").words == "not run"
 
 
+def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
+    rows = tuple(
+        Row("resize", name, "measured", drop=2.5, changed=changed)
+        for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
+    )
+    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    assert line(rows, "resize").option == "opencv-lanczos"
+    assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
+    whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
+    assert whole.worst.option == "opencv-lanczos"
+
+
 def test_a_suite_is_saved_and_opened(plan, tmp_path):
     made = Suite(
         "data", (measure(prepare(NoisePlan(plan, FEW)), Watched()),), "holdfast noise", "now", 1.0, {}
@@ -212,6 +228,38 @@ def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     assert words(stairs)
 
 
+def stair(*wrong):
+    """A step of four runs of 40 images: how many each of clean, alone, before, after has wrong."""
+    names = [f"{i:02}.jpg" for i in range(40)]
+
+    def side(places):
+        records = [
+            Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
+            for i, name in enumerate(names)
+        ]
+        return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
+
+    return _Stair(*(side(set(places)) for places in wrong))
+
+
+@pytest.mark.parametrize(
+    ("alone", "before", "after", "effect"),
+    [
+        (range(15), range(15), range(15), "overlaps"),  # the same images
+        (range(1), range(1, 2), range(25), "magnified"),
+        (range(10), range(10, 20), range(20), "adds up"),
+        (range(3), range(3, 20), range(2, 20), "adds up"),  # two less, which may be the choice of images
+    ],
+)
+def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, after, effect):
+    made = _step(option("resize=pillow-box"), stair((), alone, before, after), 500)
+    assert made.effect == effect
+    assert made.alone == pytest.approx(100 * len(alone) / 40)
+    assert made.extra == pytest.approx(100 * (len(after) - len(before)) / 40)
+    assert made.beyond_low - 1e-9 <= made.extra - made.alone <= made.beyond_high + 1e-9
+    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "adds up")
+
+
 def dimmed(image):
     return image // 2
 
@@ -235,10 +283,20 @@ def test_noises_are_passed_as_functions(plan):
 
 def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     found = estimate(NoisePlan(plan, FEW))
-    assert (found.images, found.variants, found.cells) == (30, 6, 12)
+    assert (found.images, found.variants, found.cells, found.whole) == (30, 6, 12, 12)
     assert found.seconds > 0
     assert found.bytes > 0
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
+
+
+def test_an_estimate_knows_what_is_finished(plan):
+    few = NoisePlan(plan, Wanted(only=("resize=pillow-box",)))
+    measure(prepare(few), Watched())
+    done = estimate(few)
+    assert (done.cells, done.whole, done.seconds, done.bytes, done.sample) == (0, 4, 0.0, 0, 0)
+    more = estimate(NoisePlan(plan, Wanted(only=("resize=pillow-box", "resize=pillow-nearest"))))
+    assert (more.cells, more.whole) == (2, 6)
+    assert more.seconds > 0
 
 
 def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):

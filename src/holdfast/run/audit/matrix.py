@@ -15,7 +15,7 @@ from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Bools, Floats
-from holdfast.metrics.intervals import Interval, paired
+from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.run.audit.deployments import MOST, TOGETHER, deployments_of, title, trained
 from holdfast.run.audit.replay import Replayed, Threatened, replayed
 from holdfast.run.audit.result import NO_THREAT, TRAINED, Matrix, Meeting
@@ -27,8 +27,6 @@ from holdfast.run.records import Failed, Found, Ranked, Record
 from holdfast.run.store import printable
 
 __all__ = ["MOST", "TOGETHER", "Threatened", "deployments_of", "matrix"]
-
-FEW = 5  # images below which draws of them say nothing: of one image all draws are the same
 
 
 def matrix(
@@ -173,7 +171,7 @@ class _Table:
         if deployment == TRAINED:
             return made
         met = self._interaction(threat, deployment)
-        if images < FEW:
+        if images < FEWEST:
             return replace(made, extra=_number(met.estimate))
         return replace(made, extra=_number(met.estimate), low=_number(met.low), high=_number(met.high))
 

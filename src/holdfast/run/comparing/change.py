@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from holdfast.core.types import Floats
-from holdfast.metrics.intervals import Interval, paired
+from holdfast.metrics.intervals import FEWEST, Interval, paired
 
 Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language noise", "speech noise"]
 Verdict: TypeAlias = Literal[
@@ -17,7 +17,6 @@ Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a numbe
 VERDICTS: tuple[Verdict, ...] = (
     "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B",
 )  # fmt: skip
-FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
 POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 
 

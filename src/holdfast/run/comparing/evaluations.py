@@ -19,7 +19,7 @@ from holdfast.metrics.replicates import map_values
 from holdfast.metrics.rules import rule_named
 from holdfast.run.comparing.change import Change, Subject, from_draws, from_interval, from_stated, in_points
 from holdfast.run.comparing.result import Body, Listed, differences
-from holdfast.run.difference import Side, broken, common, compare, draws
+from holdfast.run.difference import Side, broken, common, compare, drawn
 from holdfast.run.evaluation import Evaluation
 from holdfast.run.score import Settings, places, tables
 
@@ -95,7 +95,7 @@ def _only(side: Side, names: Sequence[str]) -> Side:
 
 def _main(before: Side, after: Side, names: Sequence[str]) -> Change:
     about = Subject(WHOLE, after.metric, "is better")
-    return from_draws(about, 100 * draws(before, names), 100 * draws(after, names), len(names))
+    return from_draws(about, 100 * drawn(before, names), 100 * drawn(after, names), len(names))
 
 
 def _others(before: Side, after: Side) -> Iterator[Change]:

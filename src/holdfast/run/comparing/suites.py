@@ -14,7 +14,7 @@ from holdfast.run.classes import Alignment, realign
 from holdfast.run.comparing.change import Change, Stated, Subject, from_draws, from_stated, in_points
 from holdfast.run.comparing.evaluations import settings_of
 from holdfast.run.comparing.result import Body, differences
-from holdfast.run.difference import Side, common, draws
+from holdfast.run.difference import Side, common, drawn
 from holdfast.run.evaluation import CELLS, read_cells
 from holdfast.run.noise.result import ModelNoise, Row, Suite
 from holdfast.run.store import Store
@@ -150,7 +150,7 @@ class _Both:
             return None
         sides = (self.a.side(self.a.model.cells), self.b.side(self.b.model.cells))
         names = common(*sides)
-        old, new = (100 * draws(side, names) for side in sides)
+        old, new = (100 * drawn(side, names) for side in sides)
         return from_draws(about, old, new, len(names))
 
     def _together(self, old: Row | None, new: Row | None) -> Change:
@@ -173,7 +173,7 @@ class _Both:
         names = [name for name in common(*clean) if name in left]
         if not names:
             raise InputError("no image in common")
-        drops = [100 * (draws(c, names) - draws(n, names)) for c, n in zip(clean, noised, strict=True)]
+        drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
         return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names))
 
 

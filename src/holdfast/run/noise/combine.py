@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import InputError
+from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.noise.families import Option
-from holdfast.run.difference import Side, compare, side_of
+from holdfast.run.difference import Side, common, compare, drawn, side_of
 from holdfast.run.noise.choose import tried
-from holdfast.run.noise.result import ModelNoise, Row
+from holdfast.run.noise.result import ModelNoise
 from holdfast.run.noise.suite import APART, Prepared, Watch, points, swept, worst_options
 from holdfast.run.noise.variants import CLEAN, Variant
 
@@ -23,7 +24,8 @@ class Step:
     """One noise more: what all of them cost together, what this one added, and what it costs alone.
 
     Costs are in points of the metric, with their paired 95 % intervals. An effect overlaps with those before
-    if what it adds is clearly less than what it costs alone, and is magnified if it is clearly more.
+    if what it adds is clearly less than what it costs alone, and is magnified if it is clearly more: the
+    paired interval of the difference of the two leaves out 0.
     """
 
     added: str  # family=option
@@ -35,6 +37,8 @@ class Step:
     extra_low: float
     extra_high: float
     alone: float
+    beyond_low: float  # of what it adds less what it costs alone
+    beyond_high: float
     changed: int
     images: int
     effect: Effect
@@ -66,17 +70,21 @@ def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = F
     before, chosen = clean, list[Option]()
     steps: list[Step] = []
     left_out: list[str] = []
+    alone: dict[str, Side] = {}
     while candidates:
         asked = [(c, tried(prepared.ground, [*chosen, c])) for c in candidates]
         left_out += [f"{c.label}: {a.note}" for c, a in asked if a is not None and a.variant is None]
         able = [(c, a.variant) for c, a in asked if a is not None and a.variant is not None]
         sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+        if not chosen:
+            alone = {c.label: sides[v.name] for c, v in able if v.name in sides}
         best = _worst_of(clean, able, sides)
         if best is None:
             break
         one, variant = best
-        steps.append(_step(suite, one, clean, before, sides[variant.name], prepared.noise.replicates))
-        before = sides[variant.name]
+        stair = _Stair(clean, alone[one.label], before, sides[variant.name])
+        steps.append(_step(one, stair, prepared.noise.replicates))
+        before = stair.after
         chosen.append(one)
         gone = {one.family} | {c.family for c, a in asked if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
@@ -114,22 +122,40 @@ def _worst_of(
     return able[min(drops)[1]] if drops else None
 
 
-def _step(suite: ModelNoise, one: Option, clean: Side, before: Side, after: Side, replicates: int) -> Step:
-    whole = compare(clean, after, replicates=replicates)
-    extra = compare(before, after, replicates=replicates)
-    alone = _alone(suite, one)
-    low, high = points(-extra.interval.high), points(-extra.interval.low)
-    effect: Effect = "overlaps" if alone > high else "magnified" if alone < low else "adds up"
+@dataclass(frozen=True)
+class _Stair:
+    """The four runs of a step: without any noise, with this one alone, with those before it, and with all."""
+
+    clean: Side
+    alone: Side
+    before: Side
+    after: Side
+
+    def beyond(self, replicates: int) -> Interval:
+        """What the noise adds to those before it less what it costs alone, with its paired interval."""
+        names = set(common(self.clean, self.alone)) & set(common(self.before, self.after))
+        here = [record.name for record in self.clean.records if record.name in names]
+        clean, alone, before, after = (
+            drawn(side, here, replicates=replicates)
+            for side in (self.clean, self.alone, self.before, self.after)
+        )
+        return paired(clean - alone, before - after)
+
+
+def _step(one: Option, stair: _Stair, replicates: int) -> Step:
+    whole = compare(stair.clean, stair.after, replicates=replicates)
+    extra = compare(stair.before, stair.after, replicates=replicates)
+    alone = compare(stair.clean, stair.alone, replicates=1)
+    beyond = stair.beyond(replicates)
+    effect: Effect = "overlaps" if beyond.high < 0 else "magnified" if beyond.low > 0 else "adds up"
+    effect = effect if whole.images >= FEWEST else "adds up"
     return Step(
         one.label, whole.after, points(-whole.interval.estimate), points(-whole.interval.high),
-        points(-whole.interval.low), points(-extra.interval.estimate), low, high, alone, whole.changed,
-        whole.images, "first" if before is clean else effect,
+        points(-whole.interval.low), points(-extra.interval.estimate), points(-extra.interval.high),
+        points(-extra.interval.low), points(-alone.interval.estimate), points(beyond.low),
+        points(beyond.high), whole.changed, whole.images,
+        "first" if stair.before is stair.clean else effect,
     )  # fmt: skip
-
-
-def _alone(suite: ModelNoise, one: Option) -> float:
-    row: Row = next(r for r in suite.rows if r.label == one.label)
-    return row.drop or 0.0
 
 
 def words(staircase: Staircase) -> str:

@@ -11,19 +11,20 @@ from pathlib import Path
 from holdfast.run.executor import SHARD
 from holdfast.run.noise.calibration import spread
 from holdfast.run.noise.suite import NoisePlan, prepare
-from holdfast.run.noise.sweep import SweepPlan, sweep
+from holdfast.run.noise.sweep import SweepPlan, sweep, unfinished
 
 SAMPLE = 6  # images: enough to time, few enough to wait for
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """How many variants and cells, and about how many seconds and bytes, the whole suite would take."""
+    """How many variants and cells are left, and about how many seconds and bytes they would take."""
 
     model: str
     images: int
     variants: int
-    cells: int
+    cells: int  # that are not finished yet
+    whole: int  # cells in all
     seconds: float
     bytes: int
     sample: int
@@ -34,6 +35,12 @@ def estimate(noise: NoisePlan) -> Estimate:
     """The estimate, from some images run now through every variant in one process."""
     prepared = prepare(noise)
     plan, variants = noise.plan, prepared.variants
+    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
+    images = len(plan.dataset)
+    whole = len(variants) * -(-images // SHARD)
+    cells = unfinished(SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict))
+    if cells == 0:
+        return Estimate(plan.model.name, images, len(variants), 0, whole, 0.0, 0, 0, left)
     few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
     dataset = dataclasses.replace(plan.dataset, entries=few)
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
@@ -42,10 +49,8 @@ def estimate(noise: NoisePlan) -> Estimate:
         sweep(SweepPlan(plan.model, dataset, variants, Path(folder) / "timed"), lambda _d, _r: None)
         seconds = time.perf_counter() - began
         written = sum(f.stat().st_size for f in (Path(folder) / "timed").rglob("*") if f.is_file())
-    images = len(plan.dataset)
-    times = images / len(few)
-    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
-    cells = len(variants) * -(-images // SHARD)
+    times = images / len(few) * cells / whole  # what variants share is counted as if each had its part of it
     return Estimate(
-        plan.model.name, images, len(variants), cells, seconds * times, round(written * times), len(few), left
-    )
+        plan.model.name, images, len(variants), cells, whole, seconds * times, round(written * times),
+        len(few), left,
+    )  # fmt: skip

@@ -88,7 +88,7 @@ class ModelNoise:
     def worst(self) -> Row | None:
         """The single option that costs most; None if nothing was measured."""
         measured = [r for r in self.rows if r.drop is not None and r.outcome == "measured"]
-        return max(measured, key=lambda r: (r.drop or 0.0, r.changed or 0), default=None)
+        return max(measured, key=harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,18 @@ class Suite:
     versions: dict[str, str] = field(default_factory=dict)
 
 
+def harm(row: Row) -> tuple[float, int]:
+    """What makes one option worse than another: the points it costs, then the predictions it changes."""
+    return row.drop or 0.0, row.changed or 0
+
+
 def line(rows: Sequence[Row], family: str) -> Line:
     """The family's line: options with the same inputs as another or as the clean ones count once or not."""
     own = [r for r in rows if r.family == family]
     measured = [r for r in own if r.outcome == "measured" and r.drop is not None and not r.alike]
     if not measured:
         return Line(family, None, None, "", 0, _words(own))
-    worst = max(measured, key=lambda r: r.drop or 0.0)
+    worst = max(measured, key=harm)
     drops = [r.drop or 0.0 for r in measured]
     return Line(family, sum(drops) / len(drops), worst.drop, worst.option, len(measured))
 

@@ -21,7 +21,7 @@ from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import Progress
 from holdfast.run.noise.calibration import IMAGES, Reserved, reserve
 from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, reason_of, tried
-from holdfast.run.noise.result import ModelNoise, Outcome, Row
+from holdfast.run.noise.result import ModelNoise, Outcome, Row, harm
 from holdfast.run.noise.sweep import SweepPlan, steps, sweep
 from holdfast.run.noise.variants import CLEAN, Swept, Variant, same_inputs
 from holdfast.run.records import Failed, Record, to_plain
@@ -185,7 +185,7 @@ class _Judge:
         if not identical:
             return one.note
         if one.option.family == "decode" and self.jpeg == 0.0:
-            return "no JPEG among the images: every decoder gives the same pixels"
+            return "no JPEG among the images, and this decoder gives the same pixels of all of them"
         alike = f" ({one.option.alike})" if one.option.alike else ""
         return f"bit for bit the same input on all images{alike}"
 
@@ -256,14 +256,9 @@ def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Opti
     for row in rows:
         if row.outcome != "measured" or row.drop is None or row.family in APART:
             continue
-        if row.family not in best or _harm(row) > _harm(best[row.family]):
+        if row.family not in best or harm(row) > harm(best[row.family]):
             best[row.family] = row
     return [known[row.label] for row in best.values()]
-
-
-def _harm(row: Row) -> tuple[float, int]:
-    """What makes one option worse than another: the points it costs, then the predictions it changes."""
-    return row.drop or 0.0, row.changed or 0
 
 
 def points(value: float) -> float:

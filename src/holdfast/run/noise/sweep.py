@@ -18,11 +18,11 @@ from holdfast.core.model import Model
 from holdfast.run.answer import Opened
 from holdfast.run.evaluate import Plan, job_for
 from holdfast.run.evaluation import CELLS
-from holdfast.run.executor import Progress, execute
+from holdfast.run.executor import Progress, execute, shards
 from holdfast.run.job import Job
 from holdfast.run.noise.variants import Swept, Variant
 from holdfast.run.store import Store
-from holdfast.run.work import Tally, work
+from holdfast.run.work import Tally, missing, work
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,10 @@ def sweep(plan: SweepPlan, progress: Progress = lambda done, found: None) -> dic
     """
     _check(plan)
     store = Store(plan.runs / CELLS)
-    base = Plan(plan.model, plan.dataset, runs=plan.runs, strict=plan.strict)
-    jobs: dict[str, Job] = {}
-    problems: dict[str, str] = {}
+    jobs, problems = _jobs(plan, store)
     for variant in plan.variants:
-        try:
-            job = job_for(base, variant.pipeline, store)
-        except HoldfastError as problem:  # a part that is not there
-            problems[variant.name] = str(problem)
+        if variant.name in problems:
             progress(images(plan.dataset, variant), 0)
-        else:
-            jobs[variant.name] = dataclasses.replace(job, without=variant.without)
     entries = plan.dataset.entries if jobs else ()
     answers = execute(Together(tuple(jobs.values())), entries, plan.jobs, progress)
     for number, name in enumerate(jobs):
@@ -100,6 +93,30 @@ def sweep(plan: SweepPlan, progress: Progress = lambda done, found: None) -> dic
         v.name: Swept(v, store, () if v.name in problems else cells[v.name], problems.get(v.name, ""))
         for v in plan.variants
     }
+
+
+def unfinished(plan: SweepPlan) -> int:
+    """How many cells are still to be made; every image is read and hashed for that, if any cell is there."""
+    jobs = tuple(_jobs(plan, Store(plan.runs / CELLS))[0].values())
+    pieces = shards(plan.dataset.entries)
+    if not (plan.runs / CELLS).is_dir():
+        return len(jobs) * len(pieces)
+    return sum(missing(jobs, piece) for piece in pieces)
+
+
+def _jobs(plan: SweepPlan, store: Store) -> tuple[dict[str, Job], dict[str, str]]:
+    """The job of each variant, and why some have none, by the variants' names."""
+    base = Plan(plan.model, plan.dataset, runs=plan.runs, strict=plan.strict)
+    jobs: dict[str, Job] = {}
+    problems: dict[str, str] = {}
+    for variant in plan.variants:
+        try:
+            job = job_for(base, variant.pipeline, store)
+        except HoldfastError as problem:  # a part that is not there
+            problems[variant.name] = str(problem)
+        else:
+            jobs[variant.name] = dataclasses.replace(job, without=variant.without)
+    return jobs, problems
 
 
 def images(dataset: Dataset, variant: Variant) -> int:
