@@ -53,6 +53,33 @@ def test_calibration_counts_only_for_those_that_look_at_it(model, calibration):
     assert key("fp16", calibration) == key("fp16", fewer) == key("fp16", None)
 
 
+def test_a_fixed_batch_is_rewritten_and_run(tmp_path, calibration):
+    import onnx
+
+    path = classifier(tmp_path, "four")
+    graph = onnx.load(path)
+    for tensor in (*graph.graph.input, *graph.graph.output):
+        tensor.type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(graph, path)
+    four, free = load_model(path), load_model(classifier(tmp_path))
+    for rewrites in (("int8",), ("fp16",)):
+        one, other = (Deployed(rewrites, calibration=calibration)(m, 1)(X)["y"] for m in (four, free))
+        assert one.shape == other.shape == (1, 2)
+        assert np.array_equal(one, other)
+
+
+def test_images_that_cannot_be_read_are_all_alike(tmp_path, model, calibration):
+    keys = []
+    for number in (0, 1):
+        (tmp_path / "images" / calibration.entries[number].name).unlink()
+        keys.append(calibration.key())
+    swapped = dataclasses.replace(
+        calibration, entries=(*calibration.entries[1::-1], *calibration.entries[2:])
+    )
+    assert keys[0] != keys[1] == swapped.key()
+    assert Deployed(("int8",), calibration=calibration, folder=tmp_path).built(model).how[0][:8] == "4 images"
+
+
 def test_one_precision_and_it_comes_last():
     chosen = with_rewrite(with_rewrite(with_rewrite("onnxruntime", "int8"), "ceil"), "fp16")
     assert chosen.rewrites == ("ceil", "fp16")

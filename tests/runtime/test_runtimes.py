@@ -106,6 +106,55 @@ def test_a_free_batch(name, tmp_path):
     assert np.allclose(got, opened("onnxruntime", str(model.path), model)(x)["y"], atol=1e-5)
 
 
+def of_four(folder, *, folded=False):
+    """A network whose file fixes a batch of four; `folded`: on its way the images are rows of one matrix."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Reshape", ["c", "inner"], ["r"]),
+        helper.make_node("Relu", ["r"], ["p"]),
+        helper.make_node("Reshape", ["p", "outer"], ["y"]),
+    ]
+    inner = [24, 256] if folded else [4, 6, 256]
+    weights = {"w": weight(6, 3, 3, 3), "b": weight(6, seed=1)}
+    weights |= {"inner": np.array(inner), "outer": np.array([4, 6, 16, 16])}
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3, 16, 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 6, 16, 16])
+    path = save_graph(folder / "four.onnx", nodes, [x], [y], weights, opset=13)
+    return Model("four", path, CARD, "0" * 64)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_batch_the_file_fixes(name, as_bytes, tmp_path):
+    model = of_four(tmp_path)
+    source = model.read() if as_bytes else str(model.path)
+    x = np.random.default_rng(0).normal(0, 1, (1, 3, 16, 16)).astype(np.float32)
+    wanted = opened("onnxruntime", source, model)(x)["y"]
+    got = opened(name, source, model)(x)["y"]
+    assert got.shape == wanted.shape == (1, 6, 16, 16)
+    assert np.abs(got - wanted).max() < 1e-4
+
+
+def test_a_fixed_batch_that_ncnn_cannot_follow_is_one_line(tmp_path):
+    model = of_four(tmp_path, folded=True)
+    with pytest.raises(ModelError, match="fixes a batch of 4: export it with a batch of 1") as raised:
+        opened("ncnn", str(model.path), model)
+    assert "\n" not in str(raised.value)
+    x = np.ones((1, 3, 16, 16), np.float32)
+    wanted, got = (opened(n, str(model.path), model)(x)["y"] for n in ("onnxruntime", "openvino"))
+    assert np.abs(got - wanted).max() < 1e-4
+
+
+def test_openvino_gives_no_places_in_its_source(tmp_path):
+    nodes = [helper.make_node("Det", ["x"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    model = Model("det", save_graph(tmp_path / "det.onnx", nodes, [x], [y], {}, opset=13), CARD, "0" * 64)
+    with pytest.raises(ModelError, match="Det") as raised:
+        opened("openvino", str(model.path), model)
+    assert ".cpp" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_operator_it_does_not_know_is_one_line(name, tmp_path):
     nodes = [helper.make_node("Unique", ["x"], ["y"])]

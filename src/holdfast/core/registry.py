@@ -73,9 +73,7 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
         part = Part(kind, name or function.__name__.replace("_", "-"), function, facts)
         old = _PARTS.get((kind, part.name))
         if old is not None and _home(old.function) != _home(function):
-            raise InputError(
-                f"{kind} {part.name!r} is already defined by {old.function.__module__}; choose another name"
-            )
+            raise InputError(_twice(old, part))
         _PARTS[kind, part.name] = part
         return function
 
@@ -85,6 +83,28 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
 def _home(function: Callable[..., Any]) -> tuple[str, str]:
     # A worker process reads the user's script again under another name.
     return function.__module__.replace("__mp_main__", "__main__"), function.__qualname__
+
+
+def _twice(one: Part, other: Part) -> str:
+    """What to say of two parts of one name: holdfast has its own first, even if it is loaded second."""
+    first, again = (other, one) if _is_own(other) and not _is_own(one) else (one, other)
+    place = f"holdfast itself ({first.function.__module__})" if _is_own(first) else _place(first.function)
+    return (
+        f"{_place(again.function)}: {again.kind} {again.name!r} is already defined by {place}; "
+        "choose another name"
+    )
+
+
+def _is_own(one: Part) -> bool:
+    return one.function.__module__.startswith("holdfast.")
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """file:line of a function; its module if it has none."""
+    import inspect  # here, because only a mistake needs it
+
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else function.__module__
 
 
 def part(kind: str, name: str) -> Part:
@@ -189,4 +209,6 @@ def _told(path: Path, problem: BaseException) -> str:
         line, text = problem.lineno or 0, f"{type(problem).__name__}: {problem.msg}"
     elif isinstance(problem, InputError):
         text = str(problem)
+        if text.startswith(f"{path}:"):  # the place is known better than by the traceback
+            return text
     return f"{path}:{line}: {text}" if line else f"{path}: {text}"

@@ -21,8 +21,8 @@ from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
 from holdfast.core.registry import part
 from holdfast.core.types import Tensor
 from holdfast.graph import rewrite
-from holdfast.graph.rewrite.types import Context, Rewritten
-from holdfast.stages.infer import fixed_batch
+from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.stages.infer import batch_of
 
 # Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
@@ -34,10 +34,11 @@ class Calibration:
 
     entries: tuple[Entry, ...]
     pipeline: Pipeline
+    lack: str = ""  # why there are none, and what to do
 
     def key(self) -> str:
-        """A hash of the images and of how they are prepared."""
-        return fingerprint.of([[e.key() for e in self.entries], self.pipeline.describe()])
+        """A hash of the images, wherever they lie, and of how they are prepared."""
+        return fingerprint.of([[_content(e) for e in self.entries], self.pipeline.describe()])
 
     def tensors(self, model: Model) -> Iterator[Tensor]:
         """The input tensor (1, …) of each image; images that cannot be read are left out."""
@@ -108,7 +109,7 @@ class Deployed:
     @property
     def calibrated(self) -> bool:
         """Whether one of the rewrites looks at calibration images."""
-        return any(part("rewrite", name).facts.get("calibrated", False) for name in self.rewrites)
+        return _calibrated(self.rewrites)
 
     def fingerprint(self) -> dict[str, Any]:
         """What cells are named by: not the folder, which changes no number."""
@@ -122,6 +123,10 @@ class Deployed:
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
         code = _code_of_rewrites() if self.rewrites else ""
         return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration, "code": code}
+
+
+def _calibrated(rewrites: Iterable[str]) -> bool:
+    return any(part("rewrite", name).facts.get("calibrated", False) for name in rewrites)
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
@@ -139,6 +144,14 @@ def _code_of_rewrites() -> str:
     return fingerprint.of_code(Path(rewrite.__file__).parent)
 
 
+def _content(entry: Entry) -> str:
+    """The key of an image; all that cannot be read are alike, for nothing is calibrated on them."""
+    try:
+        return entry.key()
+    except ImageError:
+        return "unreadable"
+
+
 def _times(tensor: Tensor, batch: int) -> Tensor:
     return tensor.repeat(batch, axis=0) if batch > 1 else tensor
 
@@ -147,9 +160,11 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
     """The model after the named rewrites, one after the other, with all that changed; the file stays."""
     import onnx
 
+    names = tuple(names)
+    if calibration is not None and calibration.lack and _calibrated(names):
+        raise CannotRewrite(calibration.lack)
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
-    dims = graph.graph.input[0].type.tensor_type.shape.dim if graph.graph.input else ()
-    batch = fixed_batch([d.dim_value for d in dims])
+    batch = batch_of(graph.graph)
     tensors = (lambda: (_times(t, batch) for t in calibration.tensors(model))) if calibration else None
     context = Context(model.card, tensors)
     changed: list[str] = []

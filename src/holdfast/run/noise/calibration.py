@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.dataset import Dataset, Entry
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import InputError
+from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Pipeline
-from holdfast.data.embedded import is_embedded
+from holdfast.data.embedded import FarEntry, SignsEntry, is_embedded
+from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
 from holdfast.stages.deployed import Calibration
 
@@ -27,19 +33,46 @@ class Reserved:
 def reserve(tested: Dataset, spare: Dataset | None, pipeline: Pipeline, images: int = IMAGES) -> Reserved:
     """Images of `spare` that are not tested on; without `spare` some of the tested, which are then left out.
 
-    Those are spread evenly over the data: lists are mostly sorted by class.
+    Both are spread evenly over the data: lists are mostly sorted by class.
     """
-    known = set() if spare is None else {_key(e) for e in tested.entries}
-    free = () if spare is None else tuple(e for e in spare.entries if _key(e) not in known)[:images]
+    free = () if spare is None else unseen(spare.entries, tested.entries)
     if free and spare is not None:
-        words = f"{len(free)} images of {spare.name} that are not tested on"
-        return Reserved(Calibration(free, pipeline), frozenset(), words)
+        taken = spread(free, min(images, len(free)))
+        words = (
+            f"{_counted(len(taken))} of {spare.name} that {'is' if len(taken) == 1 else 'are'} not tested on"
+        )
+        return Reserved(Calibration(taken, pipeline), frozenset(), words)
+    none = "" if spare is None else f" ({spare.name} holds no others)"
+    if len(tested) < 2:
+        lack = f"{_counted(len(tested))}{none}: none is left to test on; give --calibration DATA"
+        return Reserved(Calibration((), pipeline, lack), frozenset(), f"no image: {lack}")
     held = spread(tested.entries, min(images, max(1, len(tested) // 4)))
     words = (
-        f"{len(held)} of the {len(tested)} images, on which calibrated variants are then not tested "
+        f"{len(held)} of the {len(tested)} images{none}, on which calibrated variants are then not tested "
         "(their Δ is to the clean result on the others)"
     )
     return Reserved(Calibration(held, pipeline), frozenset(e.name for e in held), words)
+
+
+def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The images of `spare` that are none of the tested, by their bytes: names and truth do not matter.
+
+    Those that cannot be read are left out. Files are read only where two have equally many bytes.
+    """
+    origins = {_origin(entry) for entry in tested}
+    others = tuple(entry for entry in spare if _origin(entry) not in origins)
+    if all(isinstance(entry, SignsEntry | FarEntry) for entry in (*others, *tested)):
+        return others  # another seed or index is another scene: nothing need be drawn
+    alike: dict[int, list[Entry]] = defaultdict(list)
+    for entry in tested:
+        alike[_size(entry)].append(entry)
+    known = functools.cache(lambda size: {_hash(entry) for entry in alike[size]})
+
+    def new(entry: Entry) -> bool:
+        size = _size(entry)
+        return size > 0 and (size not in alike or _hash(entry) not in known(size))
+
+    return tuple(filter(new, others))
 
 
 def spare_of(
@@ -64,8 +97,36 @@ def spread(entries: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
     return tuple(entries[(2 * i + 1) * len(entries) // (2 * count)] for i in range(count))
 
 
-def _key(entry: Entry) -> str:
+def _origin(entry: Entry) -> Hashable:
+    """What an image is read or drawn from: equal for two entries of one image, known without loading it."""
+    if isinstance(entry, FileEntry):
+        return entry.path
+    if isinstance(entry, SignsEntry | FarEntry):
+        return type(entry), entry.seed, entry.index
+    return id(entry)
+
+
+def _size(entry: Entry) -> int:
+    """How many bytes the encoded image has; 0 if it cannot be read."""
+    if not isinstance(entry, FileEntry):
+        return len(_data(entry))
     try:
-        return entry.key()
-    except ImageError:
-        return f"unreadable: {entry.name}"
+        return os.stat(entry.path).st_size  # noqa: PTH116 (entries keep paths as text)
+    except OSError:
+        return 0
+
+
+def _hash(entry: Entry) -> str:
+    return of_bytes(_data(entry))
+
+
+def _data(entry: Entry) -> bytes:
+    """The encoded image; empty if it cannot be read."""
+    try:
+        return read_image_file(entry.path) if isinstance(entry, FileEntry) else entry.load().data
+    except InputError:
+        return b""
+
+
+def _counted(images: int) -> str:
+    return "1 image" if images == 1 else f"{images} images"

@@ -16,7 +16,8 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.stages.runtime.probe import blank, cannot_load, in_shape, output_shapes
+from holdfast.stages.infer import batch_of
+from holdfast.stages.runtime.probe import batch_in, blank, cannot_load, in_shape, output_shapes
 
 SECONDS = 300  # a conversion takes a few
 
@@ -33,12 +34,21 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     shapes = output_shapes(source, model)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         net = _loaded(_converted(source, model, Path(folder)), model, threads)
-    _extracted(net, blank(model), shapes, model)
+    try:
+        _extracted(net, blank(model), shapes, model)  # many faults show only when it first runs
+    except ImageError as problem:
+        raise cannot_load("ncnn", model, _first_failure(problem, batch_in(source))) from problem
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
         return _extracted(net, tensor, shapes, model)
 
     return run
+
+
+def _first_failure(problem: ImageError, batch: int) -> str:
+    """Why a converted network does not run, and what may help."""
+    told = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
+    return f"{problem}{told}"
 
 
 def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
@@ -52,7 +62,8 @@ def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
     del graph.graph.input[:]
     graph.graph.input.extend(inputs)
     onnx.save(graph, str(folder / "net.onnx"))
-    tensor = blank(model)
+    # The batch the file fixes: in its own networks ncnn has none, so these take one image all the same.
+    tensor = blank(model).repeat(batch_of(graph.graph), axis=0)
     kind = {"float32": "f32", "float16": "f16", "uint8": "u8"}[str(tensor.dtype)]
     shape = ",".join(str(d) for d in tensor.shape)
     command = [program, "net.onnx", f"inputshape=[{shape}]{kind}", "fp16=0"]

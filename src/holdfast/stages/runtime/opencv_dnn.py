@@ -13,7 +13,8 @@ from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
-from holdfast.stages.runtime.probe import blank, cannot_load, in_shape, output_shapes
+from holdfast.stages.infer import one_of
+from holdfast.stages.runtime.probe import batch_in, blank, cannot_load, output_shapes, shaped
 
 
 @stage("runtime", "opencv-dnn", systems="OpenCV's dnn module")
@@ -42,10 +43,11 @@ def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
 
 def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
     shapes = output_shapes(source, model)
-    names = list(shapes)
+    names, batch = list(shapes), batch_in(source)
     try:
         net = _read(cv2, source, *engine)
-        _forward(cv2, net, blank(model), names, threads)  # many faults show only when it first runs
+        # Many faults show only when it first runs.
+        _forward(cv2, net, blank(model).repeat(batch, axis=0), names, threads)
     except Exception as problem:
         raise cannot_load("OpenCV", model, problem) from problem
 
@@ -57,10 +59,9 @@ def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: 
                 values = _forward(cv2, net, tensor, names, threads)
         except Exception as problem:
             raise ImageError(f"OpenCV cannot run the model on it: {condense(problem, 300)}") from problem
-        found = dict(zip(names, values, strict=True))
-        return {name: in_shape("OpenCV", name, value, shapes[name]) for name, value in found.items()}
+        return dict(zip(names, values, strict=True))
 
-    return run
+    return shaped("OpenCV", one_of(run, batch, model), shapes)
 
 
 def _misread(cv2: Any, source: bytes | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from typing import Any
@@ -14,7 +15,8 @@ from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
-from holdfast.stages.runtime.probe import cannot_load, in_shape, output_shapes
+from holdfast.stages.infer import one_of
+from holdfast.stages.runtime.probe import batch_in, cannot_load, output_shapes, shaped
 
 
 @stage(
@@ -34,7 +36,7 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
         compiled = core.compile_model(core.read_model(source), "CPU", settings)
         request = compiled.create_infer_request()
     except Exception as problem:
-        raise cannot_load("OpenVINO", model, problem) from problem
+        raise cannot_load("OpenVINO", model, _plain(problem)) from problem
     places = {name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}
     if missing := [name for name in shapes if name not in places]:
         raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
@@ -46,12 +48,18 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
             with lock:
                 found = request.infer({0: np.ascontiguousarray(tensor)})
                 # Copied: the next image is written into the same memory.
-                values = {name: np.array(found[places[name]]) for name in shapes}
+                return {name: np.array(found[places[name]]) for name in shapes}
         except Exception as problem:
-            raise ImageError(f"OpenVINO cannot run the model on it: {condense(problem, 300)}") from problem
-        return {name: in_shape("OpenVINO", name, value, shapes[name]) for name, value in values.items()}
+            raise ImageError(f"OpenVINO cannot run the model on it: {_plain(problem)}") from problem
 
-    return run
+    return shaped("OpenVINO", one_of(run, batch_in(source), model), shapes)
+
+
+def _plain(problem: Exception, limit: int = 300) -> str:
+    """The error in one line, without the places in OpenVINO's source that it begins with."""
+    whole = condense(problem, 10 * limit)
+    text = re.sub(r"(?:Exception from|Check '.*?' failed at) \S+:\d+:\s*", "", whole) or whole
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _library() -> Any:
