@@ -25,11 +25,12 @@ from holdfast.cli.noise_shape import Shape
 from holdfast.cli.output import say, write_json
 
 if TYPE_CHECKING:
-    from holdfast.core.dataset import Entry
+    from holdfast.core.dataset import Dataset
     from holdfast.core.model import Model
     from holdfast.core.pipeline import Pipeline
     from holdfast.report.tables import Table
     from holdfast.run.diagnose.blame import Blame
+    from holdfast.run.diagnose.calibration import Calibrated
     from holdfast.run.diagnose.lockstep import StageApart
 
 LOOKED_AT = 16  # images of a data set that are run in lockstep
@@ -91,7 +92,7 @@ def diagnose(
 
         command = shlex.join(["holdfast", *sys.argv[1:]])
         subject = (Path(model).stem, Path(images_or_data).name)
-        page = write(out, subject, found.stages, found.blame, found.dumps, command)
+        page = write(out, subject, found.stages, found.blame, found.dumps, command, found.calibration)
         say(f"page: {page.resolve()}", sys.stderr)
     return 0
 
@@ -114,6 +115,7 @@ class Found(NamedTuple):
     stages: tuple[StageApart, ...] = ()
     blame: Blame | None = None
     dumps: tuple[Table, ...] = ()
+    calibration: Calibrated | None = None
 
 
 def _diagnosed(model: str, where: str, how: Choices, given: Given) -> Found:
@@ -138,32 +140,35 @@ def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.graph.load import load_model
     from holdfast.report.diagnose import like_table
+    from holdfast.run.diagnose.calibration import Calibrated, calibration_of, for_picture
     from holdfast.run.diagnose.dump import like_input, like_output, read_dump
     from holdfast.run.diagnose.lockstep import lockstep
     from holdfast.run.evaluation import CELLS
     from holdfast.run.noise.choose import calibrated
     from holdfast.run.noise.show import OnePicture
     from holdfast.run.noise.suite import REWRITTEN
-    from holdfast.stages.deployed import Calibration
 
     loaded, data = load_model(model, how.card), picture.read_bytes()
     train = _system(pipeline_of(loaded.card), given.train, loaded)
-    entries = _entries(given) or (OnePicture(picture.name, data),)
+    entry = OnePicture(picture.name, data)
+    images, words = for_picture(loaded, entry, _spare(given), train, given.calibration_images)
 
     def ready(pipeline: Pipeline) -> Pipeline:
-        return calibrated(pipeline, Calibration(entries, train), how.runs / CELLS / REWRITTEN)
+        return calibrated(pipeline, images, how.runs / CELLS / REWRITTEN)
 
-    stages: tuple[StageApart, ...] = ()
+    found = Found()
     if given.deploy:
-        deploy = _system(train, given.deploy, loaded)
-        stages = lockstep(loaded, ready(train), ready(deploy), [(picture.name, data)])
-    dumps = []
+        both = ready(train), ready(_system(train, given.deploy, loaded))
+        stages = lockstep(loaded, *both, [(picture.name, data)])
+        found = Found(stages, calibration=calibration_of(loaded, words, *both))
     if given.input_dump:
-        dumps.append(like_table(like_input(loaded, train, data, read_dump(given.input_dump)), "input"))
+        near = like_input(loaded, train, data, read_dump(given.input_dump))
+        found = found._replace(dumps=(like_table(near, "input"),))
     if given.output_dump:
         near = like_output(loaded, train, data, read_dump(given.output_dump), ready)
-        dumps.append(like_table(near, "output"))
-    return Found(stages, None, tuple(dumps))
+        seen = found.calibration or Calibrated(len(images.entries), words)
+        found = found._replace(dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
+    return found
 
 
 def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
@@ -185,18 +190,17 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     return applied(pipeline, chosen)
 
 
-def _entries(given: Given) -> tuple[Entry, ...]:
+def _spare(given: Given) -> Dataset | None:
     from holdfast.data.open import open_dataset
 
-    return (
-        open_dataset(given.calibration, images=given.calibration_images).entries if given.calibration else ()
-    )
+    return open_dataset(given.calibration) if given.calibration else None
 
 
 def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.noise.families import options_of
     from holdfast.run.diagnose.blame import blame
+    from holdfast.run.diagnose.calibration import calibration_of
     from holdfast.run.diagnose.lockstep import lockstep
     from holdfast.run.noise.calibration import spread
     from holdfast.run.noise.choose import calibrated
@@ -210,29 +214,37 @@ def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
     as_deployed = _system(train, given.deploy, base.model)
     plan = replace(plan, plan=replace(base, pipeline=train))
     prepared = ground_of(plan)
-    reserved = prepared.ground.reserved.calibration
-    deploy = calibrated(as_deployed, reserved, prepared.ground.folder)
+    ground, reserved = prepared.ground, prepared.ground.reserved
+    train, deploy = (
+        calibrated(system, reserved.calibration, ground.folder) for system in (train, as_deployed)
+    )
+    prepared = replace(prepared, ground=replace(ground, clean=train))
     few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
-    return Found(stages, blame(prepared, chosen, watch))
+    seen = calibration_of(base.model, reserved.words, train, deploy)
+    return Found(stages, blame(prepared, chosen, watch), calibration=seen)
 
 
 def to_text_all(found: Found) -> list[str]:
     """The diagnosis as it is printed: tables, then what they say."""
-    from holdfast.report.diagnose import blame_table, stage_table, words
+    from holdfast.report.diagnose import blame_table, calibration_words, like_text, stage_table, words
     from holdfast.report.tables import to_text
 
     parts = [to_text(stage_table(found.stages))] if found.stages else []
     if found.blame is not None:
         parts.append(to_text(blame_table(found.blame)))
-    parts += [to_text(table) for table in found.dumps]
+    parts += [like_text(table) for table in found.dumps]
     said = words(found.stages, found.blame)
     broken = found.blame.broken if found.blame else ()
     if broken:
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
         said += f"\nbroken   {', '.join(broken[:10])}{more}"
-    return [*parts, said] if said else parts
+    if found.calibration is not None:
+        shares = found.blame.shares if found.blame else ()
+        told = any(share.note == found.calibration.how for share in shares)  # in the table of blame
+        said += f"\nnote     {calibration_words(found.calibration, how=not told)}"
+    return [*parts, said.strip()] if said else parts
 
 
 def _plain(found: Found) -> dict[str, Any]:
@@ -242,4 +254,5 @@ def _plain(found: Found) -> dict[str, Any]:
         "stages": [dataclasses.asdict(s) for s in found.stages],
         "blame": dataclasses.asdict(found.blame) if found.blame else None,
         "dumps": [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in found.dumps],
+        "calibration": dataclasses.asdict(found.calibration) if found.calibration else None,
     }

@@ -12,20 +12,26 @@ from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document
 from holdfast.report.noise_tables import METRICS
 from holdfast.report.parts import Card, Document, Figure, Section
-from holdfast.report.tables import Cell, Table, to_html
+from holdfast.report.tables import Cell, Table, to_html, to_text
+from holdfast.run.diagnose.alike import Likeness
 from holdfast.run.diagnose.blame import Blame
-from holdfast.run.diagnose.dump import Likeness
+from holdfast.run.diagnose.calibration import Calibrated
 from holdfast.run.diagnose.lockstep import StageApart, first_apart
 from holdfast.run.store import write_atomic
 
 MOST_BROKEN = 200
+EQUALS = (
+    "The same: choices that, in the place of those of the row or on top of them, give the very same values: "
+    "this dump cannot tell them apart. Of such the one with the fewest changes against training is shown."
+)
+MOST_SAME = 8  # equal choices named in a line of the terminal
 
 
 def stage_table(stages: Sequence[StageApart]) -> Table:
     """What every stage hands on in the two systems, compared."""
     columns = ["stage", "images that differ", "largest difference", "mean difference", "share of values"]
     rows: list[list[Cell]] = [
-        [s.stage, f"{s.differ} of {s.images}", _size(s.largest), _size(s.mean), f"{100 * s.share:.2f} %"]
+        [s.stage, f"{s.differ} of {s.images}", _size(s.largest), _size(s.mean), f"{100 * s.share:z.2f} %"]
         for s in stages
     ]
     return Table(columns, rows, "Training and deployment in lockstep")
@@ -41,8 +47,8 @@ def blame_table(found: Blame) -> Table:
     columns = ["difference", "alone", "95 % interval", "mended", "95 % interval ", "changed alone", "note"]
     rows: list[list[Cell]] = [
         [
-            s.label, f"{s.alone:.2f}", f"[{s.alone_low:.2f}, {s.alone_high:.2f}]", f"{s.mended:.2f}",
-            f"[{s.mended_low:.2f}, {s.mended_high:.2f}]", f"{s.changed} of {found.images}", s.note,
+            s.label, f"{s.alone:z.2f}", f"[{s.alone_low:z.2f}, {s.alone_high:z.2f}]", f"{s.mended:z.2f}",
+            f"[{s.mended_low:z.2f}, {s.mended_high:z.2f}]", f"{s.changed} of {found.images}", s.note,
         ]
         for s in found.shares
     ]  # fmt: skip
@@ -53,14 +59,34 @@ def blame_table(found: Blame) -> Table:
 
 
 def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
-    """The choices whose result is nearest to a dump."""
+    """The choices whose result is nearest to a dump; last what else gives the very same result."""
     rows: list[list[Cell]] = [
-        [place, one.choices, "exactly" if one.exact else "", _size(one.apart.largest), _size(one.apart.mean)]
+        [
+            place, one.choices, "exactly" if one.exact else "", _size(one.apart.largest),
+            _size(one.apart.mean), ", ".join(one.same),
+        ]
         for place, one in enumerate(found[:most], 1)
-    ]
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference"]
+    ]  # fmt: skip
+    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
     end = "" if found[0].exact else "; none of them reproduces it"
-    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {len(found)} tried{end}")
+    tried = sum(one.tried for one in found)
+    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
+
+
+def like_text(table: Table) -> str:
+    """The table of a dump for a terminal: what gives the same stands in lines below, which would widen it."""
+    lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
+    for text in dict.fromkeys(str(row[-1]) for row in table.rows if row[-1]):
+        same, rows = text.split(", "), ", ".join(str(row[0]) for row in table.rows if row[-1] == text)
+        more = f" and {len(same) - MOST_SAME} more (--json has all)" if len(same) > MOST_SAME else ""
+        lines.append(f"same     as {rows}: {', '.join(same[:MOST_SAME])}{more}")
+    return "\n".join(lines)
+
+
+def calibration_words(made: Calibrated, how: bool = True) -> str:
+    """What integer precisions were calibrated on and, if it is not told elsewhere, how."""
+    method = f"; method: {made.how}" if how and made.how else ""
+    return f"integer precisions calibrated on {made.on}{method}"
 
 
 def words(stages: Sequence[StageApart], found: Blame | None) -> str:
@@ -79,21 +105,21 @@ def words(stages: Sequence[StageApart], found: Blame | None) -> str:
         return said
     metric = METRICS.get(found.metric, found.metric)
     sure = "" if found.low > 0 or found.high < 0 else ", which may be the choice of images"
-    change = f"{abs(found.drop):.2f} points {'gained' if found.drop < 0 else 'lost'}"
+    change = f"{abs(found.drop):z.2f} points {'gained' if found.drop < 0 else 'lost'}"
     said += (
-        f" {metric} goes from {100 * found.train:.2f} to {100 * found.deploy:.2f}: {change} (interval of the "
-        f"loss [{found.low:.2f}, {found.high:.2f}]){sure}; {found.changed} of {found.images} predictions "
-        "change."
+        f" {metric} goes from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: {change} (interval of "
+        f"the loss [{found.low:z.2f}, {found.high:z.2f}]){sure}; {found.changed} of {found.images} "
+        "predictions change."
     )
     worst = max(found.shares, key=lambda s: s.mended, default=None)
     if worst is not None and worst.mended > 0:
-        said += f" Mending {worst.label} alone gives {worst.mended:.2f} back."
+        said += f" Mending {worst.label} alone gives {worst.mended:z.2f} back."
     return said.strip()
 
 
 def write(
     out: Path, subject: tuple[str, str], stages: Sequence[StageApart], found: Blame | None,
-    dumps: Sequence[Table], command: str,
+    dumps: Sequence[Table], command: str, calibration: Calibrated | None = None,
 ) -> Path:  # fmt: skip
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
     if out.is_dir():
@@ -103,7 +129,9 @@ def write(
         sections.append(_section("stages", "Where they part", stage_table(stages)))
     if found is not None:
         sections += _blamed(found)
-    sections += [_section(f"dump-{i}", "The dump", table) for i, table in enumerate(dumps, 1)]
+    sections += [_section(f"dump-{i}", "The dump", table, EQUALS) for i, table in enumerate(dumps, 1)]
+    if calibration is not None:
+        sections.append(_calibrated(calibration))
     page = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
@@ -121,9 +149,16 @@ def write(
     return out
 
 
-def _section(identifier: str, title: str, table: Table) -> Section:
+def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:
     body = scroll(to_html(Table(table.columns, table.rows)), title)
-    return Section(identifier, title, (Figure("", body, wide=True),), f"{table.caption}.")
+    return Section(identifier, title, (Figure("", body, note, wide=True),), f"{table.caption}.")
+
+
+def _calibrated(made: Calibrated) -> Section:
+    rows: list[list[Cell]] = [[made.images, made.on, made.how or "that of each option tried"]]
+    body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
+    lead = "What integer precisions saw to choose the range of every tensor."
+    return Section("calibration", "Calibration", (Figure("", body, wide=True),), lead)
 
 
 def _cards(found: Blame | None) -> tuple[Card, ...]:
@@ -133,17 +168,17 @@ def _cards(found: Blame | None) -> tuple[Card, ...]:
     return (
         Card(f"{metric}, training", 100 * found.train, "the system it was trained with", 2),
         Card(f"{metric}, deployment", 100 * found.deploy, "the system it runs on", 2),
-        Card("lost", found.drop, f"points, 95 % interval [{found.low:.2f}, {found.high:.2f}]", 2),
+        Card("lost", found.drop, f"points, 95 % interval [{found.low:z.2f}, {found.high:z.2f}]", 2),
         Card("changed", found.changed, f"predictions of {found.images}"),
     )
 
 
 def _blamed(found: Blame) -> list[Section]:
     alone = [
-        Spot(s.label, s.alone, s.alone_low, s.alone_high, note=f"alone {s.alone:.2f}") for s in found.shares
+        Spot(s.label, s.alone, s.alone_low, s.alone_high, note=f"alone {s.alone:z.2f}") for s in found.shares
     ]
     mended = [
-        Spot(s.label, s.mended, s.mended_low, s.mended_high, note=f"mended {s.mended:.2f}")
+        Spot(s.label, s.mended, s.mended_low, s.mended_high, note=f"mended {s.mended:z.2f}")
         for s in found.shares
     ]
     chart = forest(

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from holdfast.core.errors import InputError, ModelError
 from holdfast.noise.families import Option
 from holdfast.run.difference import Side, broken, compare, side_of
-from holdfast.run.noise.choose import tried
+from holdfast.run.noise.choose import Asked, tried
 from holdfast.run.noise.suite import Prepared, Watch, points, swept
 from holdfast.run.noise.variants import CLEAN, Swept, Variant
 from holdfast.run.records import Failed
+from holdfast.stages.deployed import Deployed
 
 DEPLOY = "deploy"
 
@@ -65,7 +66,7 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
 
 def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
     """clean, deploy, each option alone and each left out, by role; and what is to be said of an option."""
-    variants = {CLEAN: Variant(CLEAN, prepared.ground.clean)}
+    variants = {CLEAN: _clean(prepared, CLEAN)}
     notes: dict[str, str] = {}
     roles = {DEPLOY: list(chosen)}
     for option in chosen:
@@ -73,15 +74,30 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
         roles[f"without {option.label}"] = [o for o in chosen if o is not option]
     for role, some in roles.items():
         made = tried(prepared.ground, some) if some else None
+        if role.startswith("alone"):
+            notes[some[0].label] = _note(prepared, made)
         if made is None or made.status == "no effect":
-            variants[role] = Variant(role, prepared.ground.clean)
-            if role.startswith("alone"):
-                notes[some[0].label] = made.note if made else "as in training"
+            variants[role] = _clean(prepared, role)
         elif made.variant is None:
             raise InputError(f"{' + '.join(o.label for o in some)}: {made.note}")
         else:
             variants[role] = Variant(role, made.variant.pipeline, made.variant.without)
     return variants, notes
+
+
+def _note(prepared: Prepared, made: Asked | None) -> str:
+    """What is to be said of an option alone; how the graph was made only if training's is another."""
+    if made is None:
+        return "as in training"
+    same = made.variant is not None and made.variant.pipeline.infer == prepared.ground.clean.infer
+    return "" if same else made.note
+
+
+def _clean(prepared: Prepared, role: str) -> Variant:
+    """Training's system in that role; if it is calibrated, not on the images it was calibrated on."""
+    clean, reserved = prepared.ground.clean, prepared.ground.reserved
+    seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
+    return Variant(role, clean, reserved.without if seen else frozenset())
 
 
 def _side(prepared: Prepared, made: Swept) -> Side:

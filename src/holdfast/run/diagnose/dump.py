@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from holdfast.core import fingerprint
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
+from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.noise.families import Option, families, is_installed, options
+from holdfast.run.diagnose.alike import Likeness, Tried, ranked
 from holdfast.run.diagnose.lockstep import Apart, apart
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """A row of choices and how far what they give is from the dump."""
-
-    choices: str
-    apart: Apart
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is the dump, value by value."""
-        return self.apart.same
+from holdfast.stages.deployed import Deployed
 
 
 def read_dump(path: Path) -> Tensor:
@@ -47,11 +37,10 @@ def read_dump(path: Path) -> Tensor:
 def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
     """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
     fed = model.card.input
-    shape = input_shape(model)
-    wanted = _shaped(dump, shape)
+    wanted = _shaped(dump, input_shape(model))
     normalise = lookup("normalise", train.normalise)
-    found = []
-    for chosen, pixels in _pixels(data):
+    found: list[Tried] = []
+    for makers, pixels in _pixels(data):
         for fit in names("fit"):
             laid = lookup("fit", fit)(fed)
             if fit != "card" and laid == fed:
@@ -61,12 +50,29 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
                     small, _ = place(pixels, laid, lookup("resize", resize))
                 except HoldfastError:
                     continue
-                more = [f"resize={resize}"] + ([f"resize={fit}"] if fit != "card" else [])
                 tensor = normalise(small, laid)[np.newaxis]
-                found.append(Likeness(", ".join([*chosen, *more]), apart(tensor, wanted)))
+                near, made = apart(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
+                rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
+                found += [_input_tried(row, train, near, made) for row in rows]
     if not found:
         raise InputError("no known choice could be run on this picture")
-    return sorted(found, key=lambda one: (one.apart.mean, one.apart.largest))
+    return ranked(found)
+
+
+def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, made: str) -> Tried:
+    """What was tried of a row of stages by name."""
+    usual = Pipeline()
+    chosen = {
+        kind: f"{'resize' if kind == 'fit' else kind}={name}"
+        for kind, name in row.items()
+        if (kind, name) != ("fit", "card")
+    }
+    changes = sum(getattr(train, kind) != name for kind, name in row.items())
+    odd = sum(
+        getattr(usual, kind) != name and not part(kind, name).facts.get("paper", False)
+        for kind, name in row.items()
+    )
+    return Tried(chosen, near, made, changes, odd)
 
 
 def input_shape(model: Model) -> tuple[int, ...]:
@@ -84,9 +90,9 @@ def _shaped(dump: Tensor, shape: tuple[int, ...]) -> Tensor:
     )
 
 
-def _pixels(data: bytes) -> Iterator[tuple[list[str], Image]]:
-    """Each distinct picture that decoders and colours make, with the choices that make it."""
-    seen: list[tuple[list[str], Image]] = []
+def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
+    """Each distinct picture that decoders and colours make, with all choices that make it."""
+    seen: list[tuple[list[dict[str, str]], Image]] = []
     for decode in _installed("decode"):
         try:
             decoded: Image = lookup("decode", decode)(data)
@@ -94,9 +100,11 @@ def _pixels(data: bytes) -> Iterator[tuple[list[str], Image]]:
             continue
         for colour in _installed("colour"):
             pixels: Image = lookup("colour", colour)(decoded)
-            if not any(pixels.shape == old.shape and (pixels == old).all() for _, old in seen):
-                seen.append(([f"decode={decode}", f"colour={colour}"], pixels))
-    yield from seen
+            makers = next((m for m, old in seen if np.array_equal(old, pixels)), None)
+            if makers is None:
+                seen.append((makers := [], pixels))
+            makers.append({"decode": decode, "colour": colour})
+    return seen
 
 
 def _installed(kind: str) -> list[str]:
@@ -113,16 +121,18 @@ def like_output(
     One option after the other is kept if it comes nearer (coordinate descent): all combinations would be
     thousands of runs.
     """
-    found: dict[str, Likeness] = {}
+    found: list[tuple[Pipeline, Tried]] = []
 
     def near(chosen: Sequence[Option]) -> float:
-        label = ", ".join(o.label for o in chosen) or "as in training"
-        if label not in found:
-            pipeline = train
-            for one in chosen:
-                pipeline = one.noise(pipeline)
-            found[label] = Likeness(label, _output_apart(model, prepare(pipeline), data, dump))
-        return found[label].apart.mean
+        pipeline, changes = _changed(train, chosen)
+        known = next((tried for seen, tried in found if seen == pipeline), None)
+        if known is None:
+            ready = _effective(prepare(pipeline), model)
+            far, made = _output_apart(model, ready, data, dump)
+            odd = sum(not o.paper for o in changes)
+            known = Tried({o.family: o.label for o in changes}, far, made, len(changes), odd)
+            found.append((pipeline, known))
+        return known.apart.mean
 
     best: list[Option] = []
     nearest = near(best)
@@ -131,12 +141,34 @@ def like_output(
             one: _quietly(near, [o for o in best if o.family != one.family] + [one])
             for one in _candidates(model, best)
         }
-        one = min(tried, key=lambda o: tried[o], default=None)
+        one = min(tried, key=lambda o: (tried[o], not o.paper), default=None)
         if one is None or tried[one] >= nearest:
             break
         nearest = tried[one]
         best = [o for o in best if o.family != one.family] + [one]
-    return sorted(found.values(), key=lambda f: (f.apart.mean, f.apart.largest))
+    return ranked(tried for _, tried in found)
+
+
+def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
+    """The pipeline after the options, and those of them that are not what training does anyway."""
+    pipeline = train
+    changes: list[Option] = []
+    for one in chosen:
+        after = one.noise(pipeline)
+        if after.infer == Deployed():
+            after = after.replace(infer="onnxruntime")
+        if after != pipeline:
+            pipeline = after
+            changes.append(one)
+    return pipeline, changes
+
+
+def _effective(ready: Pipeline, model: Model) -> Pipeline:
+    """The pipeline; CannotRewrite if the graph has nothing its rewrites could change: that is no choice."""
+    infer = ready.infer
+    if isinstance(infer, Deployed) and infer.folder and infer.rewrites and not infer.built(model).changed:
+        raise CannotRewrite(f"nothing in {model.name} that {', '.join(infer.rewrites)} could change")
+    return ready
 
 
 def _candidates(model: Model, best: Sequence[Option]) -> list[Option]:
@@ -152,7 +184,8 @@ def _quietly(near: Callable[[Sequence[Option]], float], chosen: Sequence[Option]
         return float("inf")
 
 
-def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> Apart:
+def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:
+    """How far the nearest output that could be the dump is from it, and that output's hash."""
     machine = open_machine(pipeline, model)
     raw = machine.run(machine.prepare(data).tensor)
     fitting = [value for value in raw.values() if value.size == dump.size]
@@ -161,4 +194,6 @@ def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -
         raise InputError(
             f"the dump is {'×'.join(map(str, dump.shape))}; expected one of the model's outputs: {shapes}"
         )
-    return min((apart(value.reshape(dump.shape), dump) for value in fitting), key=lambda a: a.mean)
+    tried = [(apart(value.reshape(dump.shape), dump), value) for value in fitting]
+    far, value = min(tried, key=lambda one: one[0].mean)
+    return far, fingerprint.of_bytes(value.tobytes())
