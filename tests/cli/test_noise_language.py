@@ -135,12 +135,12 @@ def test_bad_input_is_one_line(fails, tiny, tmp_path):
     assert "not of one model" in fails("noise", model, piqa, *TASK)
 
 
-def test_a_page_that_cannot_be_written_is_told_before_anything_is_run(fails, tiny, tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_run(fails, tiny, tmp_path):
     model, piqa, _ = tiny
     for option in ("--json", "--out"):
-        assert "p.jsonl is no folder" in fails("noise", model, piqa, *TASK, option, f"{piqa}/n.html")
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert "cannot be written to" in fails("noise", model, piqa, *TASK, "-o", "new/folder/n.html")
+        told = fails("noise", model, piqa, *TASK, option, f"{piqa}/n.html")
+        assert told.startswith(f"{option} {piqa}/n.html: cannot write there: ")
+        assert "cannot write there" in fails("noise", model, piqa, *TASK, option, "/proc/new/n.html")
     assert not (tmp_path / "holdfast-runs").exists()
 
 

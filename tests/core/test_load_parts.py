@@ -69,7 +69,7 @@ def test_a_file_loaded_again_is_what_it_says_now(tmp_path):
         ("raise SystemExit(3)\n", "mine.py:1: SystemExit: 3"),
         ("x = 1\n", "mine.py: it registers no part; decorate a function with @stage"),
         (GOOD.replace('"colour"', '"color"'), "unknown kind of part 'color'. Did you mean 'colour'?"),
-        (GOOD.replace("own_dim(", "rgb("), "colour 'rgb' is already defined"),
+        (GOOD.replace("own_dim(", "rgb("), r"mine.py:12: colour 'rgb' is already defined by holdfast itself"),
     ],
 )
 def test_a_broken_file_is_one_line_with_its_place_and_leaves_nothing(tmp_path, text, said):

@@ -65,6 +65,25 @@ def test_functions_of_one_name_from_two_modules_are_two(scratch):
         registry.stage("colour")(type(vendor)(vendor.__code__, {"__name__": "elsewhere"}, "vendor"))
 
 
+def test_whichever_comes_first_the_name_is_holdfasts_and_the_other_the_second(scratch):
+    def mine():
+        pass
+
+    def own():
+        pass
+
+    own.__module__ = "holdfast.stages.somewhere"
+    said = (
+        rf"test_registry.py:{mine.__code__.co_firstlineno}: resize 'taken' is already defined by holdfast "
+        r"itself \(holdfast\.stages\.somewhere\); choose another name"
+    )
+    for name, first, second in (("taken", mine, own), ("taken", own, mine)):
+        registry._PARTS.pop(("resize", name), None)
+        registry.stage("resize", name)(first)
+        with pytest.raises(InputError, match=said):
+            registry.stage("resize", name)(second)
+
+
 def test_every_kind_has_parts_with_a_summary():
     for kind in registry.kinds():
         for name in registry.names(kind):

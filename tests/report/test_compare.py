@@ -51,7 +51,8 @@ def test_the_page_has_the_sentence_the_chart_and_every_row(evaluations):
     assert f'<p class="verdict">{evaluations.summary}</p>' in made
     assert "second against first" in made
     assert "points worse in B" in made
-    assert made.count('class="span loss"') == 2  # the two rows that are worse, drawn strong
+    # the two rows that are worse, drawn strong, for a desk and for a phone
+    assert made.count('class="span loss"') == 4
     table = re.search(r'<section id="rows".*?</section>', made, re.S)[0]
     assert 'class="sortable' in table
     for change in evaluations.changes:

@@ -1,5 +1,8 @@
 """The noise page: its charts and tables say the numbers they are given, whatever they are."""
 
+import csv
+import io
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -12,7 +15,7 @@ from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.noise import page
 from holdfast.report.noise_list import kinds_table, list_table
 from holdfast.report.noise_pictures import picture_section
-from holdfast.report.noise_sections import lead, staircase_section
+from holdfast.report.noise_sections import lead, staircase_csv, staircase_section, staircase_table
 from holdfast.report.noise_tables import (
     families_table,
     groups_of,
@@ -20,7 +23,7 @@ from holdfast.report.noise_tables import (
     models_table,
     options_table,
 )
-from holdfast.report.tables import to_latex, to_markdown, to_text
+from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 from holdfast.run.noise.combine import Staircase, Step, words
 from holdfast.run.noise.result import ModelNoise, Row, Suite
 from holdfast.run.noise.show import Feature, compared
@@ -76,6 +79,62 @@ def test_the_table_of_families_names_the_worst_option():
     assert rows["Combined"][2] == 10.0
 
 
+def test_options_that_were_not_run_are_not_counted_as_the_same():
+    rows = (
+        *ROWS,
+        Row("decode", "dali", "not installed", "pip install"),
+        Row("ceil", "up", "impossible", "…"),
+    )
+    said = {r[0]: r[4] for r in families_table(replace(MODEL, rows=rows)).rows}
+    assert said["Decode"] == "1 of 2 differ (1 not installed)"
+    assert said["Ceil mode"] == "0 of 1 differ (1 impossible)"
+    assert said["Upsample"] == "1 impossible"
+    assert said["Runtime"] == "1 not installed"
+
+
+def test_where_nothing_changes_no_option_is_the_worst():
+    rows = {r[0]: r for r in families_table(MODEL).rows}
+    assert rows["FP16"][1:] == (0.0, 0.0, "–", "1 of 1 differ")
+    flips = replace(ROWS[6], changed=2)
+    rows = {r[0]: r for r in families_table(replace(MODEL, rows=(flips,))).rows}
+    assert rows["FP16"][3] == "fp16", "the same Δ, but other predictions"
+    table = models_csv(SUITE)
+    row = dict(zip([head.name for head in table.heads], table.rows[0], strict=True))
+    assert row["fp16 worst option"] == ""
+    still = replace(MODEL, rows=ROWS[6:7], combined=None)
+    html = page(replace(SUITE, models=(still, still)))
+    assert "at worst" not in html
+    assert "worst single noise" not in page(replace(SUITE, models=(still,)))
+
+
+def test_no_table_and_no_drawing_has_a_zero_with_a_minus():
+    tiny = Row("resize", "box", "measured", "", 0.9, -0.001, -0.004, -0.002, 1, 100, 0)
+    model = replace(MODEL, rows=(tiny, replace(tiny, option="area", drop=-0.0)), combined=tiny)
+    suite = replace(SUITE, models=(model,))
+    steps = (replace(step("a=1", -0.001, -0.002, "first"), drop=-0.003, extra_low=-0.004),)
+    made = Staircase("net", "data", "top1", 0.9, steps)
+    tables = (options_table(model), families_table(model), models_table(suite), staircase_table(made))
+    for table in tables:
+        for write in (to_text, to_markdown, to_latex):
+            assert "-0.00" not in write(table)
+        assert ">-0.00" not in to_html(table)
+        assert "[-0.00" not in to_html(table)
+        assert ",-0.0," not in to_csv(table)
+    shown = page(suite, (made,)).replace('data-value="-0.00', "")
+    assert not re.search(r"-0\.00?(?!\d)", shown)
+
+
+def test_one_image_is_one():
+    row = replace(ROWS[1], failed=1)
+    model = replace(MODEL, images=1, rows=(row,), failed=("a.jpg: cannot be decoded",))
+    assert "clean on 1 image." in options_table(model).caption
+    assert options_table(model).rows[0][5] == "1 image failed"
+    assert options_table(replace(model, rows=(replace(row, failed=2),))).rows[0][5] == "2 images failed"
+    html = page(replace(SUITE, models=(model,)))
+    assert "1 image failed and is not in the numbers" in html
+    assert "1 images" not in html
+
+
 def test_the_csv_has_numbers_alone():
     table = models_csv(SUITE)
     row = dict(zip([head.name for head in table.heads], table.rows[0], strict=True))
@@ -114,19 +173,21 @@ def test_the_forest_draws_each_row_at_its_place():
             [Spot("one", 2.0, 1.0, 3.0), Spot("two", -1.0, -2.0, 1.0), Spot("none", None, words="no effect")],
         )
     ]
-    svg = forest(groups, title="t")
-    circles = list(drawn(svg).iter("circle"))
-    assert len(circles) == 2
-    assert float(circles[0].get("cx")) > float(circles[1].get("cx"))
-    assert circles[0].get("class") == "spot loss"
-    assert circles[1].get("class") == "spot open"
-    assert "no effect" in texts(svg)
-    assert {"2.00", "-1.00"} <= set(texts(svg))
+    both = list(drawn(forest(groups, title="t")).iter("svg"))
+    assert [svg.get("class") for svg in both] == ["chart", "chart slim"]
+    for svg in both:
+        circles = list(svg.iter("circle"))
+        assert len(circles) == 2
+        assert float(circles[0].get("cx")) > float(circles[1].get("cx"))
+        assert circles[0].get("class") == "spot loss"
+        assert circles[1].get("class") == "spot open"
+        said = [t.text for t in svg.iter("text")]
+        assert {"one", "two", "none", "no effect", "2.00", "-1.00"} <= set(said)
 
 
 @pytest.mark.parametrize("groups", [[], [Group("A", [])], [Group("A", [Spot("x", 0.0, 0.0, 0.0)])]])
 def test_a_forest_of_nothing_is_still_a_drawing(groups):
-    assert drawn(forest(groups, title="t")).tag.endswith("svg")
+    assert [svg.tag for svg in drawn(forest(groups, title="t"))] == ["svg", "svg"]
 
 
 def test_names_are_escaped_in_drawings():
@@ -147,7 +208,23 @@ def test_a_staircase_falls_from_step_to_step():
 
 
 def step(added, extra, alone, effect):
-    return Step(added, 0.8, 10.0, 8.0, 12.0, extra, extra - 1, extra + 1, alone, 3, 100, effect)
+    beyond = extra - alone
+    return Step(
+        added,
+        0.8,
+        10.0,
+        8.0,
+        12.0,
+        extra,
+        extra - 1,
+        extra + 1,
+        alone,
+        beyond - 1,
+        beyond + 1,
+        3,
+        100,
+        effect,
+    )
 
 
 def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
@@ -158,6 +235,16 @@ def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
     assert "b=2: less on top of the others than alone" in section.lead
     assert "c=3: more on top of the others than alone" in section.lead
     assert words(made) == section.lead
+
+
+def test_the_csv_of_the_staircase_has_numbers_alone():
+    table = staircase_csv(Staircase("net", "data", "top1", 0.9, (step("a=1", 5.25, 4.0, "first"),)))
+    (row,) = csv.DictReader(io.StringIO(to_csv(table)))
+    text = {"model", "data", "metric", "added", "effect"}
+    numbers = {name: float(value) for name, value in row.items() if name not in text}
+    assert (numbers["adds"], numbers["adds low"], numbers["adds high"]) == (5.25, 4.25, 6.25)
+    assert (numbers["drop"], numbers["low"], numbers["high"]) == (10.0, 8.0, 12.0)
+    assert (numbers["changed"], numbers["images"], numbers["clean"]) == (3, 100, 90)
 
 
 def test_the_page_says_what_matters_and_escapes_names():
@@ -214,3 +301,7 @@ def test_pictures_that_do_not_differ_are_named_and_not_drawn():
     assert "No pixel differs: decode=opencv" in figure.note
     assert "decode=dali: is not installed" in figure.note
     assert figure.body.count("<figure") == 2
+    assert figure.body.count(' width="8" height="8"') == 3
+    assert figure.body.count(' width="204" height="204"') == 2  # blocks of 34 pixels
+    assert figure.body.count(' width="204" height="170"') == 1
+    assert "lazy" not in figure.body

@@ -130,8 +130,10 @@ def test_a_spectrogram_has_low_frequencies_at_the_bottom():
 
     mel = np.zeros((10, 20), np.float32)
     mel[:, 0] = 1.0
-    data = base64.b64decode(spectrogram(mel, 0.0, 1.0).split(",")[1])
+    uri, width, height = spectrogram(mel, 0.0, 1.0)
+    data = base64.b64decode(uri.split(",")[1])
     picture = np.asarray(Image.open(io.BytesIO(data)).convert("L"), float)
+    assert picture.shape == (height, width)
     assert picture[-1].mean() > picture[0].mean() + 100
 
 

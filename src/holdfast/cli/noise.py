@@ -117,7 +117,7 @@ def suite(
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json, out)
+    shape = Shape(csv, markdown, latex, json, out, None if dry_run else runs)
     shape.check()
     if task != "pictures":
         common = classes == "common"
@@ -165,19 +165,19 @@ def combine(
     strict: Strict = False,
 ) -> int:
     """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
-    from holdfast.report.noise_sections import staircase_table
+    from holdfast.report.noise_sections import staircase_csv, staircase_table
     from holdfast.run.noise.combine import as_plain, words
     from holdfast.run.noise.combine import combine as build_up
 
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json, out)
+    shape = Shape(csv, markdown, latex, json, out, runs)
     shape.check()
     asked = Asked(only, skip, False, use, calibration, calibration_images, rule)
     began = time.perf_counter()
     (plan,) = plans_of((model, data), card, how, asked)
     prepared, made = _one(plan)
     stairs = build_up(prepared, made, watch, every)
-    shape.table(staircase_table(stairs))
+    shape.table(staircase_csv(stairs) if csv else staircase_table(stairs))
     say(words(stairs), sys.stderr if csv or latex else sys.stdout)
     if json:
         write_json(json, as_plain(stairs))

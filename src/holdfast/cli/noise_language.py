@@ -28,7 +28,7 @@ def language(how: Beyond) -> int:
     from holdfast.run.language.plan import prepare
     from holdfast.run.language.suite import measure
 
-    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out)
+    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out, None if how.dry_run else how.runs)
     shape.check()
     began = time.perf_counter()
     plan = plan_of(how)
@@ -106,19 +106,20 @@ def show(made: LanguageSuite, shape: Shape) -> None:
     from holdfast.report.language_tables import how_table, models_table, numbers_table, rows_csv, rules_table
     from holdfast.run.language.result import as_plain
 
+    if shape.csv:
+        shape.table(rows_csv(made))
+    else:
+        for model in made.models:
+            for of in model.sets:
+                shape.table(numbers_table(of, model.model))
+                say("")
+            shape.table(how_table(model))
+            say("")
+        shape.table(models_table(made))
+        say("")
+        shape.table(rules_table(made))
     if shape.json:
         write_json(shape.json, as_plain(made))
-    if shape.csv:
-        return shape.table(rows_csv(made))
-    for model in made.models:
-        for of in model.sets:
-            shape.table(numbers_table(of, model.model))
-            say("")
-        shape.table(how_table(model))
-        say("")
-    shape.table(models_table(made))
-    say("")
-    return shape.table(rules_table(made))
 
 
 def _told(made: LanguageSuite, began: float) -> LanguageSuite:

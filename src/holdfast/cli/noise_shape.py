@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.output import say, write_json
+from holdfast.cli.output import check_writable, say, write_json
 
 if TYPE_CHECKING:
     from holdfast.report.tables import Table
@@ -14,29 +13,27 @@ if TYPE_CHECKING:
 
 
 class Shape(NamedTuple):
-    """How tables are shown."""
+    """How tables are shown, and where what comes of the run is written."""
 
     csv: bool = False
     markdown: bool = False
     latex: bool = False
     json: Path | None = None
     out: Path | None = None
+    runs: Path | None = None
 
     def check(self) -> None:
-        """Nothing, or InputError if two ways are asked for at once or a file cannot be one."""
+        """Nothing; an error now if two ways are asked for at once, or if something cannot be written."""
         from holdfast.core.errors import InputError
 
         if sum((self.csv, self.markdown, self.latex)) > 1:
             raise InputError("expected one of --csv, --markdown and --latex, not several")
-        if self.json and self.json.is_dir():
-            raise InputError(f"--json {self.json}: is a folder; give the name of a file")
-        if self.out and self.out.is_dir():
-            raise InputError(
-                f"{self.out}: is a folder; give the name of the page, such as {self.out / 'noise.html'}"
-            )
-        for option, file in (("--json", self.json), ("--out", self.out)):
-            if file:
-                _check_place(option, file)
+        if self.json:
+            check_file("--json", self.json, "numbers.json")
+        if self.out:
+            check_file("--out", self.out, "noise.html")
+        if self.runs:
+            check_folder("--runs", self.runs)
 
     def table(self, table: Table) -> None:
         """Nothing; the table is printed."""
@@ -51,24 +48,43 @@ class Shape(NamedTuple):
         from holdfast.report.noise_tables import families_table, models_csv, models_table, options_table
         from holdfast.run.noise.result import as_plain
 
+        if self.csv:
+            self.table(models_csv(made))
+        else:
+            for model in made.models:
+                self.table(options_table(model))
+                say("")
+                self.table(families_table(model))
+                say("")
+            self.table(models_table(made))
         if self.json:
             write_json(self.json, as_plain(made))
-        if self.csv:
-            return self.table(models_csv(made))
-        for model in made.models:
-            self.table(options_table(model))
-            say("")
-            self.table(families_table(model))
-            say("")
-        return self.table(models_table(made))
 
 
-def _check_place(option: str, file: Path) -> None:
-    """Nothing, or OutputError if the file cannot be written: better before a long run than after it."""
+def check_file(option: str, file: Path, such_as: str) -> None:
+    """Nothing; OutputError now, before a long run, if the file of that option cannot be written."""
     from holdfast.core.errors import OutputError
 
-    there = next((folder for folder in file.absolute().parents if folder.exists()), None)
-    if there is None or not there.is_dir():
-        raise OutputError(f"{option} {file}: {there} is no folder; choose another")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise OutputError(f"{option} {file}: {there} cannot be written to; choose another folder")
+    if file.is_dir():
+        raise OutputError(f"{option} {file}: is a folder; give the name of a file, such as {file / such_as}")
+    _check_place(option, file, file)
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Nothing; OutputError now, before a long run, if nothing can be written into the folder."""
+    from holdfast.core.errors import OutputError
+
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{option} {folder}: is a file; give the name of a folder")
+    _check_place(option, folder, folder / "file")
+
+
+def _check_place(option: str, given: Path, file: Path) -> None:
+    """Nothing, or OutputError with the words of the command line in the place of a file that was tried."""
+    from holdfast.core.errors import OutputError
+
+    try:
+        check_writable(file)
+    except OutputError as problem:
+        why = getattr(problem.__cause__, "strerror", None) or str(problem)
+        raise OutputError(f"{option} {given}: cannot write there: {why}; choose another folder") from problem

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
 from holdfast.cli.noise import Only, Skip, Use, load_own, words_of
+from holdfast.cli.noise_shape import check_file, check_folder
 from holdfast.cli.output import say
 
 if TYPE_CHECKING:
@@ -46,10 +47,9 @@ def show(
     load_own(use)
     wanted = Wanted(words_of(only), words_of(skip))
     wanted.check()
-    if out.is_dir():
-        raise InputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
-    if folder and folder.exists() and not folder.is_dir():
-        raise InputError(f"--folder {folder}: is a file; give the name of a folder")
+    check_file("--out", out, "noise.html")
+    if folder:
+        check_folder("--folder", folder)
     data = _read(image)
     loaded = load_model(model, card) if model else None
     try:

@@ -26,7 +26,7 @@ def speech(how: Beyond) -> int:
     """The exit code; the suite of every model is run, printed, and written where it was asked for."""
     from holdfast.run.speech.show import save_shown
 
-    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out)
+    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out, None if how.dry_run else how.runs)
     shape.check()
     plans = plans_of(how)
     if how.dry_run:
@@ -119,14 +119,15 @@ def show(made: SpeechSuite, shape: Shape) -> None:
     from holdfast.report.speech_tables import csv_table, options_table, paper_table
     from holdfast.run.speech.result import as_plain
 
+    if shape.csv:
+        shape.table(csv_table(made))
+    else:
+        for model in made.models:
+            shape.table(options_table(model))
+            say("")
+        shape.table(paper_table(made))
     if shape.json:
         write_json(shape.json, as_plain(made))
-    if shape.csv:
-        return shape.table(csv_table(made))
-    for model in made.models:
-        shape.table(options_table(model))
-        say("")
-    return shape.table(paper_table(made))
 
 
 def _estimated(plans: Sequence[SpeechPlan]) -> int:

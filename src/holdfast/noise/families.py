@@ -47,6 +47,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("resize", "Resize", "pre-processing", ("resize", "fit")),
     Family("colour", "Colour mode", "pre-processing", ("colour",), depends=True),
     Family("ceil", "Ceil mode", "model inference", ("rewrite",)),
+    # The paper's is for detection and segmentation, but a classifier may enlarge maps, too.
     Family("upsample", "Upsample", "model inference", ("rewrite",)),
     Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
     Family("runtime", "Runtime", "model inference", ("runtime",)),

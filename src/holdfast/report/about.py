@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.report.parts import Alert, Figure, Section, fragment
-from holdfast.report.tables import Table, grouped, to_html
+from holdfast.report.tables import Table, grouped, many, to_html
 from holdfast.run.evaluation import About, Evaluation
 
 _LISTED = 200  # failures and notes that are written out
@@ -35,17 +35,18 @@ def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:
     about, found = evaluation.about, []
     failed, total = len(evaluation.failed), len(evaluation.failed) + len(evaluation.records)
     if failed:
-        found.append(Alert(f"{failed} of {total} images failed and are in no number", "trouble"))
+        is_are = "is" if failed == 1 else "are"
+        found.append(Alert(f"{failed} of {many(total, 'image')} failed and {is_are} in no number", "trouble"))
     guessed = len(about.model.get("guessed", ()))
     if guessed:
         found.append(
             Alert(
-                f"{_many(guessed, 'property', 'properties')} of the model guessed: no card states them", "run"
+                f"{many(guessed, 'property', 'properties')} of the model guessed: no card states them", "run"
             )
         )
     problems = problem_count(about)
     if problems:
-        found.append(Alert(f"{_many(problems, 'problem')} found in the data", "trouble"))
+        found.append(Alert(f"{many(problems, 'problem')} found in the data", "trouble"))
     return tuple(found)
 
 
@@ -121,10 +122,6 @@ def problem_count(about: About) -> int:
 
 def _rest(count: int) -> str:
     return f" The first {_LISTED} are shown." if count > _LISTED else ""
-
-
-def _many(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _shown(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from holdfast.metrics.intervals import FEWEST
 from holdfast.report.audit_words import (
-    FEW,
     between,
     effect_of,
     left_out,
-    many,
     points,
     under,
     verdict,
@@ -21,7 +20,7 @@ from holdfast.report.audit_words import (
 from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
 from holdfast.report.charts.sandwich import sandwich
 from holdfast.report.parts import fragment
-from holdfast.report.tables import grouped, shown
+from holdfast.report.tables import grouped, many, shown
 from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def _keys(audit: Audit) -> list[str]:
     if any(effect_of(m) == "overlaps" for m in met):
         keys.append("▽ overlaps: together they cost less than both alone in sum (95 % interval below 0).")
     if any(m.effect and not effect_of(m) for m in met):
-        keys.append(f"Whether threat and deployment magnify each other is not said of under {FEW} images.")
+        keys.append(f"Whether threat and deployment magnify each other is not said of under {FEWEST} images.")
     several = [d for d in audit.matrix.deployments if " + " in d]
     keys += [f"{_column(d).name}: {d.replace(' + ', ', ')}." for d in several]
     why: dict[str, list[str]] = {}

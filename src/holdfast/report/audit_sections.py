@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from markupsafe import escape
 
 from holdfast.core.errors import InputError
+from holdfast.metrics.intervals import FEWEST
 from holdfast.noise.families import option
 from holdfast.report.about import duration, scroll
-from holdfast.report.audit_words import FEW, between, effect_of, many, within_chance
+from holdfast.report.audit_words import between, effect_of, within_chance
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.parts import Figure, Section
-from holdfast.report.tables import Cell, Column, Table, grouped, to_html
+from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
 from holdfast.run.audit.result import Audit, Cause, Recheck, Strike
 
 LISTED = 200  # rows of a table that are written out; audit.json has all
@@ -139,7 +140,7 @@ def _cause(cause: Cause, command: str) -> list[Cell]:
         reading = cause.outcome
     elif not cause.drop and not cause.changed:
         reading = "no change"
-    elif 0 < cause.images < FEW:
+    elif 0 < cause.images < FEWEST:
         reading = "too\u00a0few\u00a0images"
     elif within_chance(cause.low, cause.high):
         reading = "within\u00a0chance"

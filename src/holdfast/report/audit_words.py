@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.report.tables import grouped
+from holdfast.metrics.intervals import FEWEST
+from holdfast.report.tables import grouped, many
 from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Meeting, Proof, Recheck, Strike
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
-FEW = 5  # images; an interval resampled from fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def worst_meeting(audit: Audit) -> Meeting | None:
 
 def effect_of(met: Meeting) -> str:
     """How threat and deployment meet, if there are images enough to say so; else empty."""
-    return met.effect if met.images >= FEW else ""
+    return met.effect if met.images >= FEWEST else ""
 
 
 def answers(proofs: Sequence[Proof]) -> dict[str, int]:
@@ -89,15 +89,10 @@ def answers(proofs: Sequence[Proof]) -> dict[str, int]:
     return {a: sum(p.answer == a for p in proofs) for a in ("holds", "violated", "unknown")}
 
 
-def many(count: int, one: str, more: str = "") -> str:
-    """A count with its noun in the right number."""
-    return f"{grouped(count)} {one if count == 1 else more or one + 's'}"
-
-
 def _clean(audit: Audit) -> Line:
     clean = audit.clean
     interval = ""
-    if clean.images < FEW:
+    if clean.images < FEWEST:
         interval = ", too few for an interval"
     elif clean.low is not None and clean.high is not None:
         interval = f", 95 % interval {clean.low:.3f} to {clean.high:.3f}"
@@ -160,7 +155,7 @@ def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     interval = "" if low is None or high is None else f", 95 % interval {between(low, high)}"
     text = f"{subject}: {points(drop)} points of {audit.clean.title} lost{interval}"
     changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
-    if 0 < cause.images < FEW:
+    if 0 < cause.images < FEWEST:
         text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
         return Line(name, text, command, "caution", "too few images", figure)
     if within_chance(low, high):

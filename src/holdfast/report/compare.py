@@ -132,7 +132,7 @@ def _words(row: Change) -> str:
 
 
 def _span(row: Change) -> str:
-    return "" if row.low is None or row.high is None else f"[{row.low:+.2f}, {row.high:+.2f}]"
+    return "" if row.low is None or row.high is None else f"[{row.low:+z.2f}, {row.high:+z.2f}]"
 
 
 def _charts(found: Comparison) -> Iterator[Section]:

@@ -69,11 +69,11 @@ def _metric(line: Line) -> str:
 
 
 def _signed(value: float | None) -> str | None:
-    return None if value is None else f"{value:+.4f}"
+    return None if value is None else f"{value:+z.4f}"
 
 
 def _interval(line: Line) -> str:
-    return "" if line.low is None or line.high is None else f"[{line.low:+.4f}, {line.high:+.4f}]"
+    return "" if line.low is None or line.high is None else f"[{line.low:+z.4f}, {line.high:+z.4f}]"
 
 
 def verdict(found: Findings) -> str:
@@ -83,7 +83,7 @@ def verdict(found: Findings) -> str:
     told += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
-        told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+.4f})")
+        told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
     text = "; ".join(told) + "."
     gates = sum(len(line.gates) for line in found.lines)
     if broken:
@@ -196,7 +196,7 @@ def _number(value: float | None, digits: int, signed: bool = False) -> tuple[str
     """A number as it is read and as it is sorted."""
     if value is None:
         return MISSING, ""
-    return (f"{value:+.{digits}f}" if signed else shown(value, digits)), repr(value)
+    return (f"{value:+z.{digits}f}" if signed else shown(value, digits)), repr(value)
 
 
 def _relative(target: str, out: Path) -> str:

@@ -112,9 +112,10 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
 def _matrix(audit: Audit) -> Iterator[Finding]:
     for one in audit.matrix.meetings:
         if one.effect == "magnified" and one.extra is not None:
-            ends = f"{one.low:.3f} to {one.high:.3f}"
+            ends = f"{one.low:z.3f} to {one.high:z.3f}"
             text = (
-                f"{one.threat} and {one.deployment} cost {one.extra:.3f} (95 %: {ends}) more than both alone."
+                f"{one.threat} and {one.deployment} cost {one.extra:z.3f} (95 %: {ends}) "
+                "more than both alone."
             )
             told = {"extra": one.extra, "low": one.low, "high": one.high, "value": one.value}
             yield Finding("matrix", "warning", f"{one.threat} {one.deployment}", text, told, one.command)

@@ -72,7 +72,7 @@ def lead(model: LanguageNoise) -> str:
     sure = "" if row.clear else ", which may be the choice of questions"
     accuracy = 100 * of.default.clean
     return (
-        f"{model.model}: the worst precision is {row.precision} on {of.data}, {row.drop:.2f} points of "
+        f"{model.model}: the worst precision is {row.precision} on {of.data}, {row.drop:z.2f} points of "
         f"{accuracy:.2f}{sure}; {row.changed} of {row.questions} answers change."
     )
 
@@ -102,7 +102,7 @@ def _cards(model: LanguageNoise) -> tuple[Card, ...]:
     worst = worst_of(model)
     if worst is not None:
         of, row = worst
-        shown.append(Card("worst precision", f"{row.drop:.2f}", f"points lost: {row.precision}, {of.data}"))
+        shown.append(Card("worst precision", f"{row.drop:z.2f}", f"points lost: {row.precision}, {of.data}"))
     return tuple(shown)
 
 
@@ -112,7 +112,7 @@ def _card(model: LanguageNoise) -> Card:
     if worst is None:
         return Card(model.model, "n/a", "no precision could be measured")
     of, row = worst
-    return Card(model.model, f"{row.drop:.2f}", f"points lost at worst: {row.precision}, {of.data}")
+    return Card(model.model, f"{row.drop:z.2f}", f"points lost at worst: {row.precision}, {of.data}")
 
 
 def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
@@ -165,7 +165,7 @@ def _set(of: SetNoise) -> Figure:
 def _spot(row: Row) -> Spot:
     if row.drop is None:
         return Spot(row.precision, None, words=row.outcome, note=words(row))
-    note = f"Δ {row.drop:.2f} {interval(row)}; {row.changed} of {row.questions} changed"
+    note = f"Δ {row.drop:z.2f} {interval(row)}; {row.changed} of {row.questions} changed"
     return Spot(row.precision, row.drop, row.low, row.high, note=f"{note}; {words(row)}")
 
 

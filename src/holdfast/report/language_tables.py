@@ -35,7 +35,7 @@ def layout(suite: LanguageSuite) -> str:
 
 def _cell(of: SetNoise, precisions: Sequence[str]) -> str:
     rows = [of.default.row(p) for p in precisions]
-    drops = [NOTHING if r is None or r.drop is None else f"{r.drop:.2f}" for r in rows]
+    drops = [NOTHING if r is None or r.drop is None else f"{r.drop:z.2f}" for r in rows]
     return "/".join([f"{100 * of.default.clean:.2f}", *drops])
 
 
@@ -87,7 +87,7 @@ def _detail(by: RuleNoise, row: Row) -> list[Cell]:
 
 def interval(row: Row) -> str:
     """The paired interval of a row."""
-    return "" if row.low is None or row.high is None else f"[{row.low:.2f}, {row.high:.2f}]"
+    return "" if row.low is None or row.high is None else f"[{row.low:z.2f}, {row.high:z.2f}]"
 
 
 def rules_table(suite: LanguageSuite) -> Table:

@@ -131,4 +131,4 @@ def _of_family(drops: Sequence[Drop], adapted: bool) -> str:
 def _mean_worst(mean: float | None, worst: float | None, count: int) -> str:
     if mean is None or worst is None:
         return "–"
-    return f"{worst:.2f}" if count == 1 else f"{mean:.2f} ({worst:.2f})"
+    return f"{worst:z.2f}" if count == 1 else f"{mean:z.2f} ({worst:z.2f})"

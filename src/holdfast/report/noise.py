@@ -9,9 +9,9 @@ from holdfast.core.errors import OutputError
 from holdfast.report.about import scroll
 from holdfast.report.html import document
 from holdfast.report.noise_sections import lead, sections_of
-from holdfast.report.noise_tables import METRICS
+from holdfast.report.noise_tables import METRICS, harmful
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
-from holdfast.report.tables import Table, to_html
+from holdfast.report.tables import Table, many, to_html
 from holdfast.run.noise.combine import Staircase
 from holdfast.run.noise.result import ModelNoise, Suite
 from holdfast.run.store import write_atomic
@@ -43,12 +43,13 @@ def page(suite: Suite, stairs: Sequence[Staircase] = (), more: Sequence[Section]
             alerts=_alerts(suite),
             sections=(*sections_of(suite, stairs), *more, _about(suite)),
             kind="system noise",
+            layout="noise",
         )
     )
 
 
 def _facts(suite: Suite) -> tuple[tuple[str, str], ...]:
-    options = sum(r.outcome in ("measured", "identical") for m in suite.models for r in m.rows)
+    options = sum(r.drop is not None for m in suite.models for r in m.rows)
     return (
         ("images", str(suite.models[0].images)),
         ("models", str(len(suite.models))),
@@ -59,26 +60,27 @@ def _facts(suite: Suite) -> tuple[tuple[str, str], ...]:
 
 def _cards(model: ModelNoise) -> tuple[Card, ...]:
     metric = METRICS.get(model.metric, model.metric)
-    worst, combined = model.worst, model.combined
+    worst, combined = harmful(model), model.combined
     shown = [Card(metric, 100 * model.clean, "clean: the system it was trained with", 2)]
     if worst is not None and worst.drop is not None:
-        shown.append(Card("worst single noise", f"{worst.drop:.2f}", f"points lost: {worst.label}"))
-        shown.append(Card("predictions changed by it", worst.changed, f"of {worst.images} images"))
+        shown.append(Card("worst single noise", f"{worst.drop:z.2f}", f"points lost: {worst.label}"))
+        shown.append(Card("predictions changed by it", worst.changed, f"of {many(worst.images, 'image')}"))
     if combined is not None and combined.drop is not None:
-        shown.append(Card("worst of each together", f"{combined.drop:.2f}", "points lost"))
+        shown.append(Card("worst of each together", f"{combined.drop:z.2f}", "points lost"))
     return tuple(shown)
 
 
 def _card(model: ModelNoise) -> Card:
     """One of several models: its metric as trained, and what the worst single noise takes from it."""
-    metric, worst = METRICS.get(model.metric, model.metric), model.worst
-    cost = f"; at worst {worst.drop:.2f} less: {worst.label}" if worst and worst.drop is not None else ""
+    metric, worst = METRICS.get(model.metric, model.metric), harmful(model)
+    cost = f"; at worst {worst.drop:z.2f} less: {worst.label}" if worst and worst.drop is not None else ""
     return Card(model.model, f"{100 * model.clean:.2f}", f"{metric} clean{cost}")
 
 
 def _alerts(suite: Suite) -> tuple[Alert, ...]:
     lost = sum(len(m.failed) for m in suite.models)
-    return (Alert(f"{lost} images failed and are not in the numbers", "about"),) if lost else ()
+    said = f"{many(lost, 'image')} failed and {'is' if lost == 1 else 'are'} not in the numbers"
+    return (Alert(said, "about"),) if lost else ()
 
 
 def _about(suite: Suite) -> Section:

@@ -98,9 +98,9 @@ def _row(one: Shown) -> dict[str, object]:
         "label": one.option.label,
         "note": f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}",
         "pictures": [
-            ("before", embedded(one.original)),
-            ("after", embedded(one.noised)),
-            ("difference", embedded(one.difference)),
+            ("before", *embedded(one.original)),
+            ("after", *embedded(one.noised)),
+            ("difference", *embedded(one.difference)),
         ],
     }
 
@@ -114,7 +114,7 @@ def _feature(one: Feature) -> dict[str, object]:
         "note": f"feature map {one.tensor} ({sizes}); mean difference {100 * one.relative:.1f} % of the "
         "mean value",
         "pictures": [
-            (what, embedded(_grey(values), lossless=True))
+            (what, *embedded(_grey(values), lossless=True))
             for what, values in (
                 ("before", one.original),
                 ("after", one.noised),
@@ -132,8 +132,8 @@ def _grey(values: NDArray[np.float32]) -> Image:
     return np.repeat(np.repeat(grey, times, axis=0), times, axis=1)[:, :, np.newaxis].repeat(3, axis=2)
 
 
-def embedded(image: Image, lossless: bool = False) -> str:
-    """The picture as a data URI, at most `WIDEST` pixels wide."""
+def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
+    """The picture as a data URI, at most `WIDEST` pixels wide, with its width and height."""
     from PIL import Image as Pillow
 
     picture = Pillow.fromarray(image)
@@ -146,4 +146,4 @@ def embedded(image: Image, lossless: bool = False) -> str:
     else:
         picture.save(out, "JPEG", quality=80, subsampling=0)
     kind = "png" if lossless else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}"
+    return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size

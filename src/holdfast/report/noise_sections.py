@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from holdfast.noise.families import families
 from holdfast.report.about import scroll
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.charts.staircase import Stair, staircase
-from holdfast.report.noise_tables import METRICS, models_table, options_table, words
+from holdfast.report.noise_tables import METRICS, harmful, models_table, options_table, words
 from holdfast.report.parts import Figure, Section
-from holdfast.report.tables import Table, to_html
+from holdfast.report.tables import Cell, Column, Table, many, to_html
 from holdfast.run.noise import combine
 from holdfast.run.noise.result import ModelNoise, Row, Suite
 
@@ -23,7 +24,8 @@ _READING = (
 def noise_sections(suite: Suite, told: bool = True) -> list[Section]:
     """The table of all models, then each one's options; what matters most is said unless `told` already."""
     table = models_table(suite)
-    body = scroll(to_html(Table(table.columns, table.rows)), "System noise")
+    columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
+    body = scroll(to_html(Table(columns, table.rows)), "System noise")
     said = f"{table.caption}." if told else f"{lead(suite.models[0])} {table.caption}."
     sections = [Section("noise", "System noise", (Figure("", body, wide=True),), said)]
     several = len(suite.models) > 1
@@ -46,7 +48,7 @@ def options_section(model: ModelNoise, identifier: str, title: str, said: str) -
     table = options_table(model)
     body = scroll(to_html(Table(table.columns, table.rows)), "Option by option")
     figures = (
-        Figure(f"{metric} lost, {model.images} images", chart, _READING, wide=True),
+        Figure(f"{metric} lost, {many(model.images, 'image')}", chart, _READING, wide=True),
         Figure("", body, _calibrated(model), wide=True),
     )
     return Section(identifier, title, figures, said)
@@ -60,24 +62,24 @@ def _spot(row: Row, combined: bool = False) -> Spot:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
         return Spot(name, None, words=row.outcome, note=f"{row.outcome}: {row.note}")
-    note = f"Δ {row.drop:.2f} [{row.low:.2f}, {row.high:.2f}]; {row.changed} of {row.images} changed"
+    note = f"Δ {row.drop:z.2f} [{row.low:z.2f}, {row.high:z.2f}]; {row.changed} of {row.images} changed"
     said = words(row, combined)
     return Spot(name, row.drop, row.low, row.high, note=f"{note}; {said}" if said else note)
 
 
 def lead(model: ModelNoise) -> str:
     """What matters most, in a sentence or two."""
-    metric, worst = METRICS.get(model.metric, model.metric), model.worst
+    metric, worst = METRICS.get(model.metric, model.metric), harmful(model)
     said = f"{metric} is {100 * model.clean:.2f} where the system is the one it was trained with."
-    if worst is None or worst.drop is None:
-        return f"{said} No noise that could be run here changes it."
     measured = [r for r in model.rows if r.outcome == "measured"]
-    if not any(r.changed or r.drop for r in measured):
-        return f"{said} None of the {len(measured)} noises that were run changes a single prediction."
+    if not measured:
+        return f"{said} No noise that could be run here changes it."
+    if worst is None or worst.drop is None:
+        return f"{said} Of {many(len(measured), 'noise')} that could be run none changes a single prediction."
     sure = "" if worst.clear else ", which may be the choice of images"
-    said += f" The worst single noise is {worst.label}: {worst.drop:.2f} points{sure}."
+    said += f" The worst single noise is {worst.label}: {worst.drop:z.2f} points{sure}."
     if model.combined is not None and model.combined.drop is not None:
-        said += f" The worst of every kind together cost {model.combined.drop:.2f}."
+        said += f" The worst of every kind together cost {model.combined.drop:z.2f}."
     return said
 
 
@@ -85,7 +87,7 @@ def staircase_section(made: combine.Staircase) -> Section:
     """The build-up of noises, drawn and in a table."""
     metric = METRICS.get(made.metric, made.metric)
     stairs = [
-        Stair(family, option, 100 * s.value, f"adds {s.extra:.2f}, alone {s.alone:.2f}: {s.effect}")
+        Stair(family, option, 100 * s.value, f"adds {s.extra:z.2f}, alone {s.alone:z.2f}: {s.effect}")
         for s in made.steps
         for family, option in [s.added.split("=", 1)]
     ]
@@ -106,12 +108,27 @@ def staircase_section(made: combine.Staircase) -> Section:
 def staircase_table(made: combine.Staircase) -> Table:
     """Every step of the build-up in numbers."""
     metric = METRICS.get(made.metric, made.metric)
-    columns = ["step", "added", metric, "Δ so far", "adds", "95 % interval", "alone", "changed", "effect"]
-    rows = [
+    columns: list[Column | str] = ["step", "added", Column(metric, 2), Column("Δ so far", 2)]
+    columns += [Column("adds", 2), "95 % interval", Column("alone", 2), "changed", "effect"]
+    rows: list[list[Cell]] = [
         [
-            place, s.added, f"{100 * s.value:.2f}", f"{s.drop:.2f}", f"{s.extra:.2f}",
-            f"[{s.extra_low:.2f}, {s.extra_high:.2f}]", f"{s.alone:.2f}", f"{s.changed} of {s.images}",
-            s.effect,
+            place, s.added, 100 * s.value, s.drop, s.extra, f"[{s.extra_low:z.2f}, {s.extra_high:z.2f}]",
+            s.alone, f"{s.changed} of {s.images}", s.effect,
+        ]
+        for place, s in enumerate(made.steps, 1)
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def staircase_csv(made: combine.Staircase) -> Table:
+    """The same with plain numbers alone, each in a column of its own, and what they are of."""
+    columns = ["model", "data", "metric", "clean", "step", "added", "value", "drop", "low", "high", "adds"]
+    columns += ["adds low", "adds high", "alone", "beyond low", "beyond high", "changed", "images", "effect"]
+    rows: list[list[Cell]] = [
+        [
+            made.model, made.data, made.metric, 100 * made.clean, place, s.added, 100 * s.value, s.drop,
+            s.low, s.high, s.extra, s.extra_low, s.extra_high, s.alone, s.beyond_low, s.beyond_high,
+            s.changed, s.images, s.effect,
         ]
         for place, s in enumerate(made.steps, 1)
     ]  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.noise.families import families
-from holdfast.report.tables import Cell, Column, Table
+from holdfast.report.tables import Cell, Column, Table, many
 from holdfast.run.noise.estimate import Estimate
 from holdfast.run.noise.result import Line, ModelNoise, Row, Suite, line
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
 _ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
+_NOT_RUN = ("not installed", "impossible")
 _NOTHING = {"identical": "identical", "no effect": "no effect", "impossible": "impossible"}
 
 
@@ -66,8 +67,9 @@ def models_csv(suite: Suite) -> Table:
     rows: list[list[Cell]] = []
     for model in suite.models:
         row: list[Cell] = [model.model, suite.data, model.task, model.metric, model.images, 100 * model.clean]
-        for made in lines_of(model, groups):
-            row += [made.mean, made.worst, made.option or made.words]
+        for group, made in zip(groups, lines_of(model, groups), strict=True):
+            named = made.option if any(map(moves, rows_of(model, group))) else ""
+            row += [made.mean, made.worst, named or made.words]
         rows.append([*row, model.combined.drop if model.combined else None])
     return Table([*columns, "combined"], rows)
 
@@ -76,14 +78,14 @@ def _mean_worst(made: Line) -> str:
     if made.mean is None or made.worst is None:
         return _NOTHING.get(made.words, "–")
     if made.distinct == 1:
-        return f"{made.worst:.2f}"
-    return f"{made.mean:.2f} ({made.worst:.2f})"
+        return f"{made.worst:z.2f}"
+    return f"{made.mean:z.2f} ({made.worst:z.2f})"
 
 
 def _one(row: Row | None) -> str:
     if row is None:
         return "–"
-    return row.outcome if row.drop is None else f"{row.drop:.2f}"
+    return row.outcome if row.drop is None else f"{row.drop:z.2f}"
 
 
 def families_table(model: ModelNoise) -> Table:
@@ -98,13 +100,40 @@ def families_table(model: ModelNoise) -> Table:
     ]
     rows: list[list[Cell]] = []
     for group, made in zip(groups, lines_of(model, groups), strict=True):
-        every = sum(group_of(r) == group for r in model.rows)
+        own = rows_of(model, group)
         named = made.option or _NOTHING.get(made.words, made.words)
-        rows.append([title_of(group), made.mean, made.worst, named, f"{made.distinct} of {every} differ"])
+        if made.option and not any(map(moves, own)):
+            named = "–"
+        rows.append([title_of(group), made.mean, made.worst, named, _differ(made.distinct, own)])
     if model.combined is not None:
         every = model.combined.option.count("=")
         rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
     return Table(columns, rows, f"{model.model}: what each kind of noise costs, in points")
+
+
+def rows_of(model: ModelNoise, group: str) -> list[Row]:
+    """The rows of a column of the paper's table."""
+    return [row for row in model.rows if group_of(row) == group]
+
+
+def moves(row: Row) -> bool:
+    """Whether an option changes anything: the metric, or a prediction."""
+    return row.outcome == "measured" and bool(row.drop or row.changed)
+
+
+def harmful(model: ModelNoise) -> Row | None:
+    """The single option that costs most; None if none changes the metric or a prediction."""
+    return model.worst if any(map(moves, model.rows)) else None
+
+
+def _differ(distinct: int, rows: Sequence[Row]) -> str:
+    """How many of the options that could be run differ, and how many could not: 6 of 7 differ (2 …)."""
+    words = [(sum(r.outcome == outcome for r in rows), outcome) for outcome in _NOT_RUN]
+    there = len(rows) - sum(count for count, _ in words)
+    left = ", ".join(f"{count} {outcome}" for count, outcome in words if count)
+    if not there:
+        return left
+    return f"{distinct} of {there} differ ({left})" if left else f"{distinct} of {there} differ"
 
 
 def options_table(model: ModelNoise) -> Table:
@@ -114,8 +143,8 @@ def options_table(model: ModelNoise) -> Table:
     columns: list[Column | str] = ["noise", "option"]
     columns += [Column(f"Δ {metric}", 2), "95 % interval", "changed", "what is to be said"]
     caption = (
-        f"{model.model}: {metric} {100 * model.clean:.2f} clean on {model.images} images. Changed: images "
-        "whose prediction is another. An interval that holds 0 may be the choice of images"
+        f"{model.model}: {metric} {100 * model.clean:.2f} clean on {many(model.images, 'image')}. Changed: "
+        "images whose prediction is another. An interval that holds 0 may be the choice of images"
     )
     return Table(columns, [_option(r, r is model.combined) for r in shown], caption)
 
@@ -124,7 +153,7 @@ def _option(row: Row, combined: bool) -> list[Cell]:
     name = f"{row.option.count('=')} worst together" if combined else row.option
     if row.drop is None or row.low is None or row.high is None:
         return [row.family, name, None, "", "", f"{row.outcome}: {row.note}" if row.note else row.outcome]
-    between = "" if row.outcome != "measured" else f"[{row.low:.2f}, {row.high:.2f}]"
+    between = "" if row.outcome != "measured" else f"[{row.low:z.2f}, {row.high:z.2f}]"
     return [row.family, name, row.drop, between, f"{row.changed} of {row.images}", words(row, combined)]
 
 
@@ -140,16 +169,24 @@ def words(row: Row, combined: bool = False) -> str:
     if row.outcome == "measured" and row.changed == 0 and not row.drop:
         said.append("no prediction changes")
     if row.failed:
-        said.append(f"{row.failed} images failed")
+        said.append(f"{many(row.failed, 'image')} failed")
     return "; ".join(said)
 
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
     """What suites would cost: cells, time and disk."""
-    columns: list[Column | str] = ["model", "images", "variants", "cells"]
+    columns: list[Column | str] = ["model", "images", "variants", "cells to make"]
     columns += [Column("about seconds", 0), Column("about MB", 1), "timed on"]
     rows: list[list[Cell]] = [
-        [e.model, e.images, e.variants, e.cells, e.seconds, e.bytes / 1e6, f"{e.sample} images"]
+        [
+            e.model,
+            e.images,
+            e.variants,
+            f"{e.cells} of {e.whole}",
+            e.seconds,
+            e.bytes / 1e6,
+            many(e.sample, "image") if e.sample else "nothing: all is finished",
+        ]
         for e in found
     ]
     return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")

@@ -44,8 +44,8 @@ def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:
         "label": "clean system and recording",
         "note": "the model's own error: everything below is to be seen beside it",
         "pictures": [
-            ("recording", spectrogram(recording.mel, low, high), sound_uri(recording.wave, rate)),
-            ("clean system", spectrogram(clean.mel, low, high), sound_uri(clean.wave, rate)),
+            ("recording", *spectrogram(recording.mel, low, high), sound_uri(recording.wave, rate)),
+            ("clean system", *spectrogram(clean.mel, low, high), sound_uri(clean.wave, rate)),
         ],
     }
 
@@ -60,9 +60,9 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
         "label": noised.label,
         "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",
         "pictures": [
-            ("clean", spectrogram(clean.mel, low, high), ""),
-            ("deployed", spectrogram(noised.mel, low, high), sound_uri(noised.wave, rate)),
-            ("deployed − clean", spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
+            ("clean", *spectrogram(clean.mel, low, high), ""),
+            ("deployed", *spectrogram(noised.mel, low, high), sound_uri(noised.wave, rate)),
+            ("deployed − clean", *spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
         ],
     }
 
@@ -76,8 +76,8 @@ def spectrogram(
     low: float,
     high: float,
     colours: tuple[tuple[int, int, int], ...] = _DARK_TO_LIGHT,
-) -> str:
-    """A log mel spectrogram (frames, mels) as a PNG in a data URI, low frequencies at the bottom."""
+) -> tuple[str, int, int]:
+    """A log mel spectrogram (frames, mels) as a PNG in a data URI, low ones at the bottom, and its size."""
     from PIL import Image
 
     place = np.clip((mel.T[::-1] - low) / max(high - low, 1e-9), 0.0, 1.0)
@@ -88,7 +88,7 @@ def spectrogram(
     picture = picture.resize((min(wide, 720), min(tall, 240)), Image.Resampling.NEAREST)
     out = io.BytesIO()
     picture.quantize(64).save(out, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size
 
 
 def sound_uri(wave: NDArray[np.float32], rate: int) -> str:

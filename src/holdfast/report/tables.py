@@ -1,7 +1,7 @@
 """A table as data, and the five ways it is written: text, Markdown, CSV, LaTeX, HTML.
 
 A missing value (None or NaN) reads n/a, and is an empty field in CSV. Numbers are rounded to their column's
-digits everywhere but in CSV and in the sort keys of HTML, which keep all of them.
+digits everywhere but in CSV and in the sort keys of HTML, which keep all of them; no zero has a minus.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def shown(cell: Cell, digits: int = 3) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, float):
-        return f"{cell:.{digits}f}" if digits >= 0 else f"{cell:.{-digits}g}"
+        return f"{cell:z.{digits}f}" if digits >= 0 else f"{cell:z.{-digits}g}"
     text = str(cell)
     if text.isprintable():
         return text
@@ -93,6 +93,11 @@ def shown(cell: Cell, digits: int = 3) -> str:
 def grouped(count: int) -> str:
     """The count as a page shows it: five digits and more in groups of three."""
     return f"{count:,}".replace(",", _THIN) if abs(count) >= 10_000 else str(count)
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """A count with its noun in the right number: 1 image, 2 images."""
+    return f"{grouped(count)} {one if count == 1 else more or one + 's'}"
 
 
 def to_text(table: Table) -> str:
@@ -198,7 +203,7 @@ def _folded(command: str) -> str:
 def _plain(cell: Any) -> Cell:
     """The cell without numpy's types, whose repr would get into CSV."""
     if cell is None or isinstance(cell, str | bool | int | float):
-        return float(cell) if isinstance(cell, float) else cell
+        return float(cell) + 0.0 if isinstance(cell, float) else cell  # + 0.0: no zero with a sign
     if hasattr(cell, "item"):
         value: Cell = cell.item()
         return value

@@ -200,6 +200,5 @@ def test_after_ceil_mode(opset):
 def test_facts():
     registered = [n for n in names("rewrite") if part("rewrite", n).facts["family"] == "upsample"]
     assert registered == sorted(OPTIONS)
-    assert all("classify" not in part("rewrite", n).facts["tasks"] for n in registered)
     assert convention(node("Resize", ["x"], ["y"]), 17) == Convention("nearest", "half_pixel")
     assert convention(node("Upsample", ["x"], ["y"], mode="bilinear"), 9).mode == "linear"

@@ -23,12 +23,11 @@ CORNERS = Convention("linear", "align_corners")
 ASYMMETRIC = Convention("linear", "asymmetric")
 NEAREST = Convention("nearest", "asymmetric", "floor")
 EXACT = Convention("nearest", "half_pixel", "round_prefer_ceil")
-TASKS = ("detect", "segment", "single")
 SAME = 1e-6  # weights that differ by less are the same
 
 
 @stage(
-    "rewrite", family="upsample", paper=True, tasks=TASKS,
+    "rewrite", family="upsample", paper=True,
     systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
 )  # fmt: skip
 def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
@@ -37,7 +36,7 @@ def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
 
 
 @stage(
-    "rewrite", family="upsample", tasks=TASKS,
+    "rewrite", family="upsample",
     systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp",
 )  # fmt: skip
 def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
@@ -46,7 +45,7 @@ def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
 
 
 @stage(
-    "rewrite", family="upsample", tasks=TASKS,
+    "rewrite", family="upsample",
     systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)",
 )  # fmt: skip
 def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
@@ -55,7 +54,7 @@ def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritt
 
 
 @stage(
-    "rewrite", family="upsample", paper=True, tasks=TASKS,
+    "rewrite", family="upsample", paper=True,
     systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet",
 )  # fmt: skip
 def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
@@ -64,7 +63,7 @@ def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
 
 
 @stage(
-    "rewrite", family="upsample", tasks=TASKS, default=False,
+    "rewrite", family="upsample", default=False,
     systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
 )  # fmt: skip
 def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:

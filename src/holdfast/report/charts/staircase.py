@@ -54,11 +54,11 @@ def _stair(stair: Stair, before: float, first: bool, left: float, width: float, 
         element(
             "rect", x=left, y=y(top), width=width, height=max(low - y(top), 2.0), rx=3, class_=f"stair {kind}"
         ),
-        label(middle, y(top) - 6, f"{stair.value:.2f}", class_="tick middle strong"),
+        label(middle, y(top) - 6, f"{stair.value:z.2f}", class_="tick middle strong"),
         label(middle, _BOTTOM + 20, shortened(stair.name, limit), class_="tick middle strong"),
         label(middle, _BOTTOM + 36, shortened(stair.second, limit), class_="tick middle"),
     ]
     if not first:
-        change = f"{stair.value - before:+.2f}"
+        change = f"{stair.value - before:+z.2f}"
         parts.append(label(middle, _BOTTOM + 54, change, class_="tick middle"))
     return element("g", *parts, class_="row")

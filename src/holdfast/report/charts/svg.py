@@ -50,13 +50,15 @@ def tip(text: str) -> str:
     return element("title", html.escape(text))
 
 
-def drawing(width: float, height: float, title: str, desc: str, *children: str, fixed: bool = False) -> str:
+def drawing(
+    width: float, height: float, title: str, desc: str, *children: str, fixed: bool = False, kind: str = ""
+) -> str:
     """The whole chart with its accessible name and description; `fixed` ones do not scale, but scroll."""
     head = element("title", html.escape(title)) + (element("desc", html.escape(desc)) if desc else "")
     sizes = {"width": width, "height": height} if fixed else {}
     box = f"0 0 {number(width)} {number(height)}"
-    kind = "chart fixed" if fixed else "chart"
-    return element("svg", head, *children, class_=kind, viewBox=box, role="img", **sizes)
+    kinds = " ".join(filter(None, ["chart", "fixed" if fixed else "", kind]))
+    return element("svg", head, *children, class_=kinds, viewBox=box, role="img", **sizes)
 
 
 def number(value: float) -> str:

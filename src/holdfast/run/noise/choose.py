@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from holdfast.core.errors import InputError, ModelError, UnknownName
-from holdfast.core.model import Model
+from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline
+from holdfast.graph.unchanged import unchanged
 from holdfast.noise.families import Family, Option, families, option, options
 from holdfast.run.noise.calibration import Reserved
 from holdfast.run.noise.variants import Variant
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.fit import square
 
 Status: TypeAlias = Literal["run", "no effect", "impossible", "not installed"]
 
@@ -125,6 +127,13 @@ def calibrated(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pi
     return pipeline.replace(infer=dataclasses.replace(pipeline.infer, calibration=calibration, folder=folder))
 
 
+def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
+    """Why the fit `square` alone changes nothing for a card with this input; empty if it changes it."""
+    if pipeline.fit != "square" or pipeline.replace(fit=clean.fit) != clean or square(fed) != fed:
+        return ""
+    return f"applies to cards of policy crop only; this one's is {fed.policy}"
+
+
 def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
     """The options applied one after the other and built; None if that is the pipeline as it was trained."""
     pipeline = ground.clean
@@ -137,6 +146,7 @@ def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
         return None
     name = " + ".join(one.label for one in chosen)
     useless = no_effect(last.name, ground.model.card) if last.family == "boxes" else ""
+    useless = useless or no_fit(pipeline, ground.clean, ground.model.card.input)
     if useless and len(chosen) == 1:
         return Asked(last, "no effect", useless)
     pipeline = calibrated(pipeline, ground.reserved.calibration, ground.folder)
@@ -148,6 +158,7 @@ def tried(ground: Ground, chosen: Sequence[Option]) -> Asked | None:
     except ModelError as reason:
         return Asked(last, "impossible", reason_of(str(reason), ground.model))
     if infer.rewrites and not built.changed and len(chosen) == 1:
-        return Asked(last, "no effect", "; ".join(built.how) or "nothing in the graph it could change")
+        said = "; ".join(built.how) or unchanged(ground.model.read(), last.family)
+        return Asked(last, "no effect", said)
     without = ground.reserved.without if infer.calibrated else frozenset()
     return Asked(last, "run", "; ".join(built.how), Variant(name, pipeline, without))

@@ -17,8 +17,9 @@ from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
+from holdfast.graph.unchanged import unchanged
 from holdfast.noise.families import Option, families, options
-from holdfast.run.noise.choose import Wanted
+from holdfast.run.noise.choose import Wanted, no_fit
 from holdfast.stages.deployed import Calibration, Deployed, rewritten
 
 PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model says otherwise
@@ -60,8 +61,9 @@ def shown(data: bytes, model: Model | None, wanted: Wanted) -> Iterator[Shown | 
             pipeline = option.noise(clean)
             if not wanted.takes(option) or pipeline == clean:
                 continue
-            if option.missing:
-                yield option, option.missing
+            useless = option.missing or no_fit(pipeline, clean, fed)
+            if useless:
+                yield option, useless
                 continue
             try:
                 noised = stages_of(pipeline, fed, data)
@@ -190,4 +192,4 @@ def features(
             elif made.changed:
                 yield option, "no feature map has the same name before and after"
             else:
-                yield option, made.how or "nothing in the graph it could change"
+                yield option, made.how or unchanged(model.read(), family.name)
