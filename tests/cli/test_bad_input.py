@@ -53,7 +53,7 @@ def test_one_bad_image_is_counted_named_and_left_out(holdfast, folder, data, wor
     line = next(text for text in done.err.splitlines() if text.startswith("failed"))
     assert "zz.jpg" in line
     assert re.search(words, line)
-    assert "1 of 9 images failed and are not in the numbers" in done.err
+    assert "1 of 9 images failed and is not in the numbers" in done.err
     assert "8 images" in done.out
 
 

@@ -297,7 +297,8 @@ def _ending(done: Any, folder: Path) -> int:
         sys.stderr.write(f"failed   {failure}\n")
     if done.failed:
         total = len(done.failed) + len(done.records)
-        sys.stderr.write(f"{len(done.failed)} of {total} images failed and are not in the numbers\n")
+        verb = "is" if len(done.failed) == 1 else "are"
+        sys.stderr.write(f"{len(done.failed)} of {total} images failed and {verb} not in the numbers\n")
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if done.failed else 0
 

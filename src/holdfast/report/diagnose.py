@@ -12,7 +12,7 @@ from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document
 from holdfast.report.noise_tables import METRICS
 from holdfast.report.parts import Card, Document, Figure, Section
-from holdfast.report.tables import Cell, Table, to_html, to_text
+from holdfast.report.tables import Cell, Table, many, to_html, to_text
 from holdfast.run.diagnose.alike import Likeness
 from holdfast.run.diagnose.blame import Blame
 from holdfast.run.diagnose.calibration import Calibrated
@@ -95,11 +95,11 @@ def words(stages: Sequence[StageApart], found: Blame | None) -> str:
     if not stages:
         said = ""
     elif apart is None:
-        said = f"The two systems agree bit for bit at every stage on {stages[0].images} images."
+        said = f"The two systems agree bit for bit at every stage on {many(stages[0].images, 'image')}."
     else:
         said = (
             f"They part at the stage {apart.stage}: {apart.differ} of {apart.images} images differ there, "
-            f"by {_size(apart.largest)} at most."
+            f"{'in shape' if math.isinf(apart.largest) else f'by {_size(apart.largest)} at most'}."
         )
     if found is None:
         return said

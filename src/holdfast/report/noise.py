@@ -9,7 +9,7 @@ from holdfast.core.errors import OutputError
 from holdfast.report.about import scroll
 from holdfast.report.html import document
 from holdfast.report.noise_sections import lead, sections_of
-from holdfast.report.noise_tables import METRICS, harmful
+from holdfast.report.noise_tables import METRICS
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.tables import Table, many, to_html
 from holdfast.run.noise.combine import Staircase
@@ -60,7 +60,7 @@ def _facts(suite: Suite) -> tuple[tuple[str, str], ...]:
 
 def _cards(model: ModelNoise) -> tuple[Card, ...]:
     metric = METRICS.get(model.metric, model.metric)
-    worst, combined = harmful(model), model.combined
+    worst, combined = model.worst, model.combined
     shown = [Card(metric, 100 * model.clean, "clean: the system it was trained with", 2)]
     if worst is not None and worst.drop is not None:
         shown.append(Card("worst single noise", f"{worst.drop:z.2f}", f"points lost: {worst.label}"))
@@ -72,7 +72,7 @@ def _cards(model: ModelNoise) -> tuple[Card, ...]:
 
 def _card(model: ModelNoise) -> Card:
     """One of several models: its metric as trained, and what the worst single noise takes from it."""
-    metric, worst = METRICS.get(model.metric, model.metric), harmful(model)
+    metric, worst = METRICS.get(model.metric, model.metric), model.worst
     cost = f"; at worst {worst.drop:z.2f} less: {worst.label}" if worst and worst.drop is not None else ""
     return Card(model.model, f"{100 * model.clean:.2f}", f"{metric} clean{cost}")
 

@@ -9,7 +9,7 @@ from holdfast.noise.families import families
 from holdfast.report.about import scroll
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.charts.staircase import Stair, staircase
-from holdfast.report.noise_tables import METRICS, harmful, models_table, options_table, words
+from holdfast.report.noise_tables import METRICS, models_table, options_table, words
 from holdfast.report.parts import Figure, Section
 from holdfast.report.tables import Cell, Column, Table, many, to_html
 from holdfast.run.noise import combine
@@ -69,7 +69,7 @@ def _spot(row: Row, combined: bool = False) -> Spot:
 
 def lead(model: ModelNoise) -> str:
     """What matters most, in a sentence or two."""
-    metric, worst = METRICS.get(model.metric, model.metric), harmful(model)
+    metric, worst = METRICS.get(model.metric, model.metric), model.worst
     said = f"{metric} is {100 * model.clean:.2f} where the system is the one it was trained with."
     measured = [r for r in model.rows if r.outcome == "measured"]
     if not measured:

@@ -67,9 +67,8 @@ def models_csv(suite: Suite) -> Table:
     rows: list[list[Cell]] = []
     for model in suite.models:
         row: list[Cell] = [model.model, suite.data, model.task, model.metric, model.images, 100 * model.clean]
-        for group, made in zip(groups, lines_of(model, groups), strict=True):
-            named = made.option if any(map(moves, rows_of(model, group))) else ""
-            row += [made.mean, made.worst, named or made.words]
+        for made in lines_of(model, groups):
+            row += [made.mean, made.worst, made.option or made.words]
         rows.append([*row, model.combined.drop if model.combined else None])
     return Table([*columns, "combined"], rows)
 
@@ -100,11 +99,10 @@ def families_table(model: ModelNoise) -> Table:
     ]
     rows: list[list[Cell]] = []
     for group, made in zip(groups, lines_of(model, groups), strict=True):
-        own = rows_of(model, group)
-        named = made.option or _NOTHING.get(made.words, made.words)
-        if made.option and not any(map(moves, own)):
-            named = "–"
-        rows.append([title_of(group), made.mean, made.worst, named, _differ(made.distinct, own)])
+        named = made.option or _NOTHING.get(made.words, made.words) or "–"
+        rows.append(
+            [title_of(group), made.mean, made.worst, named, _differ(made.distinct, rows_of(model, group))]
+        )
     if model.combined is not None:
         every = model.combined.option.count("=")
         rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
@@ -114,16 +112,6 @@ def families_table(model: ModelNoise) -> Table:
 def rows_of(model: ModelNoise, group: str) -> list[Row]:
     """The rows of a column of the paper's table."""
     return [row for row in model.rows if group_of(row) == group]
-
-
-def moves(row: Row) -> bool:
-    """Whether an option changes anything: the metric, or a prediction."""
-    return row.outcome == "measured" and bool(row.drop or row.changed)
-
-
-def harmful(model: ModelNoise) -> Row | None:
-    """The single option that costs most; None if none changes the metric or a prediction."""
-    return model.worst if any(map(moves, model.rows)) else None
 
 
 def _differ(distinct: int, rows: Sequence[Row]) -> str:

@@ -79,7 +79,7 @@ def _evaluated(bench: Bench, piece: Piece, work: given.Evaluate) -> Done:
         found = evaluate(plan, step)
     metrics = found.result["metrics"]
     metric = next(iter(metrics))  # the main one is first
-    failed = f"{len(found.failed)} images failed; first {found.failed[0]}" if found.failed else ""
+    failed = f"failed: {len(found.failed)} of the images; first {found.failed[0]}" if found.failed else ""
     line = bench.line(
         piece,
         metric=metric,

@@ -54,7 +54,7 @@ class Line:
     family: str
     mean: float | None
     worst: float | None
-    option: str  # the worst one
+    option: str  # the worst one; empty if none changes the metric or a prediction
     distinct: int  # options with inputs or graphs of their own
     words: str = ""  # when there is nothing to measure
 
@@ -86,9 +86,9 @@ class ModelNoise:
 
     @property
     def worst(self) -> Row | None:
-        """The single option that costs most; None if nothing was measured."""
+        """The single option that costs most; None if none changes the metric or a prediction."""
         measured = [r for r in self.rows if r.drop is not None and r.outcome == "measured"]
-        return max(measured, key=harm, default=None)
+        return max(measured, key=harm) if any(map(moves, measured)) else None
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,11 @@ def harm(row: Row) -> tuple[float, int]:
     return row.drop or 0.0, row.changed or 0
 
 
+def moves(row: Row) -> bool:
+    """Whether an option changes anything: the metric, or a prediction."""
+    return row.outcome == "measured" and bool(row.drop or row.changed)
+
+
 def line(rows: Sequence[Row], family: str) -> Line:
     """The family's line: options with the same inputs as another or as the clean ones count once or not."""
     own = [r for r in rows if r.family == family]
@@ -116,7 +121,8 @@ def line(rows: Sequence[Row], family: str) -> Line:
         return Line(family, None, None, "", 0, _words(own))
     worst = max(measured, key=harm)
     drops = [r.drop or 0.0 for r in measured]
-    return Line(family, sum(drops) / len(drops), worst.drop, worst.option, len(measured))
+    named = worst.option if any(map(moves, measured)) else ""
+    return Line(family, sum(drops) / len(drops), worst.drop, named, len(measured))
 
 
 def _words(own: Sequence[Row]) -> str:
