@@ -120,3 +120,48 @@ def test_callables_that_have_no_hash_have_a_name():
         hash(one)
     assert fingerprint.of_function(one) == fingerprint.of_function(other)
     assert "resize" in fingerprint.of_function(one)
+
+
+def test_callable_dataclasses_are_named_by_their_class_and_fields():
+    @dataclass(frozen=True)
+    class Times:
+        by: int
+
+        def __call__(self, image):
+            return image * self.by
+
+    @dataclass(frozen=True)
+    class Plus:
+        by: int
+
+        def __call__(self, image):
+            return image + self.by
+
+    @dataclass(frozen=True)
+    class Told:
+        by: int
+        folder: str
+
+        def __call__(self, image):
+            return image * self.by
+
+        def fingerprint(self):
+            return {"by": self.by}
+
+    many = [Times(1), Times(2), Plus(1), Told(1, "a"), Told(2, "a")]
+    assert len({fingerprint.of({"stage": one}) for one in many}) == 5
+    assert len({fingerprint.of_function(one) for one in many}) == 5
+    assert fingerprint.of(Told(1, "a")) == fingerprint.of(Told(1, "b"))
+    assert fingerprint.of(Times(1)) == fingerprint.of(Times(1))
+
+
+def test_a_fingerprint_that_is_no_function_is_a_field():
+    class Mine:
+        def __init__(self, fingerprint):
+            self.fingerprint = fingerprint
+
+        def __call__(self, image):
+            return image
+
+    one, other = (fingerprint.of_function(Mine(text)) for text in ("v1", "v2"))
+    assert one != other

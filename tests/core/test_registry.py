@@ -97,3 +97,24 @@ def test_errors_cross_process_borders():
         assert type(back) is type(error)
         assert str(back) == str(error)
         assert back.exit_code == 2
+
+
+def test_objects_of_one_name_are_told_apart_by_their_classes(scratch):
+    class Twice:
+        __module__ = "vendor"
+
+        def __call__(self, image):
+            return image * 2
+
+    class Half:
+        __module__ = "vendor"
+
+        def __call__(self, image):
+            return image // 2
+
+    registry.stage("colour", "vendor-object")(Twice())
+    registry.stage("colour", "vendor-object")(Twice())  # the same, loaded again
+    with pytest.raises(
+        InputError, match=r"test_registry.py:\d+: colour 'vendor-object' is already defined by"
+    ):
+        registry.stage("colour", "vendor-object")(Half())

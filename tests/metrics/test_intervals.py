@@ -229,6 +229,14 @@ def test_where_nothing_is_gained_the_interval_has_no_gain(images, seed):
     assert gained.low == 0.0 < gained.estimate < gained.high
 
 
+@given(st.lists(st.floats(-1, 1) | st.just(float("nan")), min_size=2, max_size=12))
+def test_an_interval_of_a_difference_holds_its_estimate(values):
+    drawn = np.array([0.0 if np.isnan(values[0]) else values[0], *values[1:]])
+    found = paired(np.zeros(len(drawn)), drawn)
+    if not np.isnan(found.low):
+        assert found.low <= found.estimate <= found.high
+
+
 def test_one_seed_gives_one_answer():
     values = rng(0).random(50)
     assert mean_interval(values, rng(3)) == mean_interval(values, rng(3))

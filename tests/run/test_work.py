@@ -1,5 +1,6 @@
 """What one process makes of one image: masks, odd values, keys."""
 
+import functools
 import io
 import weakref
 from collections import deque
@@ -229,7 +230,22 @@ def scribbling(model, threads):
     return spoil
 
 
-@pytest.mark.parametrize("infer", [reusing, scribbling])
+def wrapped(model, threads):
+    """Both at once, in a function that looks like the one it wraps."""
+    run, kept = plainly(model, threads), {}
+
+    @functools.wraps(run)
+    def again(tensor):
+        for name, value in run(tensor).items():
+            kept.setdefault(name, np.empty_like(value))[:] = value
+        tensor[:] = 0
+        return kept
+
+    assert again.pure
+    return again
+
+
+@pytest.mark.parametrize("infer", [reusing, scribbling, wrapped])
 def test_a_runtime_may_use_its_memory_as_it_likes(infer, tmp_path):
     want = classifier(tmp_path / "want", {"plain": plainly})
     # twice, so that one comes before the plain one and one after it

@@ -10,6 +10,7 @@ from holdfast.core.errors import ModelError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
+from holdfast.stages import deployed
 from holdfast.stages.deployed import Calibration, Deployed, with_rewrite, with_runtime
 from making import classifier, image_folder
 
@@ -91,3 +92,17 @@ def test_the_version_of_a_runtime_is_part_of_its_name(monkeypatch):
     monkeypatch.setattr("holdfast.stages.deployed.metadata.version", lambda name: f"{name} of tomorrow")
     assert fingerprint.of_function(Deployed(runtime="ncnn")) != before
     assert fingerprint.of_function(Deployed()) == fingerprint.of_function(Deployed(folder=None))
+
+
+def test_a_calibration_is_named_by_the_code_that_prepares_its_images(calibration, monkeypatch):
+    before = calibration.key()
+    assert dataclasses.replace(calibration).key() == before
+
+    def other(image, size):
+        return image[: size.height, : size.width]
+
+    real = deployed.lookup
+    monkeypatch.setattr(
+        deployed, "lookup", lambda kind, name: other if kind == "resize" else real(kind, name)
+    )
+    assert calibration.key() != before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -42,7 +43,12 @@ def _stop(_signal: int, _frame: object) -> None:
 
 
 def _leave(code: int) -> None:
-    """Nothing is returned: the process ends at once. Files are whole, workers gone, nothing is to tidy."""
+    """Nothing is returned: the process ends at once. Files are whole, workers gone, nothing is to tidy.
+
+    But what a part of the user's has registered for the end is done, as workers do it.
+    """
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None from the beginning
             stream.flush()

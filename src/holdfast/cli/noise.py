@@ -117,7 +117,7 @@ def suite(
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
     how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json, out, None if dry_run else runs)
+    shape = Shape(csv, markdown, latex, json, out, None if dry_run and not runs.exists() else runs)
     shape.check()
     if task != "pictures":
         common = classes == "common"

@@ -38,9 +38,9 @@ def of_function(function: Callable[..., Any]) -> str:
     if isinstance(function, functools.partial):
         return f"{of_function(function.func)}({canonical([function.args, function.keywords])})"
     if not hasattr(function, "__qualname__"):  # a callable object: its class and its fields
-        if hasattr(function, "fingerprint"):
-            return f"{of_function(type(function))}{canonical(function.fingerprint())}"
-        return f"{of_function(type(function))}{canonical(vars(function))}"
+        told = getattr(function, "fingerprint", None)
+        own = told() if callable(told) else _fields(function)
+        return f"{of_function(type(function))}{canonical(own)}"
     # Worker processes know the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
     plain = getattr(function, "__func__", function)
@@ -75,6 +75,11 @@ def _bound(function: Callable[..., Any]) -> list[Any]:
     cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
     own = [value for value in cells if value is not function]  # a function that calls itself
     return [owned, defaults, own] if owned or own or any(defaults) else []
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What an object holds, by name."""
+    return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
 
 
 def _has_fields(owner: Any) -> bool:
@@ -119,7 +124,7 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Path):
         return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type) and not callable(value):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}

@@ -82,7 +82,8 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
 
 def _home(function: Callable[..., Any]) -> tuple[str, str]:
     # A worker process reads the user's script again under another name.
-    return function.__module__.replace("__mp_main__", "__main__"), function.__qualname__
+    name = getattr(function, "__qualname__", type(function).__qualname__)  # an object has its class's
+    return function.__module__.replace("__mp_main__", "__main__"), name
 
 
 def _twice(one: Part, other: Part) -> str:
@@ -103,7 +104,8 @@ def _place(function: Callable[..., Any]) -> str:
     """file:line of a function; its module if it has none."""
     import inspect  # here, because only a mistake needs it
 
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else function.__module__
 
 

@@ -138,7 +138,7 @@ def _of_difference(values: Floats, level: float) -> Interval:
         low = max(low, 0.0)
     if present.max() <= 0.0:
         high = min(high, 0.0)
-    return replace(moved, low=low, high=high)
+    return replace(moved, low=min(low, moved.estimate), high=max(high, moved.estimate))
 
 
 def interval_of(values: Floats, level: float = 0.95) -> Interval:

@@ -141,7 +141,8 @@ def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
 
     A run that is not `pure` may write into its tensor or use its outputs' memory again: both are copied.
     """
-    pure = getattr(run, "pure", False)
+    # What wraps a run by functools.wraps takes over its attributes, but may do anything.
+    pure = getattr(run, "pure", False) and not hasattr(run, "__wrapped__")
     raw: Any = run(tensor.copy() if shared and not pure else tensor)
     if not isinstance(raw, Mapping):
         raise ModelError(f"expected the outputs of a network by their names, got {type(raw).__name__}")

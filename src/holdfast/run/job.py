@@ -67,15 +67,13 @@ def job_of(
     parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
     parts["head"] = lookup("head", model.card.head.name)
     stages = pipeline.describe()
-    # A stage that says itself what it is named by has other fields (folders), which change no number.
-    says = [f.name for f in fields(pipeline) if hasattr(getattr(pipeline, f.name), "fingerprint")]
     setup = fingerprint.of(
         {
             "cell": CELL,
             "model": model.sha256,
             "card": model.card,
             "pipeline": stages,
-            "parts": {**parts, **{name: {"function": stages[name]} for name in says}},
+            "parts": parts,
             "classes": classes,
             "ignore": ignore,
             "versions": versions(),

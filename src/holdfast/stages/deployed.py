@@ -18,13 +18,15 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
-from holdfast.core.registry import part
+from holdfast.core.registry import lookup, part
 from holdfast.core.types import Tensor
 from holdfast.graph import rewrite
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.stages.infer import batch_of
 
 # Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
+BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # stages that make a tensor of an image
+LIBRARIES = ("numpy", "pillow", "opencv-python-headless", "av", "simplejpeg")  # those they mostly use
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
 
 
@@ -37,8 +39,9 @@ class Calibration:
     lack: str = ""  # why there are none, and what to do
 
     def key(self) -> str:
-        """A hash of the images, wherever they lie, and of how they are prepared."""
-        return fingerprint.of([[_content(e) for e in self.entries], self.pipeline.describe()])
+        """A hash of the images, wherever they lie, and of how they are prepared: by which code."""
+        stages = [lookup(kind, getattr(self.pipeline, kind)) for kind in BEFORE]
+        return fingerprint.of([[_content(e) for e in self.entries], stages, _versions(LIBRARIES)])
 
     def tensors(self, model: Model) -> Iterator[Tensor]:
         """The input tensor (1, …) of each image; images that cannot be read are left out."""

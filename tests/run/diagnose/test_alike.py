@@ -11,6 +11,9 @@ from holdfast.report.diagnose import like_table, like_text
 from holdfast.run.diagnose.alike import Likeness, Tried, ranked
 from holdfast.run.diagnose.dump import like_input, like_output
 from holdfast.run.diagnose.lockstep import Apart
+from holdfast.run.noise.choose import calibrated
+from holdfast.run.noise.show import OnePicture
+from holdfast.stages.deployed import Calibration
 
 EXACT, NEAR = Apart(0.0, 0.0, 0.0), Apart(2.0, 0.5, 0.1)
 
@@ -104,3 +107,18 @@ def test_the_terminal_names_equals_below_a_table_that_stays_narrow():
     assert "nearest of 27 tried" in text[0]
     assert max(map(len, text[1:6])) < 80
     assert text[-1] == f"same     as 1, 3: {', '.join(many[:8])} and 4 more (--json has all)"
+
+
+def test_rewrites_that_change_nothing_are_no_choice_beside_others(model, picture, tmp_path):
+    train = pipeline_of(model.card)
+    half = applied(train, options_of("precision=fp16"))
+
+    def ready(pipeline):
+        return calibrated(pipeline, Calibration((OnePicture("a.jpg", picture),), train), tmp_path / "kept")
+
+    machine = open_machine(ready(half), model)
+    (dump,) = machine.run(machine.prepare(picture).tensor).values()
+    best = like_output(model, train, picture, np.asarray(dump), ready)[0]
+    assert best.exact
+    assert best.choices == "precision=fp16"
+    assert not any("upsample" in same or "ceil" in same for same in best.same)

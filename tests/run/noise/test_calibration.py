@@ -126,3 +126,28 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     assert made.calibration == ""
     kept = reserve(one, one, pipeline_of(model.card), 100)
     assert kept.calibration.lack.startswith("1 image (data holds no others): none is left")
+
+
+def test_copies_of_images_held_back_are_not_tested_on_either(data, tmp_path):
+    folder = tmp_path / "copies"
+    for name in ("bright", "dark"):
+        (folder / name).mkdir(parents=True)
+    for number in range(12):
+        entry = data.entries[number % 3]
+        shutil.copy(entry.path, folder / ("bright" if number % 2 else "dark") / f"{number:02}.jpg")
+    tested = open_dataset(folder)
+    kept = reserve(tested, None, PIPELINE, 1)
+    (seen,) = images_of(kept)
+    copies = {entry.name for entry in tested.entries if entry.load().data == seen}
+    assert len(copies) == 4
+    assert kept.without == copies
+
+
+def test_where_all_are_copies_none_is_left_to_test_on(data, tmp_path):
+    for name in ("bright", "dark"):
+        (tmp_path / "same" / name).mkdir(parents=True)
+        for number in range(4):
+            shutil.copy(data.entries[0].path, tmp_path / "same" / name / f"{number}.jpg")
+    kept = reserve(open_dataset(tmp_path / "same"), None, PIPELINE, 100)
+    assert kept.calibration.lack == "8 images: none is left to test on; give --calibration DATA"
+    assert kept.calibration.entries == ()

@@ -260,6 +260,23 @@ def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, af
     assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "adds up")
 
 
+def test_a_step_is_told_on_the_images_all_its_runs_have():
+    whole = stair((), range(30), (), range(20))
+    few = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:4]))
+    made = _step(option("resize=pillow-box"), few, 200)
+    assert (made.alone, made.extra, made.drop) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
+    other = dataclasses.replace(few, before=stair((), (), range(1), ()).before)
+    assert (
+        _step(option("resize=pillow-box"), other, 200).effect == "adds up"
+    )  # of four images nothing is said
+    none = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:1]))
+    none = dataclasses.replace(
+        none, before=dataclasses.replace(whole.before, records=whole.before.records[1:])
+    )
+    with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
+        _step(option("resize=pillow-box"), none, 200)
+
+
 def dimmed(image):
     return image // 2
 
@@ -287,6 +304,12 @@ def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     assert found.seconds > 0
     assert found.bytes > 0
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
+
+
+def test_an_estimate_leaves_nothing_behind(plan):
+    found = estimate(NoisePlan(plan, Wanted(only=("precision=fp16", "precision=int8"))))
+    assert found.variants == 3
+    assert not plan.runs.exists()
 
 
 def test_an_estimate_knows_what_is_finished(plan):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,10 +165,12 @@ def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[
 
 
 def _effective(ready: Pipeline, model: Model) -> Pipeline:
-    """The pipeline; CannotRewrite if the graph has nothing its rewrites could change: that is no choice."""
+    """The pipeline; CannotRewrite if the graph has nothing one of its rewrites could change: no choice."""
     infer = ready.infer
-    if isinstance(infer, Deployed) and infer.folder and infer.rewrites and not infer.built(model).changed:
-        raise CannotRewrite(f"nothing in {model.name} that {', '.join(infer.rewrites)} could change")
+    if isinstance(infer, Deployed) and infer.folder:
+        for name in infer.rewrites:
+            if not replace(infer, rewrites=(name,)).built(model).changed:
+                raise CannotRewrite(f"nothing in {model.name} that {name} could change")
     return ready
 
 

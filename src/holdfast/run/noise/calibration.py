@@ -43,15 +43,17 @@ def reserve(tested: Dataset, spare: Dataset | None, pipeline: Pipeline, images: 
         )
         return Reserved(Calibration(taken, pipeline), frozenset(), words)
     none = "" if spare is None else f" ({spare.name} holds no others)"
-    if len(tested) < 2:
+    held = spread(tested.entries, min(images, max(1, len(tested) // 4)))
+    others = {entry.name for entry in unseen(tested.entries, held)}  # a copy of one held back was seen, too
+    if not others:
         lack = f"{_counted(len(tested))}{none}: none is left to test on; give --calibration DATA"
         return Reserved(Calibration((), pipeline, lack), frozenset(), f"no image: {lack}")
-    held = spread(tested.entries, min(images, max(1, len(tested) // 4)))
     words = (
         f"{len(held)} of the {len(tested)} images{none}, on which calibrated variants are then not tested "
         "(their Δ is to the clean result on the others)"
     )
-    return Reserved(Calibration(held, pipeline), frozenset(e.name for e in held), words)
+    without = frozenset(e.name for e in tested.entries if e.name not in others)
+    return Reserved(Calibration(held, pipeline), without, words)
 
 
 def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -131,29 +131,32 @@ class _Stair:
     before: Side
     after: Side
 
-    def beyond(self, replicates: int) -> Interval:
-        """What the noise adds to those before it less what it costs alone, with its paired interval."""
-        names = set(common(self.clean, self.alone)) & set(common(self.before, self.after))
-        here = [record.name for record in self.clean.records if record.name in names]
+    @property
+    def names(self) -> list[str]:
+        """The images that all four have."""
+        held = set(common(self.clean, self.alone)) & set(common(self.before, self.after))
+        return [record.name for record in self.clean.records if record.name in held]
+
+    def costs(self, names: Sequence[str], replicates: int) -> tuple[Interval, Interval, Interval]:
+        """On these images what the noise adds, what it costs alone, and the first less the second."""
         clean, alone, before, after = (
-            drawn(side, here, replicates=replicates)
+            drawn(side, names, replicates=replicates)
             for side in (self.clean, self.alone, self.before, self.after)
         )
-        return paired(clean - alone, before - after)
+        return paired(after, before), paired(alone, clean), paired(clean - alone, before - after)
 
 
 def _step(one: Option, stair: _Stair, replicates: int) -> Step:
-    whole = compare(stair.clean, stair.after, replicates=replicates)
-    extra = compare(stair.before, stair.after, replicates=replicates)
-    alone = compare(stair.clean, stair.alone, replicates=1)
-    beyond = stair.beyond(replicates)
+    whole, names = compare(stair.clean, stair.after, replicates=replicates), stair.names
+    if not names:
+        raise InputError(f"{one.label}: no image could be run with it alone, without it and with all others")
+    extra, alone, beyond = stair.costs(names, replicates)
     effect: Effect = "overlaps" if beyond.high < 0 else "magnified" if beyond.low > 0 else "adds up"
-    effect = effect if whole.images >= FEWEST else "adds up"
+    effect = effect if len(names) >= FEWEST else "adds up"
     return Step(
         one.label, whole.after, points(-whole.interval.estimate), points(-whole.interval.high),
-        points(-whole.interval.low), points(-extra.interval.estimate), points(-extra.interval.high),
-        points(-extra.interval.low), points(-alone.interval.estimate), points(beyond.low),
-        points(beyond.high), whole.changed, whole.images,
+        points(-whole.interval.low), points(extra.estimate), points(extra.low), points(extra.high),
+        points(alone.estimate), points(beyond.low), points(beyond.high), whole.changed, whole.images,
         "first" if stair.before is stair.clean else effect,
     )  # fmt: skip
 

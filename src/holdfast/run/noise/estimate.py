@@ -8,9 +8,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.run.evaluate import Plan
+from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import SHARD
 from holdfast.run.noise.calibration import spread
-from holdfast.run.noise.suite import NoisePlan, prepare
+from holdfast.run.noise.suite import NoisePlan, Prepared, prepare
 from holdfast.run.noise.sweep import SweepPlan, sweep, unfinished
 
 SAMPLE = 6  # images: enough to time, few enough to wait for
@@ -32,9 +34,18 @@ class Estimate:
 
 
 def estimate(noise: NoisePlan) -> Estimate:
-    """The estimate, from some images run now through every variant in one process."""
-    prepared = prepare(noise)
-    plan, variants = noise.plan, prepared.variants
+    """The estimate, from some images run now through every variant in one process.
+
+    Graphs are rewritten where the run keeps them, if it has begun; else nothing of them stays.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
+        runs = noise.plan.runs if (noise.plan.runs / CELLS).is_dir() else Path(folder) / "runs"
+        prepared = prepare(dataclasses.replace(noise, plan=dataclasses.replace(noise.plan, runs=runs)))
+        return _estimated(noise.plan, prepared, Path(folder))
+
+
+def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
+    variants = prepared.variants
     left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
     images = len(plan.dataset)
     whole = len(variants) * -(-images // SHARD)
@@ -43,12 +54,11 @@ def estimate(noise: NoisePlan) -> Estimate:
         return Estimate(plan.model.name, images, len(variants), 0, whole, 0.0, 0, 0, left)
     few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
     dataset = dataclasses.replace(plan.dataset, entries=few)
-    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
-        sweep(SweepPlan(plan.model, dataset.first(1), variants, Path(folder) / "warm"), lambda _d, _r: None)
-        began = time.perf_counter()
-        sweep(SweepPlan(plan.model, dataset, variants, Path(folder) / "timed"), lambda _d, _r: None)
-        seconds = time.perf_counter() - began
-        written = sum(f.stat().st_size for f in (Path(folder) / "timed").rglob("*") if f.is_file())
+    sweep(SweepPlan(plan.model, dataset.first(1), variants, folder / "warm"), lambda _d, _r: None)
+    began = time.perf_counter()
+    sweep(SweepPlan(plan.model, dataset, variants, folder / "timed"), lambda _d, _r: None)
+    seconds = time.perf_counter() - began
+    written = sum(f.stat().st_size for f in (folder / "timed").rglob("*") if f.is_file())
     times = images / len(few) * cells / whole  # what variants share is counted as if each had its part of it
     return Estimate(
         plan.model.name, images, len(variants), cells, whole, seconds * times, round(written * times),
