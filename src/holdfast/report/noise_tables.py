@@ -177,4 +177,5 @@ def estimate_table(found: Sequence[Estimate]) -> Table:
         ]
         for e in found
     ]
-    return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")
+    told = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
+    return Table(columns, rows, told)
