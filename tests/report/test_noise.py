@@ -197,9 +197,8 @@ def test_names_are_escaped_in_drawings():
 
 
 def test_a_staircase_falls_from_step_to_step():
-    svg = staircase(
-        Stair("clean", "", 90.0), [Stair("resize", "nearest", 85.0), Stair("int8", "", 86.0)], title="t"
-    )
+    stairs = [Stair("resize", "nearest", 85.0, -5.0), Stair("int8", "", 86.0, 1.0)]
+    svg = staircase(Stair("clean", "", 90.0), stairs, title="t")
     blocks = [r for r in drawn(svg).iter("rect") if "stair" in (r.get("class") or "")]
     assert [b.get("class") for b in blocks] == ["stair whole", "stair loss", "stair gain"]
     heights = [float(b.get("height")) for b in blocks]
@@ -231,10 +230,37 @@ def test_the_staircase_section_says_what_overlaps_and_what_is_magnified():
     made = Staircase("net", "data", "top1", 0.9, (
         step("a=1", 5, 5, "first"), step("b=2", 1, 4, "overlaps"), step("c=3", 4, 1, "magnified"),
     ))  # fmt: skip
-    section = staircase_section(made)
+    section = staircase_section(made, 100)
     assert "b=2: less on top of the others than alone" in section.lead
     assert "c=3: more on top of the others than alone" in section.lead
     assert words(made) == section.lead
+
+
+def test_a_step_on_fewer_images_is_drawn_as_its_table_says_and_told():
+    """From 55 on 100 images to 60 on 30: what the step gives, on these 30, is 3.33 and not 5."""
+    steps = (
+        replace(step("resize=a", 10.0, 10.0, "first"), value=0.55),
+        replace(step("precision=int8", -10 / 3, 0.0, "adds up"), value=0.6, images=30),
+        replace(step("colour=nv12", 1.0, 0.0, "adds up"), value=0.59, images=30),
+    )
+    chart, table = staircase_section(Staircase("net", "data", "top1", 0.65, steps), 100).figures
+    svg = re.search(r"<svg.*</svg>", chart.body, re.DOTALL)[0]
+    assert [t for t in texts(svg) if t and t[0] in "+-"] == ["-10.00", "+3.33", "-1.00"]
+    assert ">-3.33</td>" in table.body
+    blocks = [r for r in drawn(svg).iter("rect") if "stair" in (r.get("class") or "")]
+    heights = [float(b.get("height")) for b in blocks]
+    assert heights[1] == pytest.approx(3 * heights[2], rel=0.02)
+    tips = [t.text for t in drawn(svg).iter("title")]
+    told = ["70 fewer than the step before" in t for t in tips]
+    assert told == [False, False, False, True, False]  # the whole, clean, resize, precision, colour
+    assert texts(svg).count("(30 images)") == 1
+    assert "precision=int8: measured on 30 images, 70 fewer than the step before" in chart.note
+
+
+def test_a_first_step_on_fewer_images_than_clean_is_told():
+    made = Staircase("net", "data", "top1", 0.9, (step("precision=int8", 5, 5, "first"),))
+    assert "measured on 100 images, 28 fewer" in staircase_section(made, 128).figures[0].note
+    assert not staircase_section(made, 100).figures[0].note
 
 
 def test_the_csv_of_the_staircase_has_numbers_alone():

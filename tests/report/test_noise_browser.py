@@ -7,7 +7,9 @@ import pytest
 
 from browsing import needs_browser, opened_browser
 from holdfast.noise.families import option
-from holdfast.report import noise, noise_pictures
+from holdfast.report import diagnose, noise, noise_pictures
+from holdfast.report.tables import Table
+from holdfast.run.diagnose.blame import Blame, Share
 from holdfast.run.noise.result import ModelNoise, Row, Suite
 from holdfast.run.noise.show import compared
 
@@ -99,6 +101,53 @@ def test_a_phone_shows_the_whole_plot_with_its_numbers(opened, tmp_path):
     assert min(height for *_, height in ends) >= 10
     panel = page.locator("#options-1 .panel").first
     assert panel.evaluate("(p) => p.scrollWidth - p.clientWidth") <= 0
+
+
+def heights(page, region):
+    """The height of every row of a table's body."""
+    return page.evaluate(
+        """(region) => [...document.querySelectorAll(region + ' tbody tr')]
+        .map((r) => r.getBoundingClientRect().height)""",
+        region,
+    )
+
+
+def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
+    note = "10 images, percentile 99.99, per channel, QDQ, 25 layers in 8 bits, the last layer in float32"
+    shares = tuple(
+        Share(name, 1.0, 0.0, 2.0, 1.0, 0.0, 2.0, 3, note) for name in ("precision=int8", "colour=nv12")
+    )
+    found = Blame("top1", 100, 0.9, 0.8, 10.0, 5.0, 15.0, 12, shares, ())
+    same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
+    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
+    dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])
+    out = diagnose.write(tmp_path / "d.html", ("net", "p.jpg"), (), found, [dump], "holdfast diagnose")
+    page = opened(out, 500)
+    for region in ("#blame", "#dump-1"):
+        assert max(heights(page, region)) < 300, region
+    assert page.evaluate("document.documentElement.scrollWidth") == 500
+
+
+LINES = """(cells) => cells.flatMap((cell) => cell.textContent
+  .split(/[\\s-]+/).filter(Boolean).map((word) => {
+  const text = cell.firstChild, range = document.createRange(), start = text.textContent.indexOf(word);
+  range.setStart(text, start); range.setEnd(text, start + word.length);
+  return [word, range.getClientRects().length]; })).filter(([, lines]) => lines > 1)"""
+
+
+@pytest.mark.parametrize("width", [1440, 500])
+def test_no_word_is_broken(opened, tmp_path, width):
+    stages = ("pillow", "rgb", "card", "pillow-bilinear", "card", "onnxruntime", "card", "none")
+    pipeline = dict(
+        zip(("decode", "colour", "fit", "resize", "normalise", "infer", "post", "boxes"), stages, strict=True)
+    )
+    made = suite()
+    models = tuple(replace(m, pipeline=pipeline) for m in made.models)
+    page = opened(noise.write(replace(made, models=models), tmp_path / "n.html"), width)
+    for region in ("#options-1 tbody th", "#about .panel.wide td"):
+        cells = page.locator(region)
+        assert cells.count() > 2
+        assert cells.evaluate_all(LINES) == []
 
 
 def test_pictures_have_their_place_before_they_are_seen(opened, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.output import check_writable, say, write_json
+from holdfast.cli.output import check_writable, is_replaced, say, write_json
 
 if TYPE_CHECKING:
     from holdfast.report.tables import Table
@@ -34,6 +34,7 @@ class Shape(NamedTuple):
             check_file("--out", self.out, "noise.html")
         if self.runs:
             check_folder("--runs", self.runs)
+        check_apart({"--json": self.json, "--out": self.out, "--runs": self.runs})
 
     def table(self, table: Table) -> None:
         """Nothing; the table is printed."""
@@ -77,6 +78,21 @@ def check_folder(option: str, folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{option} {folder}: is a file; give the name of a folder")
     _check_place(option, folder, folder / "file")
+
+
+def check_apart(places: dict[str, Path | None]) -> None:
+    """Nothing; OutputError if two options name one place, where the second would replace the first."""
+    import os
+
+    from holdfast.core.errors import OutputError
+
+    seen: dict[str, str] = {}
+    for option, path in places.items():
+        if path is None or not (path.is_dir() or is_replaced(path)):
+            continue  # several can write to one device or stream
+        earlier = seen.setdefault(os.path.realpath(path), f"{option} {path}")
+        if earlier != f"{option} {path}":
+            raise OutputError(f"{earlier} and {option} {path}: are one and the same; give two names")
 
 
 def _check_place(option: str, given: Path, file: Path) -> None:

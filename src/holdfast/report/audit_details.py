@@ -24,7 +24,8 @@ def sections(made: Made) -> list[Section]:
 def _noise(made: Made) -> list[Section]:
     from holdfast.report.noise_sections import staircase_section
 
-    return [*([staircase_section(made.stairs)] if made.stairs else []), *_seen(made)]
+    stairs = [staircase_section(made.stairs, made.noise.images)] if made.stairs and made.noise else []
+    return [*stairs, *_seen(made)]
 
 
 def _seen(made: Made) -> list[Section]:

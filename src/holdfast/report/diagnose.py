@@ -144,6 +144,7 @@ def write(
         alerts=(),
         sections=tuple(sections),
         kind="diagnosis",
+        layout="diagnosis",
     )
     write_atomic(out, document(page).encode())
     return out

@@ -83,26 +83,42 @@ def lead(model: ModelNoise) -> str:
     return said
 
 
-def staircase_section(made: combine.Staircase) -> Section:
-    """The build-up of noises, drawn and in a table."""
+def staircase_section(made: combine.Staircase, images: int) -> Section:
+    """The build-up of noises, drawn and in a table; `images` is how many the clean metric is of."""
     metric = METRICS.get(made.metric, made.metric)
-    stairs = [
-        Stair(family, option, 100 * s.value, f"adds {s.extra:z.2f}, alone {s.alone:z.2f}: {s.effect}")
-        for s in made.steps
-        for family, option in [s.added.split("=", 1)]
-    ]
+    fewer = _fewer(made, images)
     chart = staircase(
-        Stair("clean", "", 100 * made.clean), stairs, title="Noise upon noise", y_label=metric,
+        Stair("clean", "", 100 * made.clean), [_stair(s, fewer.get(s.added, "")) for s in made.steps],
+        title="Noise upon noise", y_label=metric,
         desc=f"{metric} after each noise is added to those before it, the most harmful first.",
     )  # fmt: skip
-    note = "; ".join(made.left_out)
+    notes = [f"{added}: {said}: its column is what it adds on these." for added, said in fewer.items()]
+    notes += [f"Could not be added: {'; '.join(made.left_out)}"] if made.left_out else []
     figures = (
-        Figure(
-            "", scroll(chart, "Noise upon noise"), f"Could not be added: {note}" if note else "", wide=True
-        ),
+        Figure("", scroll(chart, "Noise upon noise"), " ".join(notes), wide=True),
         Figure("", scroll(to_html(staircase_table(made)), "Noise upon noise, in numbers"), wide=True),
     )
     return Section("staircase", "Noise upon noise", figures, combine.words(made))
+
+
+def _stair(step: combine.Step, fewer: str) -> Stair:
+    """A step as it is drawn; what it changes is what it adds, which is in points lost."""
+    family, option = step.added.split("=", 1)
+    note = f"adds {step.extra:z.2f}, alone {step.alone:z.2f}: {step.effect}"
+    if not fewer:
+        return Stair(family, option, 100 * step.value, -step.extra, note)
+    images = f"({many(step.images, 'image')})"
+    return Stair(family, option, 100 * step.value, -step.extra, f"{note}; {fewer}", images)
+
+
+def _fewer(made: combine.Staircase, images: int) -> dict[str, str]:
+    """The steps that are measured on fewer images than the one before, with that in words."""
+    counts = [images, *(s.images for s in made.steps)]
+    return {
+        s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the step before"
+        for s, before in zip(made.steps, counts, strict=False)
+        if s.images < before
+    }
 
 
 def staircase_table(made: combine.Staircase) -> Table:
@@ -137,4 +153,5 @@ def staircase_csv(made: combine.Staircase) -> Table:
 
 def sections_of(suite: Suite, stairs: Sequence[combine.Staircase] = (), told: bool = True) -> list[Section]:
     """All sections about noise."""
-    return [*noise_sections(suite, told), *(staircase_section(s) for s in stairs)]
+    images = {model.model: model.images for model in suite.models}
+    return [*noise_sections(suite, told), *(staircase_section(s, images[s.model]) for s in stairs)]
