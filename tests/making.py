@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +126,35 @@ def blob_coco(folder: Path, images: int, seed: int = 0) -> Path:
     content = {"images": records, "annotations": annotations, "categories": [{"id": 0, "name": "blob"}]}
     (folder / "annotations.json").write_text(json.dumps(content))
     return folder
+
+
+PLANTED = (
+    "struct", "signal", "pickle", "socket", "multiprocessing", "select", "tempfile", "json", "random",
+    "numpy", "threading", "subprocess", "queue", "onnx",
+)  # fmt: skip
+
+
+def planted(folder: Path) -> Callable[[], list[str]]:
+    """Python files with the names of known modules in a folder; a function that says which were executed."""
+    folder.mkdir(exist_ok=True)
+    for name in PLANTED:
+        marker = str(folder / f"{name}.executed")
+        (folder / f"{name}.py").write_text(f"open({marker!r}, 'w').close()\nraise ImportError('planted')\n")
+    return lambda: sorted(path.stem for path in folder.glob("*.executed"))
+
+
+def endless_classifier(folder: Path, name: str = "endless") -> Path:
+    """The classifier with a loop behind it that runs for years in one inference."""
+    path = classifier(folder, name)
+    model = onnx.load(str(path))
+    rows = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 2]) for n in ("row", "next")]
+    goes = [helper.make_tensor_value_info(n, TensorProto.BOOL, []) for n in ("go", "on")]
+    turn = helper.make_tensor_value_info("turn", TensorProto.INT64, [])
+    body = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Mul", ["row", "one"], ["next"])]
+    loop = helper.make_graph(body, "loop", [turn, goes[0], rows[0]], [goes[1], rows[1]])
+    model.graph.node[-1].output[0] = "scores"
+    model.graph.node.append(helper.make_node("Loop", ["turns", "true", "scores"], ["y"], body=loop))
+    constants = {"one": np.float32(1), "turns": np.int64(2**62), "true": np.array(True)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items())
+    onnx.save(model, str(path))
+    return path

@@ -1,11 +1,13 @@
 """Runs that are really killed, and go on."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,11 @@ IMAGES = 600
 
 
 def start(folder, *more):
-    command = [sys.executable, "-m", "holdfast", "evaluate", "tiny.onnx", "data", *more]
+    return begin(folder, "evaluate", "tiny.onnx", "data", *more)
+
+
+def begin(folder, *words):
+    command = [sys.executable, "-m", "holdfast", *words]
     with (folder / "said.txt").open("w") as said:
         return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said)
 
@@ -59,7 +65,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path, how, jobs
     assert len(finished) < IMAGES / 25, "the run was over before it could be killed"
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "the same command goes on from there" in said(tmp_path)
+        assert "run the same command again to resume" in said(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in finished}
     again = start(tmp_path, "--jobs", jobs, "--json", "again.json")
     assert again.wait(timeout=120) == 0
@@ -113,3 +119,43 @@ def test_ctrl_c_ends_two_processes_soon_whenever_it_comes(tmp_path, seconds):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) in (0, 130, -signal.SIGINT)
     assert "Traceback" not in said(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_ctrl_c_ends_a_network_that_would_run_for_years(tmp_path, jobs):
+    making.endless_classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 50)
+    process = begin(tmp_path, "evaluate", "endless.onnx", "data", "--jobs", jobs)
+    deadline = time.monotonic() + 60
+    while cpu_seconds(process.pid) < 3 and time.monotonic() < deadline:  # more than the start takes
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130  # a lost Ctrl-C ends here, by the timeout
+    assert said(tmp_path).endswith(
+        "holdfast: Interrupted. Completed work is saved; run the same command again to resume.\n"
+    )
+    assert not cells(tmp_path)
+
+
+def cpu_seconds(pid):
+    """CPU seconds of a process and its children."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    ticks = 0
+    for one in (pid, *map(int, listed.stdout.split())):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize(
+    "words", [("evaluate",), pytest.param(("noise", "--only", "resize"), marks=pytest.mark.slow)]
+)
+def test_modules_of_the_working_directory_are_not_executed(tmp_path, words):
+    making.classifier(tmp_path)
+    making.image_folder(tmp_path / "data", 30)
+    ran = making.planted(tmp_path)
+    command, *more = words
+    assert begin(tmp_path, command, "tiny.onnx", "data", "--jobs", "2", *more).wait(timeout=120) == 0
+    assert ran() == []

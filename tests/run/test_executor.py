@@ -2,9 +2,7 @@
 
 import dataclasses
 import multiprocessing
-import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -70,16 +68,6 @@ def test_a_plug_in_is_known_to_other_processes_and_its_source_to_the_cells(plan,
         named = dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour="vendor-dim"), jobs=2)
         results.append(evaluate(named).result["metrics"]["top1"])
     assert results[1] == 0.5 < results[0]
-
-
-def test_processes_begun_by_a_run_never_hear_ctrl_c():
-    # Not even while they start, where it would be a traceback on the user's terminal.
-    before = signal.getsignal(signal.SIGINT)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        with workers.deaf_to_interrupts():
-            answer = pool.submit(signal.getsignal, signal.SIGINT)
-        assert answer.result() == signal.SIG_IGN
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_cell_is_named_by_all_that_can_change_a_number(plan):

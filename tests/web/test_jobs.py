@@ -240,7 +240,7 @@ def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):
     asked = Asked("-o.onnx", "--version", "90s", "noise.map50.drop > 0.02\n\n  clean.map50 < 0.5 ")
     wanted = wanted_of(asked, Places(root, runs), runs / "page.html")
     assert command_of(wanted) == [
-        sys.executable, "-m", "holdfast", "audit", "--budget=90s", "--runs", str(runs), "-o",
+        sys.executable, "-P", "-m", "holdfast", "audit", "--budget=90s", "--runs", str(runs), "-o",
         str(runs / "page.html"),
         "--fail-if=noise.map50.drop > 0.02", "--fail-if=clean.map50 < 0.5", "--", str(root / "-o.onnx"),
         str(root / "--version"),
@@ -256,7 +256,7 @@ def test_the_audit_command_takes_what_we_give_it(folders):
 
     runs = folders[1]
     wanted = Wanted("signs-yolo", "signs:0:4", "90s", ("noise.map50.drop > 0.02",), runs, runs / "page.html")
-    command, home, rest = walk(command_of(wanted)[3:])
+    command, home, rest = walk(command_of(wanted)[4:])
     found = parse(command, slots_of(load(home)), rest)
     assert found == {
         "model": "signs-yolo", "data": "signs:0:4", "budget": "90s", "fail_if": ("noise.map50.drop > 0.02",),

@@ -9,33 +9,54 @@ import io
 import os
 import signal
 import sys
-from pathlib import Path
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.metrics.ahead import Ahead
 
 INTERRUPTED = 130
-KEPT = "interrupted; finished work is kept, the same command goes on from there"
+KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
+_ending = threading.Lock()  # held by the thread that answers Ctrl-C
 
 
 def main() -> None:
     """Run one command and exit with its code: 0, 1 a gate failed, 2 bad input, 4 some images failed."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
     # What is made at the start stays; to look for waste in it again and again takes 8 ms of a short command.
     gc.set_threshold(50_000, 20, 20)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
     _leave(run(sys.argv[1:]))
 
 
+def _listen_for_interrupts() -> None:
+    """Answer Ctrl-C in a thread too: Python calls handlers only between two steps of the main thread.
+
+    A network that runs for minutes is one such step.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)  # a signal handler must not wait
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_answer_interrupts, args=(reader,), name="interrupts", daemon=True).start()
+
+
+def _answer_interrupts(reader: int) -> None:
+    """Wait for SIGINT and end the process, unless the command has a handler of its own by then."""
+    while number := os.read(reader, 1):
+        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is _stop:
+            _stop(signal.SIGINT, None)
+
+
 def _stop(_signal: int, _frame: object) -> None:
-    """Nothing is returned: Ctrl-C ends the process at once; workers see that and end within half a second.
+    """End the process at once; workers notice and end within half a second.
 
     An exception would be no way out: raised inside an import or a library's start-up it is lost, or aborts.
     """
+    if not _ending.acquire(blocking=False):
+        return  # the other thread is ending the process
     cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar may have hidden it
     with contextlib.suppress(OSError):
         os.write(2, cursor + f"\nholdfast: {KEPT}\n".encode()[0 if cursor else 1 :])
@@ -43,10 +64,7 @@ def _stop(_signal: int, _frame: object) -> None:
 
 
 def _leave(code: int) -> None:
-    """Nothing is returned: the process ends at once. Files are whole, workers gone, nothing is to tidy.
-
-    But what a part of the user's has registered for the end is done, as workers do it.
-    """
+    """Run what was registered for the end, flush, and end the process without taking modules down."""
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -56,10 +74,12 @@ def _leave(code: int) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of one command; every error is one line on standard error."""
+    """Run one command and return its exit code; every error is one line on standard error."""
     # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    begun = _begin(arguments)
+    begun = _begin(arguments)  # it may fork: before there is a second thread
+    if signal.getsignal(signal.SIGINT) is _stop:
+        _listen_for_interrupts()
     from holdfast.cli.app import execute
     from holdfast.core.errors import HoldfastError
 
@@ -86,9 +106,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _begin(arguments: list[str]) -> Ahead | None:
-    """The scan of a large predictions file, begun before anything is imported; None if there is none."""
+    """Begin to scan a large predictions file before anything is imported; None if there is none."""
     if arguments[:1] != ["evaluate"] or "--predictions" not in arguments[:-1]:
         return None
+    from pathlib import Path
+
     from holdfast.metrics.ahead import scan_ahead
 
     return scan_ahead(Path(arguments[arguments.index("--predictions") + 1]))

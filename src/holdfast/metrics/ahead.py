@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.processes import defer_interrupts
+
 if TYPE_CHECKING:
     from holdfast.metrics.scan import Part
 
@@ -66,9 +68,10 @@ def scan_ahead(path: Path) -> Ahead | None:
     with warnings.catch_warnings():
         # Python 3.12 warns of forking beside threads; there are none of ours, and the child ends by _exit.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        _be_the_child(path, shared)
+        with defer_interrupts():
+            child = os.fork()
+            if child == 0:
+                _be_the_child(path, shared)
     return Ahead(path, child, shared)
 
 
@@ -84,12 +87,9 @@ def _can_fork() -> bool:
 
 
 def _be_the_child(path: Path, shared: mmap.mmap) -> None:
-    """Nothing is returned: the child leaves its numbers and ends without the parent's clean-up."""
+    """Scan the file, leave the numbers in shared memory, and end without the parent's clean-up."""
     code = 1
     try:
-        import signal
-
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
         from holdfast.metrics.scan import scan_front
 
         size, changed = _state(path)

@@ -13,10 +13,7 @@ import importlib
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.processes import become_worker, defer_interrupts, starting_workers
 from holdfast.core.registry import load_parts
 
 A_co = TypeVar("A_co", covariant=True)
@@ -85,15 +83,15 @@ class Brief:
 
 @contextlib.contextmanager
 def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
-    """So many processes that know the work; they are gone when the block is left, however it is left."""
+    """Start `count` processes that know the work; end them when the block is left, however it is left."""
     context = multiprocessing.get_context("spawn")
     brief = Brief(task.modules, task.files, pickle.dumps(task))
     begun: list[Worker] = []
     try:
-        with deaf_to_interrupts():
+        with starting_workers():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(brief, theirs), daemon=True)
+                process = context.Process(target=_serve, args=(brief, theirs, os.getpid()), daemon=True)
                 process.start()
                 theirs.close()  # so that our end tells when the process is gone
                 begun.append(Worker(process, ours))
@@ -104,7 +102,7 @@ def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
         for worker in begun:
             worker.process.join(PATIENCE)
     finally:
-        with deaf_to_interrupts():  # a second Ctrl-C must not leave half of them behind
+        with defer_interrupts():  # a second Ctrl-C must not leave half of them behind
             for worker in begun:
                 worker.process.kill()
                 worker.process.join()
@@ -142,23 +140,9 @@ def answers(
         ) from problem
 
 
-@contextlib.contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C ignored meanwhile, so that processes begun here inherit that: this one alone answers it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set signals, and only it gets them
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _serve(brief: Brief, pipe: Connection) -> None:
-    """Nothing; a worker's life: shards in, answers or errors out, until None or the end of the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
+    """Answer shards, one by one, until None comes or the parent is gone."""
+    become_worker(parent)
     held: list[Any] = []  # the work and what it keeps between shards
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
@@ -185,9 +169,3 @@ def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, 
         return problem
     except Exception as problem:  # noqa: BLE001 - whatever it is, it must not be taken for a lost worker
         return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

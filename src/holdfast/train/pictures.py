@@ -20,6 +20,7 @@ from torch import Tensor
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, HoldfastError, InputError, OutputError
 from holdfast.core.model import Card, Input, Model
+from holdfast.core.processes import become_worker, starting_workers
 from holdfast.train.loop import Say
 from holdfast.train.shown import GOOD, Choice, Shard, Task, fill, key_of, seen
 
@@ -140,9 +141,11 @@ def _filled(shards: list[Shard], jobs: int) -> Iterator[int]:
         yield from map(fill, shards)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(shards)), mp_context=context) as staff:
+    with ProcessPoolExecutor(min(jobs, len(shards)), context, become_worker, (os.getpid(),)) as staff:
         try:
-            yield from staff.map(fill, shards)
+            with starting_workers():  # they start while the shards are handed out
+                answers = staff.map(fill, shards)
+            yield from answers
         except BaseException:
             staff.shutdown(wait=False, cancel_futures=True)
             raise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.core.errors import InputError
+from holdfast.core.processes import python
 from holdfast.data.embedded import NAMES
 from holdfast.graph.load import shipped
 from holdfast.run.audit.gates import check, gate_of
@@ -77,7 +77,7 @@ def command_of(wanted: Wanted) -> list[str]:
     """The audit as a list of arguments: no shell, and nothing a form says can become an option."""
     gates = [f"--fail-if={gate}" for gate in wanted.gates]
     where = ["--runs", str(wanted.runs), "-o", str(wanted.page)]
-    head = [sys.executable, "-m", "holdfast", "audit", f"--budget={wanted.budget}", *where, *gates]
+    head = python("-m", "holdfast", "audit", f"--budget={wanted.budget}", *where, *gates)
     return [*head, "--", wanted.model, wanted.data]
 
 

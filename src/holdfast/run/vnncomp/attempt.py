@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.processes import python
 from holdfast.run.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.protocol import STATUSES
 
@@ -65,8 +66,7 @@ class Running:
 
 def verify_command() -> list[str]:
     """The command every instance is run by: `holdfast verify` in this very interpreter."""
-    # -P: a folder of the same name where the user is must not be taken for the package.
-    return [sys.executable, "-P", "-m", "holdfast", "verify"]
+    return python("-m", "holdfast", "verify")
 
 
 def begin(

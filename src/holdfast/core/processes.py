@@ -1,0 +1,90 @@
+"""Child processes: how they are started, so that they import nothing from the working directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+SAFE_PATH = "PYTHONSAFEPATH"  # tells an interpreter not to put the working directory on its module path
+
+
+def python(*arguments: str) -> list[str]:
+    """Command line of this interpreter that imports nothing from the working directory."""
+    return [sys.executable, "-P", *arguments]
+
+
+@contextlib.contextmanager
+def starting_workers() -> Iterator[None]:
+    """Start `multiprocessing` children in this block.
+
+    The children take modules of the working directory only where no other has the name, and never receive
+    Ctrl-C: this process alone answers it. A Ctrl-C during the block is delivered when the block ends.
+    """
+    with _safe_path():
+        from multiprocessing import resource_tracker
+
+        # First, because on Python 3.11 its start unblocks the signals that the children must inherit blocked.
+        getattr(resource_tracker, "ensure_running", lambda: None)()
+        with defer_interrupts():
+            yield
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let new interpreters start without the working directory, and get it last if it is on our path."""
+    before, path = os.environ.get(SAFE_PATH), list(sys.path)
+    os.environ[SAFE_PATH] = "1"
+    sys.path.sort(key=lambda entry: entry == "")  # children inherit it; the sort is stable
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
+@contextlib.contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block; children started in it inherit SIGINT blocked."""
+    came: list[int] = []
+    # Another thread may receive the signal, so the handler of the main thread is replaced as well.
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if is_main else None
+    if handler is not None:
+        signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    mask = _block_interrupt()
+    try:
+        yield
+    finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _block_interrupt() -> set[signal.Signals | int] | None:
+    """Block SIGINT in this thread and return the mask before; None where the system has no masks."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return None
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
+
+
+def become_worker(parent: int) -> None:
+    """Make this process a worker: deaf to Ctrl-C, and gone within half a second after its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
