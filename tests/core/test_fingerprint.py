@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import fingerprint
+from holdfast.core import fingerprint, registry
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -165,3 +165,35 @@ def test_a_fingerprint_that_is_no_function_is_a_field():
 
     one, other = (fingerprint.of_function(Mine(text)) for text in ("v1", "v2"))
     assert one != other
+
+
+PART = """
+from holdfast import stage
+
+
+def darker(image):
+    return image // {by}
+
+
+@stage("colour")
+def vendor_dim(image):
+    \"\"\"The pixels, darker.\"\"\"
+    return darker(image)
+"""
+
+
+def test_a_users_function_is_named_by_the_whole_file_it_is_defined_in(tmp_path):
+    names = []
+    for by in (2, 3, 2):
+        (tmp_path / "part.py").write_text(PART.format(by=by))
+        (part,) = registry.load_parts(tmp_path / "part.py")
+        names.append(fingerprint.of_function(part.function))
+    assert names[0] == names[2] != names[1]
+
+
+def test_sealed_data_is_found_under_its_key_alone():
+    content = fingerprint.sealed("key", b"data\nmore")
+    assert fingerprint.unsealed("key", content) == b"data\nmore"
+    assert fingerprint.unsealed("other", content) is None
+    assert fingerprint.unsealed("key", content[:-1]) is None
+    assert fingerprint.unsealed("key", b"") is None

@@ -20,6 +20,15 @@ def test_what_is_put_is_got_and_survives_damage(tmp_path):
     assert store.get("ab12") == b"result"
 
 
+def test_a_cell_under_the_name_of_another_is_damaged(tmp_path):
+    store = Store(tmp_path)
+    store.put("ab12", b"one")
+    store.put("cd34", b"other")
+    store.path("ab12").write_bytes(store.path("cd34").read_bytes())
+    assert store.get("ab12") is None
+    assert store.get("cd34") == b"other"
+
+
 def test_a_full_disk_is_one_clear_error_and_leaves_the_old_file(tmp_path, monkeypatch):
     target = tmp_path / "x.json"
     write_atomic(target, b"old")

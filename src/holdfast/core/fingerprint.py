@@ -28,13 +28,29 @@ def of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def of_code(folder: Path) -> str:
-    """A hash of all Python code below a folder: a function calls others, of other files."""
-    return of([[str(p.relative_to(folder)), of_file(p)] for p in sorted(folder.rglob("*.py"))])
+def sealed(key: str, data: bytes) -> bytes:
+    """The data behind a checksum of key and data: under another key it is damaged."""
+    return _checksum(key, data) + b"\n" + data
+
+
+def unsealed(key: str, content: bytes) -> bytes | None:
+    """The data that was sealed under this key; None if it is damaged or belongs to another key."""
+    checksum, _, data = content.partition(b"\n")
+    return data if checksum == _checksum(key, data) else None
+
+
+def _checksum(key: str, data: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode() + b"\n")
+    digest.update(data)
+    return digest.hexdigest().encode()
 
 
 def of_function(function: Callable[..., Any]) -> str:
-    """A name for a function that changes when its source, its defaults or what it is bound to do."""
+    """A name for a function that changes when its source, its defaults or what it is bound to do.
+
+    The source of a function outside holdfast is its own and that of the whole file it is defined in. That of
+    holdfast's own functions is in every key already (`core.sources`).
+    """
     if isinstance(function, functools.partial):
         return f"{of_function(function.func)}({canonical([function.args, function.keywords])})"
     if not hasattr(function, "__qualname__"):  # a callable object: its class and its fields
@@ -43,20 +59,24 @@ def of_function(function: Callable[..., Any]) -> str:
         return f"{of_function(type(function))}{canonical(own)}"
     # Worker processes know the user's script under another name.
     module = "__main__" if function.__module__ == "__mp_main__" else function.__module__
-    plain = getattr(function, "__func__", function)
-    body = _source(plain) if _hashable(plain) else _source.__wrapped__(plain)
     bound = _bound(function)
     more = f":{of(bound)[:16]}" if bound else ""
-    return f"{module}.{function.__qualname__}:{of_bytes(body.encode())[:16]}{more}"
+    if module.startswith("holdfast."):
+        return f"{module}.{function.__qualname__}{more}"
+    plain = getattr(function, "__func__", function)
+    body = _source(plain) if _hashable(plain) else _source.__wrapped__(plain)
+    return f"{module}.{function.__qualname__}:{of(body)[:16]}{more}"
 
 
 @functools.lru_cache(maxsize=512)
-def _source(function: Callable[..., Any]) -> str:
-    """The text of a function or class, or what it was compiled to."""
+def _source(function: Callable[..., Any]) -> list[str]:
+    """The text of a function or class, or what it was compiled to, and the hash of its file if it has one."""
     try:
-        return inspect.getsource(function)
+        file = Path(inspect.getsourcefile(function) or "")
+        whole = of_file(file) if file.is_file() else ""
+        return [inspect.getsource(function), whole]
     except (OSError, TypeError):
-        return _compiled(getattr(function, "__code__", None)) or repr(function)
+        return [_compiled(getattr(function, "__code__", None)) or repr(function)]
 
 
 def _hashable(function: Callable[..., Any]) -> bool:

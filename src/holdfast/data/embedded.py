@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from importlib import resources
 from io import BytesIO
 
 import numpy as np
@@ -13,6 +11,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
+from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Label, MaskFile, Sample
 
 DEFAULT_SEED, DEFAULT_COUNT = 0, 1000
@@ -39,7 +38,7 @@ class SignsEntry:
 
     def key(self) -> str:
         """The generator's source, the seed, the index and the task: known without drawing."""
-        return of(["signs", generator_fingerprint(), self.seed, self.index, self.task])
+        return of(["signs", code_of("signs"), self.seed, self.index, self.task])
 
     def load(self) -> Sample:
         """The picture as JPEG, with its truth."""
@@ -60,7 +59,7 @@ class FarEntry:
 
     def key(self) -> str:
         """The generator's source, the seed and the index: known without drawing."""
-        return of(["far", generator_fingerprint(), self.seed, self.index])
+        return of(["far", code_of("signs"), self.seed, self.index])
 
     def load(self) -> Sample:
         """The picture as JPEG, with its class."""
@@ -91,13 +90,6 @@ def signs_dataset(name: str, task: Task, images: int | None = None) -> Dataset:
     classes = {"detect": CLASSES, "classify": CLASSES, "single": GROUPS, "segment": SEGMENTS}[task]
     entries = tuple(SignsEntry(seed, index, task) for index in range(count if images is None else images))
     return Dataset(name, "signs", task, tuple(classes), entries)
-
-
-@functools.cache
-def generator_fingerprint() -> str:
-    """The hash of the generator's source files: it changes when the pictures may."""
-    sources = resources.files("holdfast.data.signs").iterdir()
-    return of({file.name: file.read_bytes() for file in sources if file.name.endswith(".py")})
 
 
 def _numbers(name: str) -> tuple[int, int]:

@@ -13,11 +13,10 @@ from holdfast.core.errors import ImageError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import loaded_files, lookup, part
+from holdfast.core.sources import code_of
 from holdfast.run.store import Store
 from holdfast.run.versions import versions
 from holdfast.stages.deployed import Deployed
-
-CELL = 3  # what a cell holds; a higher number for another content, so that old ones are not taken for it
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,13 @@ def job_of(
     strict: bool = False,
     without: frozenset[str] = frozenset(),
 ) -> Job:
-    """The job, its set-up hashed: model, card, pipeline with the source of its parts, and versions."""
+    """The job, its set-up hashed: model, card, pipeline with the user's parts, versions and code."""
     parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
     parts["head"] = lookup("head", model.card.head.name)
     stages = pipeline.describe()
     setup = fingerprint.of(
         {
-            "cell": CELL,
+            "code": code_of("evaluate"),
             "model": model.sha256,
             "card": model.card,
             "pipeline": stages,

@@ -85,7 +85,7 @@ def _write_through(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of cells by key; a cell is its sha256, a newline, and its bytes."""
+    """A folder of cells by key; a cell is a checksum of its key and bytes, a newline, and its bytes."""
 
     folder: Path
 
@@ -94,20 +94,17 @@ class Store:
         return self.folder / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> bytes | None:
-        """The bytes of a finished cell, or None if there is none or it is damaged."""
+        """The bytes of a finished cell; None if there is none, or it is damaged or another key's."""
+        from holdfast.core.fingerprint import unsealed
+
         try:
             content = self.path(key).read_bytes()
         except OSError:
             return None
-        digest, _, data = content.partition(b"\n")
-        return data if _digest(data) == digest else None
+        return unsealed(key, content)
 
     def put(self, key: str, data: bytes) -> None:
-        """Nothing; the cell is on disk."""
-        write_atomic(self.path(key), _digest(data) + b"\n" + data)
+        """Write the cell to disk."""
+        from holdfast.core.fingerprint import sealed  # here: a command without cells need not load OpenSSL
 
-
-def _digest(data: bytes) -> bytes:
-    import hashlib  # here, because a command that keeps no cells need not load OpenSSL
-
-    return hashlib.sha256(data).hexdigest().encode()
+        write_atomic(self.path(key), sealed(key, data))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,8 +16,9 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Infer, Pipeline, Run, open_preparation
 from holdfast.core.registry import lookup, part
+from holdfast.core.sources import code_of
 from holdfast.core.types import Tensor
-from holdfast.graph import rewrite
+from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.stages.infer import batch_of
 
@@ -39,7 +37,7 @@ class Calibration:
     lack: str = ""  # why there are none, and what to do
 
     def key(self) -> str:
-        """A hash of the images, wherever they lie, and of how they are prepared: by which code."""
+        """A hash of the images, wherever they lie, and of how they are prepared."""
         stages = [lookup(kind, getattr(self.pipeline, kind)) for kind in BEFORE]
         return fingerprint.of([[_content(e) for e in self.entries], stages, _versions(LIBRARIES)])
 
@@ -90,15 +88,14 @@ class Deployed:
             raise InputError("a folder is needed to keep rewritten models in")
         if not self.rewrites:
             return Built(model.path, (), ())
-        path = self.folder / f"{self.key(model)[:32]}.onnx"
-        about = path.with_suffix(".json")
-        if not (path.exists() and about.exists()):
-            made = rewritten(model, self.rewrites, self.calibration)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _write(path, made.model.SerializeToString())
-            _write(about, json.dumps({"changed": made.changed, "how": made.how}).encode())
-        said = json.loads(about.read_text())
-        return Built(path, tuple(said["changed"]), tuple(filter(None, said["how"].split("; "))))
+        key = self.key(model)
+        paths, facts = kept(self.folder / key[:32], key, lambda: self._made(model))
+        return Built(paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; "))))
+
+    def _made(self, model: Model) -> Made:
+        made = rewritten(model, self.rewrites, self.calibration)
+        facts = {"changed": made.changed, "how": made.how}
+        return Made({".onnx": made.model.SerializeToString()}, facts)
 
     def key(self, model: Model) -> str:
         """A hash of all that can change the rewritten model."""
@@ -107,7 +104,7 @@ class Deployed:
         from holdfast.graph.inspect import runtime
 
         versions = [onnx.__version__, runtime().__version__]
-        return fingerprint.of([model.sha256, model.card, self._made_by(), versions])
+        return fingerprint.of([model.sha256, model.card, self._made_by(), versions, code_of("rewrite")])
 
     @property
     def calibrated(self) -> bool:
@@ -121,11 +118,10 @@ class Deployed:
         return {**chosen, "versions": _versions(on.facts.get("packages", ()))}
 
     def _made_by(self) -> dict[str, Any]:
-        """The rewrites with their code and what they are calibrated on."""
+        """The rewrites and what they are calibrated on."""
         parts = [part("rewrite", name).function for name in self.rewrites]
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
-        code = _code_of_rewrites() if self.rewrites else ""
-        return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration, "code": code}
+        return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration}
 
 
 def _calibrated(rewrites: Iterable[str]) -> bool:
@@ -139,12 +135,6 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-@functools.cache
-def _code_of_rewrites() -> str:
-    """A hash of all the package's code for rewrites: a part calls functions of other files."""
-    return fingerprint.of_code(Path(rewrite.__file__).parent)
 
 
 def _content(entry: Entry) -> str:
@@ -201,9 +191,3 @@ def with_rewrite(infer: str | Infer, name: str) -> Deployed:
 def with_runtime(infer: str | Infer, name: str) -> Deployed:
     """The stage on another runtime."""
     return dataclasses.replace(deployed_of(infer), runtime=name)
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".writing-{os.getpid()}-{os.urandom(6).hex()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core.errors import InputError, OutputError
+from holdfast.core.sources import code_of
 
 Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
 Draw: TypeAlias = Callable[["Stage", np.random.Generator], Batch]
@@ -50,8 +51,8 @@ class Job:
     data: str = ""  # which pictures `draw` draws from
 
     def key(self) -> str:
-        """A short hash of all that decides the weights, but for the code: names the checkpoint."""
-        decisive = (self.stages, self.seed, self.weight_decay, self.averaging, self.data)
+        """A short hash of all that decides the weights: names the checkpoint."""
+        decisive = (code_of("train"), self.stages, self.seed, self.weight_decay, self.averaging, self.data)
         shapes = [tuple(value.shape) for value in self.net.state_dict().values()]
         return hashlib.sha256(repr((decisive, shapes)).encode()).hexdigest()[:8]
 
@@ -69,7 +70,7 @@ def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Modul
     net = job.net.to(memory_format=torch.channels_last).train()
     average = copy.deepcopy(net).eval()
     optimiser = _optimiser(net, job.weight_decay)
-    done = _resume(checkpoint, net, average, optimiser)
+    done = _resume(checkpoint, key := job.key(), net, average, optimiser)
     start, first = time.monotonic(), done
     losses: list[float] = []
     with ThreadPoolExecutor(1) as ahead:
@@ -89,7 +90,7 @@ def fit(job: Job, checkpoint: Path, say: Say, save_every: int = 500) -> nn.Modul
                     f"loss {np.mean(losses[-50:]):.4f} {pace * 1000:.0f} ms/step {left:.1f} min left"
                 )
             if (at + 1) % save_every == 0 or at + 1 == len(plan):
-                _save(checkpoint, net, average, optimiser, at + 1)
+                _save(checkpoint, key, net, average, optimiser, at + 1)
     return average
 
 
@@ -139,24 +140,33 @@ def _average(average: nn.Module, net: nn.Module, decay: float, step: int) -> Non
                 mean.copy_(value)
 
 
-def _save(path: Path, net: nn.Module, average: nn.Module, optimiser: Any, done: int) -> None:
+def _save(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: Any, done: int) -> None:
     """Write the checkpoint beside the old one and rename, so that a kill leaves a whole file."""
     part = path.with_suffix(".part")
     states = {"net": net, "average": average, "optimiser": optimiser}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({**{name: item.state_dict() for name, item in states.items()}, "done": done}, part)
+        told = {"done": done, "key": key}
+        torch.save({**{name: item.state_dict() for name, item in states.items()}, **told}, part)
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
         said = " ".join(str(problem).split())[:120]
         raise OutputError(f"{path}: the checkpoint could not be written: {said}") from problem
 
 
-def _resume(path: Path, net: nn.Module, average: nn.Module, optimiser: Any) -> int:
-    """How many steps a checkpoint has behind it, having loaded it; 0 without one."""
+def checkpoint_of(path: Path, key: str) -> dict[str, Any] | None:
+    """What the checkpoint of the job with this key holds; None without one."""
     if not path.exists():
+        return None
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state if state.get("key") == key else None
+
+
+def _resume(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: Any) -> int:
+    """Load the checkpoint and return how many steps it has behind it; 0 without one."""
+    state = checkpoint_of(path, key)
+    if state is None:
         return 0
-    state = torch.load(path, weights_only=True)
     net.load_state_dict(state["net"])
     average.load_state_dict(state["average"])
     optimiser.load_state_dict(state["optimiser"])

@@ -76,7 +76,7 @@ def pictures_of(
     task = Task(model.card.input, tuple(choices))
     key = key_of(task, dataset.entries)
     home = folder / f"pictures-{key[:16]}"
-    _prepare(home, task, len(dataset))
+    _prepare(home, key, task, len(dataset))
     state = np.load(home / "state.npy", mmap_mode="r+")
     waiting = [at for at in range(0, len(dataset), CHUNK) if not (state[at : at + CHUNK] > 0).all()]
     shards = [Shard(home, task, at, dataset.entries[at : at + CHUNK]) for at in waiting]
@@ -108,9 +108,9 @@ def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(gain), torch.from_numpy(np.asarray(wanted.mean, np.float32) / std)
 
 
-def _prepare(home: Path, task: Task, count: int) -> None:
-    """Nothing; the files are there, empty unless an earlier run left them."""
-    if (home / "state.npy").exists():
+def _prepare(home: Path, key: str, task: Task, count: int) -> None:
+    """Make the files, empty, unless an earlier run left those of this key."""
+    if (home / "state.npy").exists() and _key_in(home) == key:
         return
     size = task.wanted.size
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -128,11 +128,20 @@ def _prepare(home: Path, task: Task, count: int) -> None:
             )
         for name, (kind, shape) in shapes.items():
             np.lib.format.open_memmap(home / f"{name}.npy", "w+", kind, shape)
+        (home / "key").write_text(key)
         part = home / "state.part.npy"
         np.save(part, np.zeros(count, np.uint8))
         part.replace(home / "state.npy")  # last: with it the others are whole
     except OSError as problem:
         raise OutputError(f"{home}: the pictures cannot be kept there: {problem.strerror}") from problem
+
+
+def _key_in(home: Path) -> str:
+    """The key that the pictures of a folder were made for."""
+    try:
+        return (home / "key").read_text()
+    except OSError:
+        return ""
 
 
 def _filled(shards: list[Shard], jobs: int) -> Iterator[int]:

@@ -16,6 +16,7 @@ from holdfast.core.errors import DataError, HoldfastError
 from holdfast.core.frame import place
 from holdfast.core.model import Input
 from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
 from holdfast.core.types import Image, Label
 
 GOOD, FAILED = 1, 2  # marks of an image in `state`; 0: not yet done
@@ -57,16 +58,14 @@ class Shard:
 
 
 def key_of(task: Task, entries: Sequence[Entry]) -> str:
-    """A hash of all that decides the pixels: entries, choices with their code, libraries, the input."""
+    """A hash of all that decides the pixels: entries, choices, code, libraries, the input."""
     stages = [
-        [
-            fingerprint.of_function(lookup(kind, getattr(choice, kind)))
-            for kind in ("decode", "colour", "resize", "fit")
-        ]
+        [lookup(kind, getattr(choice, kind)) for kind in ("decode", "colour", "resize", "fit")]
         for choice in task.choices
     ]
     versions = {name: metadata.version(name) for name in _LIBRARIES if _is_installed(name)}
-    return fingerprint.of([task.wanted, task.choices, stages, versions, [e.key() for e in entries]])
+    content = [entry.key() for entry in entries]
+    return fingerprint.of([task.wanted, task.choices, stages, versions, code_of("train"), content])
 
 
 def _is_installed(name: str) -> bool:

@@ -18,7 +18,7 @@ from holdfast.core.errors import DataError, InputError, ModelError
 from holdfast.core.model import Input, Model
 from holdfast.core.registry import lookup
 from holdfast.train.augment.consistency import consistency
-from holdfast.train.loop import Batch, Job, Say, Stage, fit
+from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
 from holdfast.train.onnx import Trainable, open_trainable, written
 from holdfast.train.pictures import Choice, Pictures, Progress, gain_and_shift, normalised
 
@@ -101,7 +101,7 @@ def tune(
         tuning.weight_decay, tuning.averaging, decisive,
     )  # fmt: skip
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
-    found = _done(path)
+    found = _done(path, job.key())
     progress(found, found)
     trained = fit(_counting(job, progress), path, say, SAVE_EVERY)
     if not isinstance(trained, Trainable):
@@ -209,12 +209,11 @@ def _counting(job: Job, progress: Progress) -> Job:
     )
 
 
-def _done(path: Path) -> int:
+def _done(path: Path, key: str) -> int:
     """How many steps a checkpoint has behind it; 0 without one."""
-    if not path.exists():
-        return 0
     try:
-        return int(torch.load(path, weights_only=True)["done"])
+        state = checkpoint_of(path, key)
+        return 0 if state is None else int(state["done"])
     except Exception as problem:
         raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
 

@@ -15,7 +15,7 @@ def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
     wanted = AttackPlan(plan, tmp_path / "attack", Method(black_box=True), features="")
     folders = set()
     for code in ("a", "b", "a"):
-        monkeypatch.setattr("holdfast.run.attack.plan.code_hash", lambda code=code: code)
+        monkeypatch.setattr("holdfast.run.attack.plan.code_of", lambda kind, code=code: code)
         mine = apart(wanted, alignment_of(plan))
         claim(mine.out, task_of(mine, alignment_of(plan)).setup, data.entries)  # DataError if it is another's
         folders.add(mine.out.name)

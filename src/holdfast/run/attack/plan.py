@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -18,6 +16,7 @@ from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.registry import part
+from holdfast.core.sources import code_of
 from holdfast.core.types import Ints, plain_name
 from holdfast.noise.families import applied, is_installed, options_of
 from holdfast.run.classes import Alignment
@@ -25,7 +24,6 @@ from holdfast.run.evaluate import Plan, job_for
 from holdfast.run.store import Store
 
 CELLS = "cells"
-CONTENT = 1  # what a cell holds; a higher number for another content
 Universal: TypeAlias = Literal["none", "spot", "boxes"]
 
 
@@ -74,7 +72,7 @@ class Task:
 
 
 def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
-    """The task, its set-up hashed: models, cards, pipelines, method, limits, seed, versions and code."""
+    """The task, its set-up hashed: models, pipelines, classes, method, limits, seed, versions and code."""
     plan = attack.plan
     check_attack(attack)
     clean = plan.pipeline or pipeline_of(plan.model.card)
@@ -85,15 +83,15 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
     laid = None if patch is None else (patch.pixels.tobytes().hex(), patch.mask.tobytes().hex(), patch.where)
     setup = fingerprint.of(
         {
-            "content": CONTENT,
             "jobs": [job.setup for job in jobs],
             "others": [len(attack.surrogates), others],
+            "classes": to_model(alignment),
             "method": attack.method,
             "limits": attack.limits,
             "seed": attack.seed,
             "features": [attack.features, _features_hash(attack.features)],
             "patch": laid,
-            "code": code_hash(),
+            "code": code_of("attack"),
         }
     )
     return Task(
@@ -175,14 +173,3 @@ def to_model(alignment: Alignment) -> Ints:
     """Per class of the data its number in the model, -1 where the model has none."""
     number = {int(place): at for at, place in enumerate(alignment.of_model) if place >= 0}
     return np.array([number.get(int(place), -1) for place in alignment.of_data], np.int64)
-
-
-@cache
-def code_hash() -> str:
-    """A hash of the source an attack's result hangs on: another code is another result."""
-    root = Path(__file__).parents[2]
-    digest = hashlib.sha256()
-    for package in ("attack", "core", "graph", "metrics", "stages"):
-        for path in sorted((root / package).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

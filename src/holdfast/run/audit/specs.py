@@ -18,6 +18,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
 from holdfast.core.property import Property
 from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
 from holdfast.core.types import Floats
 from holdfast.core.verdict import Verdict, settle
 from holdfast.graph.wire import read_graph
@@ -31,7 +32,6 @@ from holdfast.verify.domain import Domain, domain_of, first_float32, last_float3
 from holdfast.verify.replay import runner_of
 from holdfast.verify.vnncomp.protocol import read_counterexample
 
-CONTENT = 1  # what a cell holds; a higher number for another content
 POINTS = 200  # of a specification's box, run on each runtime
 UNTOUCHED = ("onnxruntime", Deployed())  # infer stages that run the user's file as it is
 
@@ -97,10 +97,7 @@ def _name(path: Path, files: Sequence[Path]) -> str:
 
 
 def _key(model: Model, path: Path) -> str:
-    from holdfast.verify import decide
-
-    code = fingerprint.of_code(Path(decide.__file__).parent)
-    return fingerprint.of(["spec", CONTENT, model.sha256, fingerprint.of_file(path), versions(), code])
+    return fingerprint.of(["spec", model.sha256, fingerprint.of_file(path), versions(), code_of("verify")])
 
 
 def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> Decided:

@@ -20,16 +20,16 @@ from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
 from holdfast.metrics.boxes import iou
-from holdfast.run.attack.plan import code_hash, to_model
+from holdfast.run.attack.plan import to_model
 from holdfast.run.audit.squares_map import Grid, SquareMap, axes, black, grid_for, places, to_plain
 from holdfast.run.evaluate import Plan, alignment_of, job_for
 from holdfast.run.evaluation import CELLS
 from holdfast.run.job import content_of
 from holdfast.run.store import Store, to_json
 
-CONTENT = 1  # what a cell holds, and how it is made; a higher number for another
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
 
 
@@ -77,7 +77,7 @@ def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
         )
     grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is said here
     job = job_for(plan, pipeline, store)
-    asked = [CONTENT, job.setup, squares.rule, squares.share, squares.most, code_hash()]
+    asked = [job.setup, squares.rule, squares.share, squares.most, code_of("squares")]
     numbers = to_model(alignment_of(plan))
     return SquareTask(
         model, pipeline, squares.rule, numbers, squares.share, squares.most, store,

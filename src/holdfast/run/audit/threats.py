@@ -14,6 +14,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.pipeline import Decode
 from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Floats, Sample, Truth
 from holdfast.data.patchfile import png_of
 from holdfast.run.store import printable
@@ -33,9 +34,9 @@ class Laid:
         return self.entry.name
 
     def key(self) -> str:
-        """A hash of image and truth, of the patch as far as it is seen, and of the decoder's source."""
+        """A hash of image and truth, of the patch as far as it is seen, of the decoder and of the code."""
         decoder = lookup("decode", self.decode)
-        return fingerprint.of(["laid", self.entry.key(), seen(self.patch), decoder, apply])
+        return fingerprint.of(["patched", self.entry.key(), seen(self.patch), decoder, code_of("patched")])
 
     def load(self) -> Sample:
         """The picture with the patch as PNG, and the truth; ImageError if it cannot be decoded."""

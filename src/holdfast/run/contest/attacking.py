@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
+from holdfast.core.sources import code_of
 from holdfast.data.readers.coco import coco
 from holdfast.metrics.rules import rule_named
 from holdfast.run.contest.contest import CACHE, TRUTH, Contest
@@ -23,13 +24,13 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
     """
     from holdfast.attack.types import Limits, Method, Rule
     from holdfast.run.attack.measure import attack
-    from holdfast.run.attack.plan import AttackPlan, code_hash
+    from holdfast.run.attack.plan import AttackPlan
     from holdfast.run.evaluate import Plan
     from holdfast.run.score import Settings
 
     rules = contest.rules
     # By code and contest, so that what another version began is not gone on with.
-    out = contest.folder / CACHE / f"attack-{fingerprint.of([code_hash(), contest.hashes.whole])[:12]}"
+    out = contest.folder / CACHE / f"attack-{fingerprint.of([code_of('attack'), contest.hashes.whole])[:12]}"
     data = coco(contest.folder / TRUTH, image_folder=contest.folder / "images")
     settings = Settings(rule_named(rules.ap), rules.iou, rules.score)
     plan = Plan(contest.models[contest.single], data, settings=settings, jobs=jobs, strict=True)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError
+from holdfast.core.sources import code_of
 from holdfast.data.contest.rules import Rules
 
-# Where the code lies that a score goes through, and the libraries that do the arithmetic.
-_CODE = (
-    "core", "data/contest", "data/readers/coco.py", "data/boxes.py", "data/entries.py", "data/images.py",
-    "graph", "metrics", "stages", "run/contest", "run/answer.py", "run/classes.py", "run/evaluation.py",
-    "run/job.py", "run/recording.py", "run/records.py", "run/score.py", "run/share.py", "run/work.py",
-)  # fmt: skip
-_LIBRARIES = ("numpy", "onnxruntime", "pillow")
+_LIBRARIES = ("numpy", "onnxruntime", "pillow")  # they do the arithmetic
 
 
 @dataclass(frozen=True)
@@ -65,11 +59,6 @@ def _content(path: Path, suffix: str = "") -> str:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
 
 
-@functools.cache
 def code() -> str:
     """The hash of the source of everything a score goes through, and of the libraries' versions."""
-    home = Path(__file__).parents[2]
-    roots = [home / name for name in _CODE]
-    files = sorted(f for r in roots for f in (r.rglob("*.py") if r.is_dir() else (r,)))
-    sources = {f.relative_to(home).as_posix(): fingerprint.of_file(f) for f in files}
-    return fingerprint.of([sources, {name: metadata.version(name) for name in _LIBRARIES}])
+    return fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in _LIBRARIES}])

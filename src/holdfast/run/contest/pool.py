@@ -18,6 +18,7 @@ from holdfast.core.errors import DataError, ImageError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, open_machine, pipeline_of
 from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Detections, Image, Sample, Size
 from holdfast.data.entries import PixelBoxes, Row, pack
 from holdfast.data.patchfile import png_of
@@ -62,7 +63,8 @@ class Pool:
     def setup(self) -> str:
         """The hash of all that decides which images are taken, and how they look."""
         job = job_of(self.model, pipeline_of(self.model.card), 0, None, self.store)
-        return fingerprint.of(["candidates", job.setup, self.alignment.of_model, self.size, self.iou])
+        asked = [self.alignment.of_model, self.size, self.iou]
+        return fingerprint.of(["candidates", job.setup, code_of("contest"), *asked])
 
     def work(
         self, machine: Machine | None, shard: Sequence[Entry]
@@ -70,7 +72,7 @@ class Pool:
         """The key of the row's cell, the open model, and how far that brings the search."""
         key = fingerprint.of([self.setup(), content_of(shard)])
         found = self.store.get(key)
-        if found is not None and all(c.file.is_file() for c in self.read(key)):
+        if found is not None and all(map(_is_whole, self.read(key))):
             return key, machine, (len(shard), len(shard))
         machine = machine or open_machine(pipeline_of(self.model.card), self.model, self.threads)
         self.store.put(key, to_json([self._look(machine, entry) for entry in shard]))
@@ -109,6 +111,11 @@ class Pool:
         digest = fingerprint.of_bytes(data)
         write_atomic(self.folder / f"{digest}.png", data, durable=False)
         return {"source": sample.name, "file": f"{digest}.png", "sha256": digest, "rows": rows}
+
+
+def _is_whole(candidate: Candidate) -> bool:
+    """Whether the candidate's picture is there, and is the one that was written."""
+    return candidate.file.is_file() and fingerprint.of_file(candidate.file) == candidate.sha256
 
 
 def scaled(sample: Sample, machine: Machine, size: Size) -> tuple[Image, list[Row]]:

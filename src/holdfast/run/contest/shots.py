@@ -12,6 +12,7 @@ import numpy as np
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.seeds import generator
+from holdfast.core.sources import code_of
 from holdfast.core.types import Floats, Image, Sample, Size
 from holdfast.data.contest.archive import EntryError, read_image
 from holdfast.data.contest.directory import Packed
@@ -93,8 +94,8 @@ class Held:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the pixels and of the truth."""
-        return fingerprint.of([self.image, self.truth.fingerprint()])
+        """A hash of the pixels, of the truth, and of the code that encodes them."""
+        return fingerprint.of([self.image, self.truth.fingerprint(), code_of("contest")])
 
     def key(self) -> str:
         """The same hash, as entries give it."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from holdfast.core import fingerprint
 from holdfast.core.registry import part
-from holdfast.graph import rewrite
+from holdfast.core.sources import code_of
 from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Feeds, Rewritten
 from holdfast.run.language.calibration import Reserved
 from holdfast.run.language.precisions import is_calibrated
 from holdfast.run.language.subject import LIMIT, Subject
-from holdfast.run.store import to_json, write_atomic
 
 BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
 
@@ -37,19 +35,20 @@ def built(subject: Subject, precision: str, reserved: Reserved, folder: Path) ->
     """The graph, made now if it is not there; CannotRewrite if it cannot be."""
     calibrated = is_calibrated(precision)
     key = _key(subject, precision, reserved.key() if calibrated else "")
-    path = folder / f"{key[:32]}.onnx"
-    about = path.with_suffix(".json")
-    if not (path.exists() and about.exists()):
-        if subject.bytes > LIMIT:
-            raise CannotRewrite(
-                f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
-                "more than 2.1 GB"
-            )
-        made = _rewritten(subject, precision, reserved if calibrated else None)
-        write_atomic(path, _packed(made.model))
-        write_atomic(about, to_json({"changed": len(made.changed), "how": made.how}))
-    told = orjson.loads(about.read_bytes())
-    return Built(path, key, told["changed"], told["how"])
+    paths, facts = kept(
+        folder / key[:32], key, lambda: _made(subject, precision, reserved if calibrated else None)
+    )
+    return Built(paths[".onnx"], key, facts["changed"], facts["how"])
+
+
+def _made(subject: Subject, precision: str, reserved: Reserved | None) -> Made:
+    if subject.bytes > LIMIT:
+        raise CannotRewrite(
+            f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
+            "more than 2.1 GB"
+        )
+    made = _rewritten(subject, precision, reserved)
+    return Made({".onnx": _packed(made.model)}, {"changed": len(made.changed), "how": made.how})
 
 
 def _packed(model: Any) -> bytes:
@@ -98,23 +97,5 @@ def _without_branch(feeds: Feeds) -> dict[str, Any]:
 def _key(subject: Subject, precision: str, calibration: str) -> str:
     import onnx
 
-    made_by = [precision, part("rewrite", precision).function, _code()]
+    made_by = [precision, part("rewrite", precision).function, code_of("language")]
     return fingerprint.of([subject.sha256, made_by, calibration, onnx.__version__, runtime().__version__])
-
-
-@functools.cache
-def code_of_scoring() -> str:
-    """A hash of the code that decides what a model is fed and how it is scored."""
-    from holdfast.graph import causal
-    from holdfast.stages import language
-
-    beside = sorted(Path(causal.__file__).parent.glob("causal*.py"))
-    stage = fingerprint.of_code(Path(language.__file__).parent)
-    return fingerprint.of([stage, *map(fingerprint.of_file, beside)])
-
-
-@functools.cache
-def _code() -> str:
-    """A hash of the code that decides how a graph is rewritten."""
-    own = [fingerprint.of_code(Path(rewrite.__file__).parent), fingerprint.of_file(Path(__file__))]
-    return fingerprint.of([*own, code_of_scoring()])

@@ -14,9 +14,10 @@ from typing import TypeAlias
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.language import Question, TextSet
+from holdfast.core.sources import code_of
 from holdfast.run.evaluation import CELLS
 from holdfast.run.executor import SHARD, Progress, shards
-from holdfast.run.language.build import built, code_of_scoring
+from holdfast.run.language.build import built
 from holdfast.run.language.calibration import QUESTIONS, Reserved, content, reserve
 from holdfast.run.language.precisions import CLEAN, DEFAULT, is_calibrated
 from holdfast.run.language.result import Outcome
@@ -24,7 +25,6 @@ from holdfast.run.language.subject import Subject
 from holdfast.run.language.work import Piece
 from holdfast.run.store import Store
 
-CELL = 1  # what a cell holds; a higher number for another content
 REWRITTEN = "rewritten"
 LIBRARIES = ("holdfast", "numpy", "onnx", "onnxruntime", "tokenizers")
 Watch: TypeAlias = Callable[[str, int, str], AbstractContextManager[Progress]]  # what, how many, of what
@@ -150,7 +150,7 @@ def _pieces(
 ) -> tuple[Piece, ...]:
     subject = trial.subject
     source = (subject.path, subject.tokenizer, graph, trial.precision)
-    setup = [CELL, subject.sha256, made, code_of_scoring(), versions()]
+    setup = [subject.sha256, made, code_of("language"), versions()]
     return tuple(
         Piece(fingerprint.of([setup, [content(q) for q in shard]]), *source, shard)
         for shard in shards(questions, SHARD)

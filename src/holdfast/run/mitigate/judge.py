@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.core import fingerprint
 from holdfast.core.model import Model
 from holdfast.core.pipeline import checked
+from holdfast.core.sources import code_of
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import inspect
 from holdfast.run.store import Store
@@ -28,7 +29,7 @@ CELLS: Final = "judged"
 def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
     """Right or wrong (choices, n) of every picture under every choice; kept in `folder`, not run again."""
     store = Store(folder / CELLS)
-    key = fingerprint.of([model.sha256, model.card, pictures.key, pictures.labels])
+    key = fingerprint.of([model.sha256, model.card, pictures.key, pictures.labels, code_of("train")])
     shape = (len(pictures.choices), len(pictures))
     found = store.get(key)
     if found is None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
-from holdfast.graph.card_text import write_card
+from holdfast.core.sources import code_of
+from holdfast.graph.card_text import card_text
+from holdfast.graph.kept import Made, is_kept, kept
 from holdfast.graph.load import load_model
 from holdfast.run.classes import align
 from holdfast.run.mitigate.rows import PGD_STEPS, Row, choices_of
-from holdfast.run.store import write_atomic
 from holdfast.run.workers import answers, workers
 
 if TYPE_CHECKING:
@@ -77,17 +78,32 @@ class Work:
 
     def path(self, order: Order) -> Path:
         """Where the trained model is kept: by how it is trained, its seed and a hash of what decides it."""
+        return self._stem(order).with_name(f"{self._stem(order).name}.onnx")
+
+    def is_trained(self, order: Order) -> bool:
+        """Whether the trained model is there, whole and of this order."""
+        return is_kept(self._stem(order), self.key(order))
+
+    def keep(self, order: Order, make: Callable[[], Made]) -> None:
+        """Make the trained model and its card unless they are there."""
+        kept(self._stem(order), self.key(order), make)
+
+    def key(self, order: Order) -> str:
+        """A hash of all that decides the weights."""
         training = self.training
-        decisive = [training.model.sha256, self.pictures, training.tuning(order.row), order.seed]
-        name = f"{training.model.name}-{order.row.how}-{order.seed}-{fingerprint.of(decisive)[:8]}"
-        return training.folder / MODELS / f"{name}.onnx"
+        given = [training.model.sha256, training.model.card, self.pictures]
+        return fingerprint.of([*given, training.tuning(order.row), order.seed, code_of("train")])
+
+    def _stem(self, order: Order) -> Path:
+        name = f"{self.training.model.name}-{order.row.how}-{order.seed}-{self.key(order)[:8]}"
+        return self.training.folder / MODELS / name
 
     def on(self, threads: int) -> Work:
         """The same work: a row is trained by one thread, and so the same anywhere."""
         return self
 
     def work(self, state: None, shard: Sequence[Order]) -> tuple[None, None, tuple[int, int]]:
-        """Nothing; the models of the orders are on disk."""
+        """Train the models of the orders."""
         for order in shard:
             train_one(self, order, _silent)
         return None, None, (len(shard), 0)
@@ -105,7 +121,7 @@ def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, M
     made = pictures_for(training, training.data, choices, say)
     work = Work(training, made.choices, made.key)
     by_path = {work.path(order): order for order in wanted}  # rows that differ in their names alone are one
-    waiting = [order for path, order in by_path.items() if not path.with_suffix(".toml").exists()]
+    waiting = [order for order in by_path.values() if not work.is_trained(order)]
     if waiting:
         say(f"{training.model.name}: {len(waiting)} of {len(by_path)} rows are to be trained")
     for done, order in enumerate(_trained(work, waiting, say), 1):
@@ -142,23 +158,23 @@ def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
 
 
 def train_one(work: Work, order: Order, say: Say) -> None:
-    """Nothing; the trained model and its card are on disk. A killed run goes on from its checkpoint."""
+    """Train the model and write it and its card to disk; a killed run continues from its checkpoint."""
     from holdfast.train.threads import one_thread
     from holdfast.train.tune import tune
 
     one_thread()
     training, row = work.training, order.row
     pictures = pictures_for(training, training.data, work.choices, say)
-    path = work.path(order)
     checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{order.seed}.pt"
     told = f"{training.model.name}, {row.name}, seed {order.seed}:"
-    proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say, name=told)
-    write_atomic(path, proto.SerializeToString())
-    decode, resize = row.seen[0]
-    # The card last: a model with a card is a finished one.
-    write_card(
-        dataclasses.replace(training.model.card, decode=decode, resize=resize), path.with_suffix(".toml")
-    )
+
+    def make() -> Made:
+        proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say, name=told)
+        decode, resize = row.seen[0]
+        card = dataclasses.replace(training.model.card, decode=decode, resize=resize)
+        return Made({".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}, {})
+
+    work.keep(order, make)
 
 
 def _silent(text: str) -> None:

@@ -16,18 +16,17 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.registry import part
+from holdfast.core.sources import code_of
 from holdfast.core.speech import Clip, SpeechModel
 from holdfast.data.speech import clip_key
 from holdfast.run.executor import Progress, execute
-from holdfast.run.speech.clip import Measured, Studio, Take, code
+from holdfast.run.speech.clip import Measured, Studio, Take
 from holdfast.run.speech.options import CLEAN, System
 from holdfast.run.speech.rewritten import Graphs
 from holdfast.run.store import Store, to_json
 from holdfast.run.versions import versions
 from holdfast.stages.speech.acoustic import Spoken
 from holdfast.stages.speech.vocoder import Vocoder
-
-CELL = 2  # what a cell holds; a higher number for another content
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Job:
 
     def setups(self) -> tuple[str, ...]:
         """A hash for each system of all that can change a number, but for the clip."""
-        known = [CELL, self.model.sha256, self.model.card, self.vocoder, code(), versions()]
+        known = [self.model.sha256, self.model.card, self.vocoder, code_of("speech"), versions()]
         return tuple(fingerprint.of([known, _facts(s, self.graphs)]) for s in self.systems)
 
     def work(self, state: Any, shard: Sequence[Any]) -> tuple[tuple[str, ...], Any, tuple[int, int]]:

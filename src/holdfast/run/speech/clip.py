@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.speech import Clip, Mel, SpeechModel, Wave
 from holdfast.metrics.speech import aligned_mean_square, mean_square
@@ -113,17 +111,3 @@ class Studio:
             return mean_square(spoken.mel, take.spoken.mel).mse
         other = log_mel(take.recording, system.spectrum(self.model.card.spectrum), system.operator)
         return mean_square(other, take.target).mse
-
-
-@functools.cache
-def code() -> str:
-    """A hash of the code that a measurement passes through."""
-    import holdfast.stages as stages
-    from holdfast.metrics import speech as metric
-    from holdfast.run.speech.rewritten import code_in
-
-    home = Path(stages.__file__).parent
-    files = [Path(metric.__file__), Path(__file__)]
-    return fingerprint.of(
-        [code_in(home / "stft"), code_in(home / "speech"), *(fingerprint.of_file(f) for f in files)]
-    )

@@ -1,8 +1,8 @@
 """A benchmark run instance by instance, resumably: every finished one is on disk before the next is told of.
 
 A row is appended in one write and forced to the disk. Its key is a hash of the two files, the limit, the
-command and the version, so that the same command, begun again after a kill, runs what is missing and what
-has changed, and nothing else.
+command, the version and the source code, so that the same command, begun again after a kill, runs what is
+missing and what has changed, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TypeAlias
 from holdfast._version import __version__
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import of, of_file
+from holdfast.core.sources import code_of
 from holdfast.run.store import write_atomic
 from holdfast.run.vnncomp.attempt import Attempt, Running, abandon, begin, verify_command, wait
 from holdfast.run.vnncomp.instances import Instance
@@ -100,7 +101,7 @@ def _keys(plan: Plan) -> list[str]:
     for one in plan.instances:
         names = [one.category, one.network, one.spec]
         files = [hashes[one.network_path], hashes[one.spec_path]]
-        how = [one.limit, list(plan.command[1:]), plan.jobs, __version__]
+        how = [one.limit, list(plan.command[1:]), plan.jobs, __version__, code_of("verify")]
         key = of([*names, *files, *how])[:16]
         again = seen[key] = seen.get(key, 0) + 1
         keys.append(key if again == 1 else of([key, again])[:16])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
+from holdfast.core.sources import code_of
 from holdfast.core.speech import Spectrum
 from holdfast.stages.speech.mel import log_mel
 from holdfast.train.speech import voice
@@ -81,7 +82,7 @@ def spoken(folder: Path, text: str) -> Recording:
 
 def _kept(folder: Path) -> Path:
     """Where recordings made in this way are kept."""
-    decisive = (VOICE, voice.version(), SPECTRUM, TAIL, QUIET, EVENNESS)
+    decisive = (code_of("train"), VOICE, voice.version(), SPECTRUM, TAIL, QUIET, EVENNESS)
     name = hashlib.sha256(repr(decisive).encode()).hexdigest()[:8]
     kept = folder / f"speech-{name}"
     kept.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,64 @@
+"""Models made once and kept on disk by key, checked against that key whenever they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.core.fingerprint import of_bytes, of_file, sealed, unsealed
+
+
+class Made(NamedTuple):
+    """Files by the end of their names, and plain facts about them."""
+
+    files: Mapping[str, bytes]
+    facts: Mapping[str, Any]
+
+
+def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path], dict[str, Any]]:
+    """The files `stem` + ending and their facts, made now unless they are there, whole and of this key.
+
+    `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
+    """
+    about = stem.with_name(f"{stem.name}.json")
+    found = _read(about, stem, key)
+    if found is None:
+        made = make()
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for ending, data in made.files.items():
+            _write(_file(stem, ending), data)
+        hashes = {ending: of_bytes(data) for ending, data in made.files.items()}
+        found = {"files": hashes, "facts": dict(made.facts)}
+        _write(about, sealed(key, json.dumps(found).encode()))
+    return {ending: _file(stem, ending) for ending in found["files"]}, found["facts"]
+
+
+def is_kept(stem: Path, key: str) -> bool:
+    """Whether `kept` would find the files."""
+    return _read(stem.with_name(f"{stem.name}.json"), stem, key) is not None
+
+
+def _file(stem: Path, ending: str) -> Path:
+    return stem.with_name(stem.name + ending)
+
+
+def _read(about: Path, stem: Path, key: str) -> dict[str, Any] | None:
+    """What is known about the files; None if they must be made."""
+    try:
+        data = unsealed(key, about.read_bytes())
+        if data is None:
+            return None
+        found: dict[str, Any] = json.loads(data)
+        whole = all(of_file(_file(stem, ending)) == hashed for ending, hashed in found["files"].items())
+    except OSError:
+        return None
+    return found if whole else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".writing-{os.getpid()}-{os.urandom(6).hex()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
