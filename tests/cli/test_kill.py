@@ -159,3 +159,12 @@ def test_modules_of_the_working_directory_are_not_executed(tmp_path, words):
     command, *more = words
     assert begin(tmp_path, command, "tiny.onnx", "data", "--jobs", "2", *more).wait(timeout=120) == 0
     assert ran() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_ends_a_command_whose_messages_nobody_reads():
+    code = "import os, signal; from holdfast.cli import _stop; os.set_blocking(2, False)\n"
+    code += "try:\n  while True: os.write(2, b'x' * 4096)\nexcept BlockingIOError: os.set_blocking(2, True)\n"
+    command = [sys.executable, "-c", code + "_stop(signal.SIGINT, None)"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.wait(timeout=60) == 130

@@ -150,7 +150,7 @@ def test_a_run_that_is_really_killed_goes_on(tmp_path, bench, how):
     said = process.communicate(timeout=20)[1]
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "the same command goes on from there" in said
+        assert "run the same command again to resume" in said
     before = (tmp_path / "r.csv").read_text().splitlines()
     assert 3 <= len(before) < 7
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import io
 import os
+import select
 import signal
 import sys
 import threading
@@ -58,8 +59,10 @@ def _stop(_signal: int, _frame: object) -> None:
     if not _ending.acquire(blocking=False):
         return  # the other thread is ending the process
     cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar may have hidden it
-    with contextlib.suppress(OSError):
-        os.write(2, cursor + f"\nholdfast: {KEPT}\n".encode()[0 if cursor else 1 :])
+    line = cursor + f"\nholdfast: {KEPT}\n".encode()[0 if cursor else 1 :]
+    with contextlib.suppress(OSError, ValueError):  # closed
+        if select.select([], [2], [], 0)[1]:  # nobody may read a pipe: never wait for room
+            os.write(2, line)
     os._exit(INTERRUPTED)
 
 
