@@ -5,12 +5,12 @@ This module is the one public door. Names load on first use, so `import holdfast
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from holdfast._version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; to import `typing` would take most of the time
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.attack.types import Limits, Method
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
@@ -184,6 +184,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    import importlib
+
     module, _, inside = home.partition(":")
     return getattr(importlib.import_module(f"holdfast.{module}"), inside or name)
 

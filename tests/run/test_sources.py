@@ -103,6 +103,11 @@ def package(tmp_path_factory):
     return shutil.copytree(HOME, tmp_path_factory.mktemp("copy") / "holdfast", ignore=only)
 
 
+def forget():
+    for cached in (sources.code_of, sources._hash):
+        cached.cache_clear()
+
+
 @pytest.fixture
 def changed(package, monkeypatch):
     """A function that makes holdfast one with a change in a module."""
@@ -116,13 +121,13 @@ def changed(package, monkeypatch):
             written.setdefault(file, file.read_text())
             file.write_text(f"{written[file]}# changed\n")
         monkeypatch.setattr(sources, "PACKAGE", package)
-        sources.forget()
+        forget()
 
     yield change
     monkeypatch.undo()
     for file, text in written.items():
         file.write_text(text)
-    sources.forget()
+    forget()
 
 
 @pytest.fixture

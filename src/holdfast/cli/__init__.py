@@ -11,8 +11,8 @@ import select
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers know it: until `main` begins, Ctrl-C is a traceback
 if TYPE_CHECKING:
     from holdfast.metrics.ahead import Ahead
 

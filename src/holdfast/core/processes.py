@@ -26,10 +26,11 @@ def starting_workers() -> Iterator[None]:
     Ctrl-C: this process alone answers it. A Ctrl-C during the block is delivered when the block ends.
     """
     with _safe_path():
-        from multiprocessing import resource_tracker
+        if os.name == "posix":
+            from multiprocessing import resource_tracker
 
-        # First, because on Python 3.11 its start unblocks the signals that the children must inherit blocked.
-        getattr(resource_tracker, "ensure_running", lambda: None)()
+            # First: on Python 3.11 its start unblocks the signals that the children must inherit blocked.
+            resource_tracker.ensure_running()
         with defer_interrupts():
             yield
 

@@ -69,11 +69,4 @@ def _hash(name: str) -> str:
 
 def _below(folder: str) -> list[str]:
     """All Python files below a folder, sorted."""
-    walked = os.walk(folder)
-    return sorted(os.path.join(at, name) for at, _, names in walked for name in names if name.endswith(".py"))  # noqa: PTH118
-
-
-def forget() -> None:
-    """Read the source again at the next question: for tests, which change it."""
-    code_of.cache_clear()
-    _hash.cache_clear()
+    return sorted(f"{at}/{n}" for at, _, names in os.walk(folder) for n in names if n.endswith(".py"))
