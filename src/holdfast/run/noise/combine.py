@@ -143,7 +143,8 @@ class _Stair:
             drawn(side, names, replicates=replicates)
             for side in (self.clean, self.alone, self.before, self.after)
         )
-        return paired(after, before), paired(alone, clean), paired(clean - alone, before - after)
+        beyond = paired(clean - alone, before - after, bound=2.0)  # a difference of two differences
+        return paired(after, before), paired(alone, clean), beyond
 
 
 def _step(one: Option, stair: _Stair, replicates: int) -> Step:
