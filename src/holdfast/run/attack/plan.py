@@ -41,9 +41,13 @@ class AttackPlan:
     surrogates: tuple[Model, ...] = ()  # attacked together with the model
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
-    features: str = "signs"  # the network of the Fréchet distance; empty: none
+    features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
     universal: Universal = "none"
     shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
+
+    def __post_init__(self) -> None:
+        if self.features == "none":
+            object.__setattr__(self, "features", "")
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]
         tuple(load_model(path) for path in work.surrogate),
         work.deployment,
         tuple(load_model(path) for path in work.unseen),
-        "" if work.features == "none" else work.features,
+        work.features,
         work.universal,
     )  # fmt: skip
     check_attack(wanted)
