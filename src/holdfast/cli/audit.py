@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"  # in the folder of the audit
 MOST = 2**31 - 1
+ENOUGH = 20  # as run.audit.result.ENOUGH, which is not imported for the help
 WHAT, HOW, GATES, SHOWN = "What is audited", "How thoroughly", "Gates", "How it is shown"
 Model = Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)]
 Data = Annotated[
@@ -39,6 +40,9 @@ FailIf = Annotated[
     Option("Exit with 1 if so, e.g. 'noise.map50.drop > 0.02'. May be repeated.", shown="GATE", group=GATES),
 ]
 GateFile = Annotated[Path | None, Option("A TOML file with more of them under [gates].", group=GATES)]
+MinImages = Annotated[
+    int, Option("Fewest images that decide a gate; below it is reported, not failed.", group=GATES, least=1)
+]
 Budget = Annotated[
     str, Option("Time for all of it: 10m, 90s, 1h30m, none; what fits is planned.", shown="TIME", group=HOW)
 ]
@@ -129,6 +133,7 @@ def audit(
     seed: Seed = 0,
     fail_if: FailIf = (),
     gates: GateFile = None,
+    min_images: MinImages = ENOUGH,
     junit: Junit = None,
     sarif: Sarif = None,
     json: Json = None,
@@ -163,7 +168,7 @@ def audit(
     plan = audit_plan(model, data, how)
     check_gates(asked, plan)
     made = run_plan(plan)
-    judged = judged_by(made, asked)
+    judged = judged_by(made, asked, min_images)
     write_all(made, judged, out, json, junit, sarif)
     return told(made, judged)
 
@@ -242,11 +247,11 @@ def _words(model: str, data: str, how: AuditChoices) -> tuple[str, ...]:
     return (model, data, *options, *common, *(word for pair in how.renames for word in ("--map", pair)))
 
 
-def judged_by(made: Made, gates: Sequence[Gate]) -> tuple[Judged, ...]:
+def judged_by(made: Made, gates: Sequence[Gate], min_images: int = ENOUGH) -> tuple[Judged, ...]:
     """The gates, judged by what the audit found."""
     from holdfast.run.audit.gates import judge
 
-    return judge(gates, made.found) if gates else ()
+    return judge(gates, made.found, min_images) if gates else ()
 
 
 def write_all(
@@ -290,7 +295,7 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
     from holdfast.run.audit.gates import outcome
 
     for line in verdict(made.found):
-        say(f"{line.name}: {line.text}")
+        say(f"{line.name}{f' ({line.basis})' if line.basis else ''}: {line.text}")
     for part in made.found.parts:
         if part.left_out:
             say(f"left out: {part.name}: {part.left_out}")
@@ -298,6 +303,8 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
         say("A larger --budget (or none) takes more; the page has the command of each part.")
     if judged:
         say("\n" + to_text(table(judged)))
+    if any(not one.decided for one in judged):
+        say("Gates on too few images are not decided: test more images, or lower --min-images.")
     sys.stderr.write(f"run      {made.plan.folder}\n")
     for failure in made.found.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
