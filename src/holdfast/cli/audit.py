@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -155,6 +157,7 @@ def audit(
     """
     from holdfast.core.errors import OutputError
 
+    began = time.monotonic()
     for path in (out, json, junit, sarif):
         if path is not None and path.is_dir():
             raise OutputError(f"{path}: is a folder; give the name of a file in it")
@@ -167,9 +170,9 @@ def audit(
     )  # fmt: skip
     plan = audit_plan(model, data, how)
     check_gates(asked, plan)
-    made = run_plan(plan)
+    made = run_plan(plan, began)
     judged = judged_by(made, asked, min_images)
-    write_all(made, judged, out, json, junit, sarif)
+    write_all(made, judged, out, json, junit, sarif, until=began + (plan.wish.budget or math.inf))
     return told(made, judged)
 
 
@@ -195,8 +198,8 @@ def run_audit(model: str, data: str, how: AuditChoices) -> Made:
     return run_plan(audit_plan(model, data, how))
 
 
-def run_plan(wanted: AuditPlan) -> Made:
-    """The audit of a plan, with progress on standard error."""
+def run_plan(wanted: AuditPlan, began: float | None = None) -> Made:
+    """The audit of a plan, with progress on standard error; its time runs from `began` (time.monotonic)."""
     from holdfast.cli.noise import watch
     from holdfast.run.audit.audit import audit as run
 
@@ -204,7 +207,7 @@ def run_plan(wanted: AuditPlan) -> Made:
         sys.stderr.write(f"guessed  {reason}\n")
     for problem in wanted.plan.dataset.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
-    return run(wanted, watch)
+    return run(wanted, watch, began)
 
 
 def audit_plan(model: str, data: str, how: AuditChoices) -> AuditPlan:
@@ -262,8 +265,12 @@ def write_all(
     junit: Path | None = None,
     sarif: Path | None = None,
     more: Sequence[Section] = (),
+    until: float = math.inf,
 ) -> None:
-    """Nothing; the page lies in the audit's folder and where it was asked for, and so do the other files."""
+    """Write the page to the audit's folder and where it was asked for, and the other files.
+
+    After `until` (of time.monotonic) the page gets no more pictures.
+    """
     from holdfast.cli.output import write_json
     from holdfast.report.audit import write
     from holdfast.report.audit_details import sections
@@ -272,7 +279,7 @@ def write_all(
 
     found = made.found
     plain = {**as_plain(found), "gates": [dataclasses.asdict(one) for one in judged]}
-    page = write(found, made.plan.folder / PAGE, [*sections(made), *more], judged)
+    page = write(found, made.plan.folder / PAGE, [*sections(made, until), *more], judged)
     write_atomic(out, page.read_bytes())
     if json:
         write_json(json, plain)

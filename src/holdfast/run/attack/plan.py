@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -71,6 +72,7 @@ class Task:
     modules: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     threads: int = 1
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
     def key(self, name: str, content: str) -> str:
         """The name of an image's cell."""
@@ -104,6 +106,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         plan.model, clean, to_model(alignment), attack.method, attack.limits, attack.seed, attack.surrogates,
         deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
         modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
+        until=plan.until,
     )  # fmt: skip
 
 
