@@ -55,9 +55,12 @@ def _seen(made: Made) -> list[Section]:
     if prepared is None:
         return []
     entry = made.plan.plan.dataset.entries[0]
+    built = {one.option.label for one in prepared.asked}  # what was too slow to calibrate is not shown
+    labels = tuple(label for label in ("ceil=ceil", "precision=int8") if label in built)
     try:
         picture = entry.load().data
-        maps = features(model, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+        kept = prepared.calibrated_on, prepared.ground.folder
+        maps = list(features(model, picture, Wanted(only=labels), *kept)) if labels else []
         few = list(shown(picture, model, Wanted(only=tuple(SHOWN.split()))))
     except (
         HoldfastError

@@ -161,11 +161,13 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     if done == 0:
         return Ran(0, LATE)
     try:
-        found = measure(prepared if done is None else prepared.first(done), watch)
+        prepared = prepared if done is None else prepared.first(done)
+        found = measure(prepared, watch, clock.finished("noise together") != 0)
     except BudgetSpent:
         clock.ended("noise", 0)
         return Ran(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
     done = clock.ended("noise", min(count, made.shard * len(found.cells)))
+    clock.ended("noise together", int(found.combined is not None))
     took = time.monotonic() - began
     made.prepared = prepared.first(done).within(math.inf)
     made.counts["noise"] = done

@@ -111,23 +111,26 @@ def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
     return contextlib.nullcontext(lambda done, found: None)
 
 
-def measure(prepared: Prepared, watch: Watch = unwatched) -> ModelNoise:
-    """The noise of the model; a killed run goes on where it was."""
+def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True) -> ModelNoise:
+    """The noise of the model; a killed run goes on where it was.
+
+    The worst options are also run together, unless that is not asked for or the plan's time is over.
+    """
     plan = prepared.noise.plan
     found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(plan.shard * len(found[CLEAN].cells))
     judge = _judge(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.asked)
-    together = _worst_together(prepared, rows)
+    worst = _worst_together(prepared, rows) if together else None
     combined = None
-    if together is not None and together.variant is None:
-        combined = judge.row(together, {})
-    elif together is not None and together.variant is not None:
+    if worst is not None and worst.variant is None:
+        combined = judge.row(worst, {})
+    elif worst is not None and worst.variant is not None:
         with contextlib.suppress(BudgetSpent):
-            both = swept(prepared, (together.variant,), watch, f"combined {plan.model.name}")
-            combined = judge.row(together, both)
-    if combined is not None and together is not None:
-        said = together.variant.name if together.variant else together.note
+            both = swept(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+            combined = judge.row(worst, both)
+    if combined is not None and worst is not None:
+        said = worst.variant.name if worst.variant else worst.note
         combined = dataclasses.replace(combined, family="combined", option=said, note="")
     return judge.summary(rows, combined)
 
