@@ -151,7 +151,7 @@ def test_an_attack_that_fails_is_no_proof():
 
 def test_what_is_proven_and_what_is_not():
     found = line(sample_audit(), "What is proven")
-    assert (found.figure, found.word) == ("5 of 8", "partly proven")
+    assert (found.figure, found.word, found.basis) == ("5 of 8", "indication", "n = 8, indication")
     assert found.text == (
         "5 of 8 images hold against a black square of 42 pixels at 361 places: 3 broken. 1 of the proven "
         "breaks under precision=int8. Nothing is proven against 1000 pixels of any colour."

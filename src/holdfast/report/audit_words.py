@@ -22,7 +22,7 @@ from holdfast.run.audit.result import (
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
-INDICATION = "indication"  # what a number of few images is
+INDICATION, FEW = "indication", "too few images"  # what a number of few images is, and of very few
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def verdict(audit: Audit) -> tuple[Line, ...]:
 
 def _hedged(line: Line) -> Line:
     """The line without a judgement where it rests on fewer images than one needs."""
-    if line.images is None or line.images >= ENOUGH or line.tone not in ("good", "bad", "fact"):
+    if line.images is None or line.images >= ENOUGH or line.word == FEW:
         return line
-    return replace(line, word=INDICATION, tone="fact" if line.tone == "fact" else "caution")
+    return replace(line, word=INDICATION, tone=line.tone if line.tone in ("fact", "open") else "caution")
 
 
 def points(value: float, digits: int = 1) -> str:
@@ -188,7 +188,7 @@ def _cost_words(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
     if 0 < cause.images < FEWEST:
         text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
-        return Line(name, text, command, "caution", "too few images", figure)
+        return Line(name, text, command, "caution", FEW, figure)
     if within_chance(low, high):
         why = "without an interval" if low is None else "the interval holds 0"
         text = f"{text}; {why}, so this is within chance{changed}."

@@ -34,6 +34,7 @@ from holdfast.run.store import Store
 from holdfast.run.versions import versions
 from holdfast.stages.deployed import Deployed
 
+SHORT = 20.0  # seconds within which one process evaluates more images than several
 LEAST = 4  # images that are evaluated whatever the time
 CALIBRATIONS = 5  # how often the calibration images are run, about
 COARSE = 64  # places of a square below which an image less is better than a place less
@@ -105,10 +106,10 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
         try:
-            made.evaluation = evaluate(_plan(made, count, until), step)
+            made.evaluation = evaluate(_alone_if_short(_plan(made, count, until)), step)
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
-            made.evaluation = evaluate(_plan(made, count), step)
+            made.evaluation = evaluate(dataclasses.replace(_plan(made, count), jobs=1), step)
     done = clock.ended("evaluate", min(count, made.shard * len(made.evaluation.cells)))
     if done < count:  # its cells are there: the evaluation of these images alone
         made.evaluation = evaluate(dataclasses.replace(_plan(made, done), jobs=1))
@@ -119,6 +120,12 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
         )
     made.runs["evaluation"] = run_folder(_plan(made, done)).name
     return Ran(done, fewer(done, whole))
+
+
+def _alone_if_short(plan: Plan) -> Plan:
+    """The plan in this process if the time is short: to start others takes longer than it saves."""
+    short = plan.until - time.monotonic() < SHORT
+    return dataclasses.replace(plan, jobs=1) if short else plan
 
 
 def _shard(made: Made, clock: Clock) -> float:
