@@ -45,8 +45,8 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 test: lint  ## set up, check style, types and layers, run the tests
 	$(PYTEST)
 
-test-full: lint  ## the tests including the heavy ones
-	$(PYTEST) -m "slow or not slow"
+test-full: lint  ## all tests, with random and more examples
+	$(PYTEST) -m "slow or not slow" --hypothesis-profile explore
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check .

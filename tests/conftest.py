@@ -5,9 +5,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast.cli import run
 from holdfast.core import registry
+
+# Whether a test passes depends neither on luck nor on load: by default hypothesis tries the same examples in
+# every run. `make test-full` tries random and more of them (--hypothesis-profile explore).
+MORE = 3  # times as many examples
+PATIENT = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("repeat", derandomize=True, **PATIENT)
+settings.register_profile("explore", max_examples=MORE * 100, print_blob=True, **PATIENT)
+settings.load_profile("repeat")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Raise the number of examples of tests that set their own, where the profile asks for more."""
+    if config.getoption("--hypothesis-profile") != "explore":
+        return
+    tests = {getattr(item, "obj", None) for item in items}
+    for test in tests:
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None and hasattr(test, "_hypothesis_internal_settings_applied"):
+            test._hypothesis_internal_use_settings = settings(own, max_examples=MORE * own.max_examples)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def served(root, runs, script):
     assert said[1] == ""
 
 
-def until(true, seconds=30.0):
+def until(true, seconds=120.0):
     """Nothing, as soon as it is true; fails if that takes too long."""
     limit = time.monotonic() + seconds
     while not true():

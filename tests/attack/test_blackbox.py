@@ -109,7 +109,7 @@ def test_it_never_asks_more_than_it_may():
     assert not found.success
     assert len(asked) - 1 == found.steps == 60  # one more for the clean image of the target
     late = run(counted, steps=10**6, seconds=0.2)
-    assert late.seconds < 5
+    assert late.steps < 10**6
     assert not late.success
 
 

@@ -163,13 +163,12 @@ def test_a_killed_attack_goes_on(blobs, tmp_path):
     making.blob_coco(tmp_path / "many", 20)
     words = "attack blobs.onnx many --out out --steps 12 --jobs 2 --features none --no-page"
     command = [sys.executable, "-m", "holdfast", *words.split()]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("out/cells/*/*.json")) and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
-    time.sleep(1.5)
+    process.communicate(timeout=120)  # until its workers have ended too: they hold the other end of the pipe
     finished = {p: p.stat().st_mtime_ns for p in tmp_path.glob("out/cells/*/*.json")}
     assert 0 < len(finished) < 20
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)

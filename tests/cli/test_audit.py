@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 
 import pytest
@@ -26,10 +27,11 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     done = holdfast(
         "audit", *blobs, *QUICK, "-o", "page.html", "--json", "a.json", "--junit", "j.xml",
         "--sarif", "s.sarif", "--fail-if", "attack.200px.Se > 0.5", "--fail-if", "clean.map50 < 0.5",
+        "--min-images", 2,
     )  # fmt: skip
     assert done.code == 1, done
     lines = done.out.splitlines()
-    assert [line.split(":")[0] for line in lines[:5]] == [
+    assert [line.split(" (n")[0].split(":")[0] for line in lines[:5]] == [
         "Clean mAP@.5", "Worst single cause", "Worst combination", "Smallest patch that works",
         "What is proven",
     ]  # fmt: skip
@@ -42,6 +44,10 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     page = (tmp_path / "page.html").read_text()
     for words in ("Threat × deployment", "attack.200px.Se", "Where a black square breaks it", "as trained"):
         assert words in page
+    few = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 0.5")
+    assert few.code == 0
+    assert "not decided  n = 2 < 20 (--min-images)" in few.out
+    assert re.search(r"^Smallest patch that works \(n = 2, indication\): ", few.out, re.MULTILINE)
     again = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 2.5")
     assert again.code == 2
     (run,) = (tmp_path / "holdfast-runs").glob("audit-*")

@@ -305,7 +305,11 @@ DEFLATED = raw_zip(goods(method=8))
 
 @given(data=st.sampled_from([GOOD, DEFLATED]), changes=CHANGES, cut=st.none() | st.integers(0, len(GOOD)))
 @example(data=GOOD, changes=[(len(GOOD) - 12, 255)], cut=None)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_random_damage_is_refused_or_harmless(tmp_path, data, changes, cut):
     damaged = bytearray(data)
     for place, value in changes:

@@ -85,9 +85,14 @@ def test_images_without_a_recognised_target_are_left_out(source, tmp_path):
     assert list((tmp_path / "c").iterdir()) == [], "nothing half-written"
 
 
-def test_too_few_images_say_how_many_there_are(source, tmp_path):
-    with pytest.raises(DataError, match=r"--images 10: only 9 of the 9 images .* ask for 9"):
+def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path, monkeypatch):
+    def opened(name):
+        raise AssertionError(f"{name} was opened")
+
+    monkeypatch.setattr("holdfast.run.contest.setup.load_model", opened)
+    with pytest.raises(DataError, match=r"--images 10: data has only 9 images; ask for at most 9"):
         made(tmp_path / "c", source, images=10)
+    assert not (tmp_path / "c").exists()
 
 
 def test_a_mimic_model_that_finds_nothing_is_refused(source, tmp_path):
@@ -187,7 +192,7 @@ def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
     from holdfast.run.contest.setup import Setup
 
     with pytest.raises(DataError, match="tiny: expected a detector, got a model to classify"):
-        ready(Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),)))
+        ready(Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),), images=2))
     assert not place.exists()
 
 

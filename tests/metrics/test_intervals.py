@@ -9,6 +9,7 @@ from holdfast.metrics.curves import RECALLS, needed_hits
 from holdfast.metrics.detection import evaluate
 from holdfast.metrics.intervals import (
     flips,
+    interval_of,
     map_difference,
     map_interval,
     mean_difference,
@@ -259,3 +260,39 @@ def test_what_cannot_be_resampled_is_refused():
         mean_interval([1.0], rng(), level=1.0)
     with pytest.raises(InputError, match="replicates"):
         mean_interval([1.0], rng(), replicates=0)
+
+
+def test_rounding_errors_do_not_decide_whether_zero_is_inside():
+    # In the one draw the two sums are equal, but added in another order: 0.1 + 0.2 is not 0.3 in floats.
+    before, after = np.array([0.0, 0.3]), np.array([0.6, 0.1 + 0.2])
+    assert after[1] - before[1] > 0
+    found = paired(before, after)
+    assert (found.estimate, found.low, found.high) == (0.6, 0.0, 0.6)
+    assert not found.excludes_zero
+
+
+def test_an_interval_stays_within_the_range_of_the_score():
+    # The mean of the draws is far from the score: moved to it, the upper end would be about 1.6.
+    skewed = interval_of(np.array([0.95, 0.0, 0.0, 0.0, 1.0]))
+    assert 0.0 <= skewed.low < skewed.high == 1.0
+    assert interval_of(np.array([0.05, 1.0, 1.0, 1.0, 0.0])).low == 0.0
+    assert interval_of(np.array([95.0, 0.0, 100.0]), within=(0.0, 100.0)).high == 100.0
+    before, after = np.array([1.0, 1.0, 0.0, 0.0]), np.array([0.05, 0.0, 0.0, 0.0])
+    assert paired(before, after).low == -1.0
+    assert paired(2 * before, 2 * after, bound=2.0).low == -2.0
+
+
+def test_the_mean_of_values_of_any_range_is_not_cut_off():
+    found = mean_interval([10.0, 20.0, 30.0, 40.0, 50.0], rng(), replicates=200)
+    assert 10.0 < found.low < 30.0 < found.high < 50.0
+
+
+@given(st.integers(0, 10**6), st.sampled_from(list(RULES)))
+def test_intervals_of_map_are_between_0_and_1_and_of_differences_between_minus_1_and_1(seed, name):
+    truth, found = scene(seed % 13, images=5, noise=0.3)
+    worse = scene(seed % 13, images=5, noise=3.0)[1]
+    good, bad = ([match(truth, t, RULES[name], 0.5, images=5, classes=3)] for t in (found, worse))
+    one = map_interval(good, RULES[name], 5, rng(seed), replicates=30)
+    two = map_difference(good, bad, RULES[name], 5, rng(seed), replicates=30)
+    assert 0.0 <= one.low <= one.high <= 1.0
+    assert -1.0 <= two.low <= two.high <= 1.0

@@ -160,11 +160,14 @@ def test_gates_are_shown_with_value_and_reason():
     gates = [gate_of("clean.map50 < 0.5"), gate_of("noise.map50.drop > 0.02"), gate_of("verify.violated > 0")]
     values = {"clean.map50": 0.91, "noise.map50.drop": 0.05}
     said = plain(page(sample_audit(), (), judge(gates, values)))
-    assert "Gates 2 of 3 failed" in said
+    assert "Gates 2 failed, 1 passed" in said
     assert "passed fails if clean.map50 < 0.5 it is 0.91" in said
     assert "failed fails if noise.map50.drop > 0.02 it is 0.05" in said
     assert "failed fails if verify.violated > 0 not measured" in said
-    assert "all 1 passed" in plain(page(sample_audit(), (), judge(gates[:1], values)))
+    assert "Gates 1 passed" in plain(page(sample_audit(), (), judge(gates[:1], values)))
+    few = plain(page(sample_audit(), (), judge([gate_of("attack.1000px.Se > 0.5")], sample_audit())))
+    assert "Gates 1 not decided" in few
+    assert re.search(r"not decided fails if attack.1000px.Se > 0.5 it is 0.86\d+; n = 8 < 20", few)
     assert 'id="gates"' not in page(sample_audit())
 
 

@@ -113,9 +113,23 @@ def test_the_combination_names_the_worst_meeting_with_a_patch():
     assert alone.text.startswith("Not measured: it was not asked for. With a patch as well")
 
 
+def test_every_line_says_on_how_many_images_and_few_are_an_indication():
+    lines = {one.name: one for one in verdict(sample_audit())}
+    assert [one.images for one in lines.values()] == [40, 40, 40, 8, 8]
+    assert [one.word for one in lines.values()] == ["measured", "loses", "loses", "indication", "indication"]
+    many = replace(sample_audit(), strikes=tuple(
+        replace(s, aimed=20, images=20) for s in sample_audit().strikes
+    ))  # fmt: skip
+    broken = line(many, "Smallest patch that works")
+    assert (broken.tone, broken.word, broken.basis) == ("bad", "broken", "n = 20")
+    few = replace(sample_audit(), clean=replace(sample_audit().clean, images=19))
+    assert line(few, "Clean mAP@.5").word == "indication"
+
+
 def test_the_smallest_budget_that_breaks_an_image():
     found = line(sample_audit(), "Smallest patch that works")
-    assert (found.figure, found.tone, found.command) == ("100 px", "bad", "holdfast attack …")
+    assert (found.figure, found.tone, found.command) == ("100 px", "caution", "holdfast attack …")
+    assert (found.word, found.basis) == ("indication", "n = 8, indication")
     assert found.text == (
         "100 changed pixels hide every object found before in 2 of 8 attacked images (mAP@.5 0.920 → 0.700); "
         "1000 pixels in 7 of 8 (mAP@.5 0.920 → 0.120)."
@@ -137,7 +151,7 @@ def test_an_attack_that_fails_is_no_proof():
 
 def test_what_is_proven_and_what_is_not():
     found = line(sample_audit(), "What is proven")
-    assert (found.figure, found.word) == ("5 of 8", "partly proven")
+    assert (found.figure, found.word, found.basis) == ("5 of 8", "indication", "n = 8, indication")
     assert found.text == (
         "5 of 8 images hold against a black square of 42 pixels at 361 places: 3 broken. 1 of the proven "
         "breaks under precision=int8. Nothing is proven against 1000 pixels of any colour."

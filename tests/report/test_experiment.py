@@ -44,7 +44,7 @@ def test_the_verdict_names_failures_losses_and_gates(found):
     said = verdict(found)
     assert "5 of 5 pieces of work were run; 1 of them failed" in said
     assert "most is lost by net on scenes: <b>phone (Δ AP -0.1000)" in said
-    assert "1 of 1 gates failed." in said
+    assert "Gates: 1 failed." in said
 
 
 def test_the_page_escapes_names_and_links_relative(found):

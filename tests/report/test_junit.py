@@ -42,13 +42,21 @@ def test_a_failure_says_what_was_got_and_how_to_get_it_again() -> None:
     assert first is not None
     assert last is not None
     assert first.get("message") == (
-        "noise.map50.drop > 0.02: failed, got 0.05 (resize=opencv-nearest)"
+        "noise.map50.drop > 0.02: failed, got 0.05 (n = 40; resize=opencv-nearest)"
     )  # fmt: skip
     assert "reproduce: holdfast noise net.onnx scenes --only resize=opencv-nearest" in (first.text or "")
     assert first.get("type") == "gate"
     assert last.get("type") == "not measured"
     assert "the attack ran with 100px, 1000px only" in (last.get("message") or "")
     assert f"reproduce: {sample_audit().command}" in (last.text or "")
+
+
+def test_a_gate_that_is_not_decided_is_skipped() -> None:
+    suite = suite_of(sample_audit(), [gate_of("attack.1000px.Se > 0.5")])
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    skipped = suite.find("testcase/skipped")
+    assert skipped is not None
+    assert "not decided: n = 8 < 20 (--min-images)" in skipped.get("message", "")
 
 
 def test_without_gates_the_parts_are_listed_and_nothing_is_judged() -> None:

@@ -107,7 +107,7 @@ def test_failed_gates_are_errors_under_the_rule_of_their_pattern() -> None:
     assert first["properties"]["bound"] == 0.02
     assert first["properties"]["command"] == "holdfast noise net.onnx scenes --only resize=opencv-nearest"
     assert first["properties"]["command"] in first["message"]["text"]
-    assert "got 0.05 (resize=opencv-nearest)" in first["message"]["text"]
+    assert "got 0.05 (n = 40; resize=opencv-nearest)" in first["message"]["text"]
     assert last["properties"]["value"] is None
     assert "not measured" in last["message"]["text"]
     rules = [r["id"] for r in run["tool"]["driver"]["rules"]]
@@ -115,6 +115,23 @@ def test_failed_gates_are_errors_under_the_rule_of_their_pattern() -> None:
         "gate/noise.METRIC.drop", "gate/noise.FAMILY.METRIC.drop", "gate/clean.METRIC",
         "gate/attack.BUDGET.Se", *KINDS,
     ]  # fmt: skip
+
+
+def test_a_gate_that_is_not_decided_is_a_note() -> None:
+    run = checked(sample_audit(), [gate_of("attack.1000px.Se > 0.5")])
+    assert not [r for r in run["results"] if r["level"] == "error"]
+    (row,) = of_rule(run, "gate/attack.BUDGET.Se")
+    assert row["level"] == "note"
+    assert "not decided: n = 8 < 20 (--min-images)" in row["message"]["text"]
+    assert row["properties"]["images"] == 8
+
+
+def test_a_finding_of_few_images_is_a_note() -> None:
+    run = checked(sample_audit(), [])
+    levels = {r["level"] for rule in ("attack", "square") for r in of_rule(run, rule)}
+    assert levels == {"note"}
+    assert all("An indication: n = 8." in r["message"]["text"] for r in of_rule(run, "attack"))
+    assert {r["level"] for r in of_rule(run, "noise")} == {"warning"}  # of 40 images
 
 
 def test_findings_are_there_without_gates() -> None:

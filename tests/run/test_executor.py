@@ -3,16 +3,18 @@
 import dataclasses
 import multiprocessing
 import sys
+import time
 
 import numpy as np
 import pytest
 
 import making
-from holdfast.core.errors import InputError
+from executing import Counting
+from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.run import workers
+from holdfast.run import executor, workers
 from holdfast.run.evaluate import Plan, evaluate
 from holdfast.run.job import job_of
 from holdfast.run.store import Store
@@ -156,3 +158,56 @@ def test_what_a_part_registered_for_the_end_is_done_in_every_worker(plan, tmp_pa
     __import__("vendor_leaves")
     evaluate(dataclasses.replace(plan, pipeline=plan.pipeline.replace(colour="vendor-leaves"), jobs=2))
     assert 1 <= len(list((tmp_path / "left").iterdir())) <= 2
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_work_that_begins_too_late_says_so(jobs):
+    with pytest.raises(BudgetSpent, match="before the first image was finished"):
+        executor.execute(Counting(stuck_at=0), range(6), jobs, lambda *_: None, 1, until=time.monotonic())
+
+
+def test_a_row_that_gives_up_ends_the_work_in_this_process():
+    class Late(Counting):
+        def work(self, state, shard):
+            if 3 in shard:
+                raise BudgetSpent("late")
+            return super().work(state, shard)
+
+    assert executor.execute(Late(), range(6), 1, lambda *_: None, size=2) == ((0, 1),)
+
+
+def test_processes_are_ended_in_the_middle_of_a_row_and_what_is_finished_is_the_answer(monkeypatch):
+    """The end comes once all rows but the stuck one are finished, whenever that is."""
+    ends = []
+
+    class Timer:
+        daemon = False
+
+        def __init__(self, seconds, end):
+            ends.append(end)
+
+        def start(self):
+            pass
+
+        cancel = start
+
+    done = []
+
+    def progress(images, found):
+        done.append(images)
+        if len(done) == 5:
+            ends[0]()
+
+    monkeypatch.setattr(executor.threading, "Timer", Timer)
+    found = executor.execute(Counting(stuck_at=2), range(6), 2, progress, 1, until=time.monotonic() + 1e6)
+    assert len(done) == 5
+    assert found == ((0,), (1,))  # 3, 4 and 5 are finished too, but not all before them
+
+
+def test_a_worker_that_is_lost_before_the_end_is_still_an_error(monkeypatch):
+    def progress(images, found):
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(workers.WorkerLost):
+        executor.execute(Counting(stuck_at=2), range(6), 2, progress, 1, until=time.monotonic() + 1e6)

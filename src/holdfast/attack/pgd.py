@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.attack.oracle import Oracle
 from holdfast.attack.regions import dilated
-from holdfast.attack.types import Limits, Target
+from holdfast.attack.types import Limits, Target, check_time
 from holdfast.core.types import Bools, Detections, Floats, Image
 
 MOMENTUM = 0.5
@@ -55,13 +55,15 @@ def field_of(target: Target, allowed: Bools, limits: Limits) -> Field:
 class Ledger:
     """What one image's search has spent and seen; the one thing here that changes."""
 
-    until: float = np.inf
+    until: float = np.inf  # of time.perf_counter: the search ends with what it has
+    given_up: float = np.inf  # of time.monotonic: the search is given up
     steps: int = 0
     trail: list[tuple[int, bool]] = field(default_factory=list)
 
     @property
     def late(self) -> bool:
-        """Whether the image's time is over."""
+        """Whether the image's time is over; BudgetSpent if that of the whole work is."""
+        check_time(self.given_up)
         return time.perf_counter() >= self.until
 
 

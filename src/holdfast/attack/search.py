@@ -18,15 +18,17 @@ from holdfast.core.types import Bools
 
 
 def search(
-    victims: Sequence[Victim], target: Target, method: Method, limits: Limits, rng: np.random.Generator
-) -> Found:
+    victims: Sequence[Victim], target: Target, method: Method, limits: Limits, rng: np.random.Generator,
+    until: float = np.inf,
+) -> Found:  # fmt: skip
     """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
 
     `victims[0]` is the attacked model; the others are surrogates or deployments. Every image was judged by
     the victims' own pipelines. With `diversity` or transforms a walk goes on after success and is not shrunk.
+    At `until` (of time.monotonic) the search is given up: BudgetSpent.
     """
     begun = time.perf_counter()
-    ledger = Ledger(begun + limits.seconds if limits.seconds else np.inf)
+    ledger = Ledger(begun + limits.seconds if limits.seconds else np.inf, until)
     oracle = open_oracle(victims, target, method)
     within = method.inside and len(target.boxes) > 0  # to fabricate needs no boxes
     allowed = inside(target) if within else np.ones(target.image.shape[:2], bool)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from holdfast.core.errors import InputError
+from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.types import Boxes, Detections, Image
 
 Goal: TypeAlias = Literal["vanish", "mislabel", "fabricate"]
@@ -71,3 +72,9 @@ class Method:
     transforms: tuple[str, ...] = ()  # expectation over these, by name
     diversity: bool = False  # random resize and shift of the input at every step, for transfer
     rule: Rule = field(default_factory=Rule)
+
+
+def check_time(until: float) -> None:
+    """Raise BudgetSpent once the moment (of time.monotonic) has passed."""
+    if time.monotonic() >= until:
+        raise BudgetSpent("the time was over before the image was finished")

@@ -136,7 +136,7 @@ def attack(
     how = Method(mask, not anywhere, goal, black_box, shrink, transforms, diverse, Rule(score, iou, nms_iou))
     wanted = AttackPlan(
         plan, out, how, Limits(pixels, amplitude, regions, steps, restarts, seconds), seed,
-        _models(surrogates), deployments, _models(unseen), "" if features == "none" else features, universal,
+        _models(surrogates), deployments, _models(unseen), features, universal,
     )  # fmt: skip
     return _show(run_attack(wanted), wanted, page, json)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"  # in the folder of the audit
 MOST = 2**31 - 1
+ENOUGH = 20  # as run.audit.result.ENOUGH, which is not imported for the help
 WHAT, HOW, GATES, SHOWN = "What is audited", "How thoroughly", "Gates", "How it is shown"
 Model = Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)]
 Data = Annotated[
@@ -39,6 +42,9 @@ FailIf = Annotated[
     Option("Exit with 1 if so, e.g. 'noise.map50.drop > 0.02'. May be repeated.", shown="GATE", group=GATES),
 ]
 GateFile = Annotated[Path | None, Option("A TOML file with more of them under [gates].", group=GATES)]
+MinImages = Annotated[
+    int, Option("Fewest images that decide a gate; below it is reported, not failed.", group=GATES, least=1)
+]
 Budget = Annotated[
     str, Option("Time for all of it: 10m, 90s, 1h30m, none; what fits is planned.", shown="TIME", group=HOW)
 ]
@@ -129,6 +135,7 @@ def audit(
     seed: Seed = 0,
     fail_if: FailIf = (),
     gates: GateFile = None,
+    min_images: MinImages = ENOUGH,
     junit: Junit = None,
     sarif: Sarif = None,
     json: Json = None,
@@ -150,6 +157,7 @@ def audit(
     """
     from holdfast.core.errors import OutputError
 
+    began = time.monotonic()
     for path in (out, json, junit, sarif):
         if path is not None and path.is_dir():
             raise OutputError(f"{path}: is a folder; give the name of a file in it")
@@ -162,9 +170,9 @@ def audit(
     )  # fmt: skip
     plan = audit_plan(model, data, how)
     check_gates(asked, plan)
-    made = run_plan(plan)
-    judged = judged_by(made, asked)
-    write_all(made, judged, out, json, junit, sarif)
+    made = run_plan(plan, began)
+    judged = judged_by(made, asked, min_images)
+    write_all(made, judged, out, json, junit, sarif, until=began + (plan.wish.budget or math.inf))
     return told(made, judged)
 
 
@@ -190,8 +198,8 @@ def run_audit(model: str, data: str, how: AuditChoices) -> Made:
     return run_plan(audit_plan(model, data, how))
 
 
-def run_plan(wanted: AuditPlan) -> Made:
-    """The audit of a plan, with progress on standard error."""
+def run_plan(wanted: AuditPlan, began: float | None = None) -> Made:
+    """The audit of a plan, with progress on standard error; its time runs from `began` (time.monotonic)."""
     from holdfast.cli.noise import watch
     from holdfast.run.audit.audit import audit as run
 
@@ -199,7 +207,7 @@ def run_plan(wanted: AuditPlan) -> Made:
         sys.stderr.write(f"guessed  {reason}\n")
     for problem in wanted.plan.dataset.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
-    return run(wanted, watch)
+    return run(wanted, watch, began)
 
 
 def audit_plan(model: str, data: str, how: AuditChoices) -> AuditPlan:
@@ -242,11 +250,11 @@ def _words(model: str, data: str, how: AuditChoices) -> tuple[str, ...]:
     return (model, data, *options, *common, *(word for pair in how.renames for word in ("--map", pair)))
 
 
-def judged_by(made: Made, gates: Sequence[Gate]) -> tuple[Judged, ...]:
+def judged_by(made: Made, gates: Sequence[Gate], min_images: int = ENOUGH) -> tuple[Judged, ...]:
     """The gates, judged by what the audit found."""
     from holdfast.run.audit.gates import judge
 
-    return judge(gates, made.found) if gates else ()
+    return judge(gates, made.found, min_images) if gates else ()
 
 
 def write_all(
@@ -257,8 +265,12 @@ def write_all(
     junit: Path | None = None,
     sarif: Path | None = None,
     more: Sequence[Section] = (),
+    until: float = math.inf,
 ) -> None:
-    """Nothing; the page lies in the audit's folder and where it was asked for, and so do the other files."""
+    """Write the page to the audit's folder and where it was asked for, and the other files.
+
+    After `until` (of time.monotonic) the page gets no more pictures.
+    """
     from holdfast.cli.output import write_json
     from holdfast.report.audit import write
     from holdfast.report.audit_details import sections
@@ -267,7 +279,7 @@ def write_all(
 
     found = made.found
     plain = {**as_plain(found), "gates": [dataclasses.asdict(one) for one in judged]}
-    page = write(found, made.plan.folder / PAGE, [*sections(made), *more], judged)
+    page = write(found, made.plan.folder / PAGE, [*sections(made, until), *more], judged)
     write_atomic(out, page.read_bytes())
     if json:
         write_json(json, plain)
@@ -290,7 +302,7 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
     from holdfast.run.audit.gates import outcome
 
     for line in verdict(made.found):
-        say(f"{line.name}: {line.text}")
+        say(f"{line.name}{f' ({line.basis})' if line.basis else ''}: {line.text}")
     for part in made.found.parts:
         if part.left_out:
             say(f"left out: {part.name}: {part.left_out}")
@@ -298,6 +310,8 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
         say("A larger --budget (or none) takes more; the page has the command of each part.")
     if judged:
         say("\n" + to_text(table(judged)))
+    if any(not one.decided for one in judged):
+        say("Gates on too few images are not decided: test more images, or lower --min-images.")
     sys.stderr.write(f"run      {made.plan.folder}\n")
     for failure in made.found.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")

@@ -64,3 +64,7 @@ class UnknownName(InputError):
         hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names) or 'none'}."
         super().__init__(f"unknown {kind} {name!r}. {hint}")
         self.kind, self.name, self.known = kind, name, tuple(names)
+
+
+class BudgetSpent(HoldfastError):
+    """The time for a piece of work is over before any of it was finished; completed cells are kept."""

@@ -9,6 +9,7 @@ would give, save that equal scores inside one image and class stay side by side.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from holdfast.metrics.replicates import map_values, mean_values, miou_values
 from holdfast.metrics.rules import Rule
 
 FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
+ROUNDING = 1e-12  # differences of scores below this are rounding errors of sums in another order
+SHARE = (0.0, 1.0)  # range of a mAP, an accuracy or any other rate
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,19 @@ def flips(before: ArrayLike, after: ArrayLike) -> Flips:
 def mean_interval(
     values: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000
 ) -> Interval:
-    """The mean of one value per image, with its bootstrap interval."""
-    return interval_of(mean_values(np.asarray(values, np.float64), rng, replicates=replicates), level)
+    """The mean of one value per image, of any range, with its bootstrap interval."""
+    drawn = mean_values(np.asarray(values, np.float64), rng, replicates=replicates)
+    return interval_of(drawn, level, within=(-math.inf, math.inf))
 
 
 def mean_difference(
-    before: ArrayLike, after: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000
-) -> Interval:
-    """The mean of after − before over the same images, with its paired bootstrap interval."""
+    before: ArrayLike, after: ArrayLike, rng: Generator, *, level: float = 0.95, replicates: int = 1000,
+    bound: float = math.inf
+) -> Interval:  # fmt: skip
+    """The mean of after − before over the same images, with its paired bootstrap interval within ±`bound`."""
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
-    return _of_difference(mean_values(second - first, rng, replicates=replicates), level)
+    return _of_difference(mean_values(second - first, rng, replicates=replicates), level, bound)
 
 
 def map_interval(
@@ -113,19 +118,24 @@ def miou_difference(
     return paired(first, miou_values(after, rng, replicates=replicates), level)
 
 
-def paired(before: Floats, after: Floats, level: float = 0.95) -> Interval:
-    """The interval of after − before, each a score followed by those of the same replicates."""
+def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.0) -> Interval:
+    """The interval of after − before, each a score followed by those of the same replicates.
+
+    The difference of two scores between 0 and 1 is within ±1; `bound` is for other units and longer sums.
+    """
     _same_images(before, after)
-    return _of_difference(after - before, level)
+    return _of_difference(after - before, level, bound)
 
 
-def _of_difference(values: Floats, level: float) -> Interval:
+def _of_difference(values: Floats, level: float, bound: float) -> Interval:
     """The interval of a difference; it holds 0 if the middle of the draws does, before they are moved.
 
     When few images differ, many draws have none of them and are exactly 0. Moving them by the noise of the
-    draws' mean, however little, must not put 0 outside; nor a gain inside where no draw has one.
+    draws' mean, however little, must not put 0 outside; nor a gain inside where no draw has one. Rounding
+    errors must not decide on which side of 0 a draw is, so they are set to 0 first.
     """
-    moved = interval_of(values, level)
+    values = np.where(np.abs(values) < ROUNDING, 0.0, values)
+    moved = interval_of(values, level, within=(-bound, bound))
     drawn = values[1:]
     present = drawn[~np.isnan(drawn)]
     if len(present) == 0:
@@ -141,11 +151,14 @@ def _of_difference(values: Floats, level: float) -> Interval:
     return replace(moved, low=min(low, moved.estimate), high=max(high, moved.estimate))
 
 
-def interval_of(values: Floats, level: float = 0.95) -> Interval:
+def interval_of(
+    values: Floats, level: float = 0.95, *, within: tuple[float, float] = SHARE
+) -> Interval:  # fmt: skip
     """The interval from a score and those of its replicates, moved so that their mean is the score.
 
     A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
-    the AP of the data set; only their spread says how much the choice of images matters.
+    the AP of the data set; only their spread says how much the choice of images matters. The move must not
+    take an end out of the range `within` which the score is defined.
     """
     if not 0.0 < level < 1.0:
         raise InputError(f"level: expected a number between 0 and 1, got {level}")
@@ -154,7 +167,8 @@ def interval_of(values: Floats, level: float = 0.95) -> Interval:
     if len(present) == 0:
         return Interval(estimate, float("nan"), float("nan"), level, len(drawn))
     low, high = np.quantile(present - present.mean(), _ends(level))
-    return Interval(estimate, estimate + float(low), estimate + float(high), level, len(drawn))
+    low, high = np.clip((estimate + low, estimate + high), *within)
+    return Interval(estimate, float(low), float(high), level, len(drawn))
 
 
 def _ends(level: float) -> tuple[float, float]:

@@ -98,5 +98,5 @@ def compare(
         raise InputError("expected two runs on the same questions in the same order, got others")
     first, second = hits(before, answers, rule), hits(after, answers, rule)
     changed = sum(picked(a, rule) != picked(b, rule) for a, b in zip(before, after, strict=True))
-    drop = mean_difference(second, first, rng)  # the second minus the first of its arguments
+    drop = mean_difference(second, first, rng, bound=1.0)  # the second minus the first of its arguments
     return TextChange(accuracy(first), accuracy(second), drop, flips(first, second), changed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,19 +15,33 @@ if TYPE_CHECKING:
     from holdfast.run.audit.made import Made
 
 SHOWN = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
+ORDER = ("staircase", "pictures of noise", "patched images", "maps of the square", "evaluation")
 WORST = 900_000  # bytes for the pictures of the worst images
 
 
-def sections(made: Made) -> list[Section]:
-    """The staircase, what noise looks like, patched images, maps of the square, then the evaluation's own."""
-    return [*_noise(made), *_attack(made), *_squares(made), *_evaluated(made)]
+def sections(made: Made, until: float = math.inf) -> list[Section]:
+    """The staircase, what noise looks like, patched images, maps of the square, then the evaluation's own.
+
+    After `until` (of time.monotonic) no further ones are made; the last section names those that are missing.
+    """
+    makers = {
+        "staircase": _stairs, "patched images": _attack, "maps of the square": _squares,
+        "evaluation": _evaluated, "pictures of noise": _seen,
+    }  # fmt: skip
+    found: dict[str, list[Section]] = {}
+    for name, make in makers.items():
+        if time.monotonic() < until:
+            found[name] = make(made)
+    shown = [one for name in ORDER for one in found.get(name, ())]
+    missing = ", ".join(name for name in makers if name not in found)
+    lead = f"Skipped on this page: {missing} (time budget reached). `holdfast report` adds them."
+    return [*shown, Section("skipped", "Skipped", (), lead)] if missing else shown
 
 
-def _noise(made: Made) -> list[Section]:
+def _stairs(made: Made) -> list[Section]:
     from holdfast.report.noise_sections import staircase_section
 
-    stairs = [staircase_section(made.stairs, made.noise.images)] if made.stairs and made.noise else []
-    return [*stairs, *_seen(made)]
+    return [staircase_section(made.stairs, made.noise.images)] if made.stairs and made.noise else []
 
 
 def _seen(made: Made) -> list[Section]:
@@ -39,9 +55,12 @@ def _seen(made: Made) -> list[Section]:
     if prepared is None:
         return []
     entry = made.plan.plan.dataset.entries[0]
+    built = {one.option.label for one in prepared.asked}  # what was too slow to calibrate is not shown
+    labels = tuple(label for label in ("ceil=ceil", "precision=int8") if label in built)
     try:
         picture = entry.load().data
-        maps = features(model, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+        kept = prepared.calibrated_on, prepared.ground.folder
+        maps = list(features(model, picture, Wanted(only=labels), *kept)) if labels else []
         few = list(shown(picture, model, Wanted(only=tuple(SHOWN.split()))))
     except (
         HoldfastError

@@ -19,6 +19,7 @@ from holdfast.report.audit_words import (
 )
 from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
 from holdfast.report.charts.sandwich import sandwich
+from holdfast.report.gates import counted
 from holdfast.report.parts import fragment
 from holdfast.report.tables import grouped, many, shown
 from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
@@ -32,12 +33,12 @@ _NOWHERE = Field("–", None, (Mark("", "not run"),))
 
 def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
     """The markup of the first screen."""
-    failed = sum(j.failed for j in judged)
+    gates = [_gate(j) for j in judged]
     return fragment(
         "audit.html",
-        gates=[_gate(j) for j in judged],
-        failed=failed,
-        gates_said=f"{failed} of {len(judged)} failed" if failed else f"all {len(judged)} passed",
+        gates=gates,
+        gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
+        gates_said=counted(judged),
         lines=verdict(audit),
         layers=[_layer(one) for one in audit.sandwich],
         layers_lead=_layers_lead(audit),
@@ -49,8 +50,10 @@ def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
 
 def _gate(judged: Judged) -> dict[str, Any]:
     value = "" if judged.value is None else f"it is {shown(judged.value, -4)}"
-    said = "; ".join(text for text in (value, judged.reason) if text)
-    return {"text": judged.gate.text, "failed": judged.failed, "said": said}
+    images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
+    said = "; ".join(text for text in (value, images, judged.reason) if text)
+    tone = "bad" if judged.failed else "good" if judged.decided else "open"
+    return {"text": judged.gate.text, "tone": tone, "verdict": judged.verdict, "said": said}
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.tables import grouped, many
-from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Cause, Meeting, Proof, Recheck, Strike
+from holdfast.run.audit.result import (
+    ENOUGH,
+    NO_THREAT,
+    TRAINED,
+    Audit,
+    Cause,
+    Meeting,
+    Proof,
+    Recheck,
+    Strike,
+)
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
+INDICATION, FEW = "indication", "too few images"  # what a number of few images is, and of very few
 
 
 @dataclass(frozen=True)
 class Line:
     """One line of the verdict: what it is about, what was found, the command that finds it again, its tone.
 
-    `word` is the tone in words, `figure` the number to remember.
+    `word` is the tone in words, `figure` the number to remember, `images` what it rests on (None: no images).
     """
 
     name: str
@@ -27,6 +38,14 @@ class Line:
     tone: Tone
     word: str
     figure: str
+    images: int | None = None
+
+    @property
+    def basis(self) -> str:
+        """How many images the figure rests on: "n = 13, indication"; empty where it rests on none."""
+        if self.images is None:
+            return ""
+        return f"n = {self.images}" + (f", {INDICATION}" if self.images < ENOUGH else "")
 
     @property
     def number(self) -> str:
@@ -41,7 +60,15 @@ class Line:
 
 def verdict(audit: Audit) -> tuple[Line, ...]:
     """Five lines: clean metric, worst cause, worst combination, smallest patch that works, what is proven."""
-    return (_clean(audit), _single(audit), _combination(audit), _patch(audit), _proven(audit))
+    lines = (_clean(audit), _single(audit), _combination(audit), _patch(audit), _proven(audit))
+    return tuple(_hedged(line) for line in lines)
+
+
+def _hedged(line: Line) -> Line:
+    """The line without a judgement where it rests on fewer images than one needs."""
+    if line.images is None or line.images >= ENOUGH or line.word == FEW:
+        return line
+    return replace(line, word=INDICATION, tone=line.tone if line.tone in ("fact", "open") else "caution")
 
 
 def points(value: float, digits: int = 1) -> str:
@@ -99,9 +126,8 @@ def _clean(audit: Audit) -> Line:
     rule = clean.rule.partition(",")[0]  # all of it stands under what was run
     rule = f" ({rule})" if rule not in ("", clean.title) else ""
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}{interval}{rule}."
-    return Line(
-        f"Clean {clean.title}", text, clean.command or audit.command, "fact", "measured", f"{clean.value:.3f}"
-    )
+    name, command = f"Clean {clean.title}", clean.command or audit.command
+    return Line(name, text, command, "fact", "measured", f"{clean.value:.3f}", clean.images)
 
 
 def _single(audit: Audit) -> Line:
@@ -141,10 +167,15 @@ def _combination(audit: Audit) -> Line:
         text = f"{MISSING}: {said}" if said else left_out(audit, "combine", "noise")
         return Line(name, f"{_upper(text)}.{also}", audit.command, "open", MISSING, "–")
     line = _cost(audit, name, combined, _upper(short_deployment(combined.label)))
-    return Line(name, line.text + also, line.command, line.tone, line.word, line.figure)
+    return replace(line, text=line.text + also)
 
 
 def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
+    """What a cause costs, and on how many images."""
+    return replace(_cost_words(audit, name, cause, subject), images=cause.images or None)
+
+
+def _cost_words(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     """What a cause costs, in words that follow its interval."""
     drop, low, high = cause.drop or 0.0, cause.low, cause.high
     command = cause.command or audit.command
@@ -157,7 +188,7 @@ def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
     changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
     if 0 < cause.images < FEWEST:
         text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
-        return Line(name, text, command, "caution", "too few images", figure)
+        return Line(name, text, command, "caution", FEW, figure)
     if within_chance(low, high):
         why = "without an interval" if low is None else "the interval holds 0"
         text = f"{text}; {why}, so this is within chance{changed}."
@@ -188,7 +219,7 @@ def _patch(audit: Audit) -> Line:
             f"{grouped(last.pixels)} changed pixels ({_after(audit, last)}). That this attack found no "
             "way is no proof that there is none."
         )
-        return Line(name, text, last.command or audit.command, "caution", "none found", "none")
+        return Line(name, text, last.command or audit.command, "caution", "none found", "none", last.aimed)
     text = (
         f"{grouped(first.pixels)} changed pixels hide every object found before in {first.broken} of "
         f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
@@ -196,8 +227,9 @@ def _patch(audit: Audit) -> Line:
     if last is not first:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
     return Line(
-        name, f"{text}.", first.command or audit.command, "bad", "broken", f"{grouped(first.pixels)} px"
-    )
+        name, f"{text}.", first.command or audit.command, "bad", "broken", f"{grouped(first.pixels)} px",
+        first.aimed,
+    )  # fmt: skip
 
 
 def _after(audit: Audit, strike: Strike) -> str:
@@ -220,7 +252,8 @@ def _proven(audit: Audit) -> Line:
     command = next((p.command for p in audit.proofs if p.command), audit.command)
     figure = f"{found['holds']} of {len(audit.proofs)}"
     tone, word = _proof_tone(found, bool(lost))
-    return Line(name, " ".join(said), command, tone, word, figure)
+    images = len({p.image for p in audit.proofs if p.image}) or None
+    return Line(name, " ".join(said), command, tone, word, figure, images)
 
 
 def _proof_tone(found: dict[str, int], lost: bool) -> tuple[Tone, str]:

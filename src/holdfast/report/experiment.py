@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from holdfast.core.errors import OutputError
 from holdfast.report.about import duration, scroll
-from holdfast.report.gates import called, got
+from holdfast.report.gates import called, counted, got
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined
 from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
@@ -56,11 +56,11 @@ def gates_table(lines: Sequence[Line]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
         [line.model, line.data, line.condition, called(one), got(one.value),
-         "failed" if one.failed else "passed", one.reason]
+         one.images, one.verdict, one.reason]
         for line in lines
         for one in line.gates
     ]  # fmt: skip
-    columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "verdict", "reason"]
+    columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "n", "verdict", "reason"]
     return Table(columns, rows, "Gates")
 
 
@@ -78,18 +78,16 @@ def _interval(line: Line) -> str:
 
 def verdict(found: Findings) -> str:
     """The experiment in a sentence or two."""
-    broken, failed = found.broken_gates, [line for line in found.lines if line.state == "failed"]
+    failed = [line for line in found.lines if line.state == "failed"]
     told = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
     told += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
         told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
     text = "; ".join(told) + "."
-    gates = sum(len(line.gates) for line in found.lines)
-    if broken:
-        text += f" {len(broken)} of {gates} gates failed."
-    elif gates:
-        text += f" All {gates} gates passed."
+    gates = [one for line in found.lines for one in line.gates]
+    if gates:
+        text += f" Gates: {counted(gates)}."
     return text
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from holdfast.run.audit.result import Audit, Proof, Recheck
+from holdfast.run.audit.result import ENOUGH, Audit, Proof, Recheck
 from holdfast.run.audit.values import SQUARE
 
 MOST = 10  # images named in one finding
@@ -22,6 +22,7 @@ class Finding:
     text: str
     numbers: dict[str, Any] = field(default_factory=dict)
     command: str = ""
+    images: int | None = None  # that an estimate rests on
 
 
 KINDS: dict[str, str] = {
@@ -37,7 +38,15 @@ KINDS: dict[str, str] = {
 def findings(audit: Audit) -> tuple[Finding, ...]:
     """All findings of the audit, in the order of its engines."""
     rows = (_noise(audit), _attack(audit), _squares(audit), _specs(audit), _rechecks(audit), _matrix(audit))
-    return tuple(finding for row in rows for finding in row)
+    return tuple(_hedged(finding) for row in rows for finding in row)
+
+
+def _hedged(finding: Finding) -> Finding:
+    """A note instead of a warning where an estimate rests on few images."""
+    images = finding.images
+    if images is None or images >= ENOUGH:
+        return finding
+    return replace(finding, level="note", text=f"{finding.text} An indication: n = {images}.")
 
 
 def _noise(audit: Audit) -> Iterator[Finding]:
@@ -50,7 +59,7 @@ def _noise(audit: Audit) -> Iterator[Finding]:
             text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
             numbers = {"drop": one.drop, "low": one.low, "high": one.high, "images": one.images}
             key = one.family if one.family == "combined" else one.label
-            yield Finding("noise", "warning", key, text, numbers, one.command)
+            yield Finding("noise", "warning", key, text, numbers, one.command, one.images)
 
 
 def _plain(share: float) -> str:
@@ -67,7 +76,7 @@ def _attack(audit: Audit) -> Iterator[Finding]:
             )
             numbers = {"pixels": one.pixels, "broken": one.broken, "aimed": one.aimed, "Se": one.effect}
             told = {**numbers, "before": one.before, "after": one.after, "engine": one.engine}
-            yield Finding("attack", "warning", one.threat, text, told, one.command)
+            yield Finding("attack", "warning", one.threat, text, told, one.command, one.aimed)
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
@@ -80,7 +89,7 @@ def _squares(audit: Audit) -> Iterator[Finding]:
         if worst.where is not None:
             text += f" Worst in {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
         told = {"broken": len(broken), "images": len(asked), "engine": worst.engine}
-        yield Finding("square", "warning", SQUARE, text, told, worst.command)
+        yield Finding("square", "warning", SQUARE, text, told, worst.command, len(asked))
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
@@ -118,7 +127,8 @@ def _matrix(audit: Audit) -> Iterator[Finding]:
                 "more than both alone."
             )
             told = {"extra": one.extra, "low": one.low, "high": one.high, "value": one.value}
-            yield Finding("matrix", "warning", f"{one.threat} {one.deployment}", text, told, one.command)
+            key = f"{one.threat} {one.deployment}"
+            yield Finding("matrix", "warning", key, text, told, one.command, one.images)
 
 
 def _named(names: list[str]) -> str:

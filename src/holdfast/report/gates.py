@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.report.tables import Column, Table
@@ -11,12 +12,17 @@ from holdfast.run.audit.gates import Judged
 
 def table(judged: Sequence[Judged]) -> Table:
     """One row a gate: what fails it, what was got, the verdict, and why or what it is about."""
-    failed = sum(one.failed for one in judged)
     many = "gates" if len(judged) != 1 else "gate"
-    caption = f"{failed} of {len(judged)} {many} failed" if failed else f"{len(judged)} {many}, none failed"
-    columns = ("fail if", Column("got", note="fractions are 0 to 1"), "verdict", "reason")
-    rows = [(called(j), got(j.value), "failed" if j.failed else "passed", j.reason) for j in judged]
-    return Table(columns, rows, caption)
+    columns = ("fail if", Column("got", note="fractions are 0 to 1"), "n", "verdict", "reason")
+    rows = [(called(j), got(j.value), j.images, j.verdict, j.reason) for j in judged]
+    return Table(columns, rows, f"{len(judged)} {many}: {counted(judged)}")
+
+
+def counted(judged: Sequence[Judged]) -> str:
+    """How many gates failed, were not decided and passed: 1 failed, 2 not decided, 3 passed."""
+    found = Counter(one.verdict for one in judged)
+    said = [f"{found[word]} {word}" for word in ("failed", "not decided", "passed") if found[word]]
+    return f"all {len(judged)} {judged[0].verdict}" if len(said) == 1 and len(judged) > 1 else ", ".join(said)
 
 
 def got(value: float | None) -> str:
@@ -32,8 +38,10 @@ def sentence(one: Judged) -> str:
     """The verdict of a gate in one sentence."""
     if one.value is None:
         return f"{called(one)}: failed, {one.reason}"
-    about = f" ({one.reason})" if one.reason else ""
-    return f"{called(one)}: {'failed' if one.failed else 'passed'}, got {got(one.value)}{about}"
+    if not one.decided:
+        return f"{called(one)}: not decided: {one.reason}, got {got(one.value)}"
+    about = "; ".join([*([f"n = {one.images}"] if one.images is not None else []), one.reason]).strip("; ")
+    return f"{called(one)}: {one.verdict}, got {got(one.value)}{f' ({about})' if about else ''}"
 
 
 def called(one: Judged) -> str:

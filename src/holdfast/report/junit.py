@@ -56,6 +56,8 @@ def _gates(audit: Audit, judged: Sequence[Judged]) -> list[ET.Element]:
             again = f"\nreproduce: {command}" if command else ""
             kind = {"message": sentence(one), "type": "not measured" if one.value is None else "gate"}
             case.append(_element("failure", kind, f"fail if {one.gate.text}\n{sentence(one)}{again}"))
+        elif not one.decided:
+            case.append(_element("skipped", {"message": sentence(one)}))
         else:
             case.append(_element("system-out", text=sentence(one)))
         cases.append(case)

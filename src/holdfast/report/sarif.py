@@ -1,6 +1,7 @@
 """An audit as SARIF 2.1.0, which code scanning shows beside the model: failed gates and findings.
 
-Failed gates are errors, findings are warnings or notes; gates that passed are not listed. The place of each
+Failed gates are errors, gates that are not decided are notes, findings are warnings or notes; gates that
+passed are not listed. The place of each
 result is the model's file, relative to `root` where it lies below it.
 """
 
@@ -29,7 +30,7 @@ def sarif(audit: Audit, judged: Sequence[Judged], root: Path | None = None) -> s
     location = _location(audit, root or Path.cwd())
     rules = _rules(audit, judged)
     places = {rule["id"]: place for place, rule in enumerate(rules)}
-    rows = [*_failed(audit, judged), *map(_found, findings(audit))]
+    rows = [*_gates(audit, judged), *map(_found, findings(audit))]
     results = [
         {**row, "ruleIndex": places[row["ruleId"]], "locations": [{"physicalLocation": location}]}
         for row in rows
@@ -87,17 +88,21 @@ def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
     }
 
 
-def _failed(audit: Audit, judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def _gates(audit: Audit, judged: Sequence[Judged]) -> list[dict[str, Any]]:
     sources = measured(audit)
     rows = []
     for one in judged:
-        if not one.failed:
+        if not one.failed and one.decided:
             continue
         source = sources.get(one.gate.name)
         command = source.command if source else audit.command
-        numbers = {"gate": one.gate.text, "value": one.value, "bound": one.gate.bound, "reason": one.reason}
+        numbers = {
+            "gate": one.gate.text, "value": one.value, "bound": one.gate.bound, "reason": one.reason,
+            "images": one.images,
+        }  # fmt: skip
+        level = "error" if one.failed else "note"
         rule = f"gate/{required_pattern(one.gate.name, audit).text}"
-        rows.append(_result(rule, "error", f"Gate {sentence(one)}.", one.gate.text, numbers, command))
+        rows.append(_result(rule, level, f"Gate {sentence(one)}.", one.gate.text, numbers, command))
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from holdfast.data.problems import MISSING_FILE
 from holdfast.metrics.rules import RULES
 from holdfast.run.classes import Alignment, align, realign
 from holdfast.run.evaluation import CELLS, About, Evaluation, identity, read_cells, save
-from holdfast.run.executor import Progress, execute
+from holdfast.run.executor import SHARD, Progress, execute
 from holdfast.run.job import Job, job_of
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
@@ -49,6 +50,8 @@ class Plan:
     renames: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)  # how to open the data set again
     command: str = ""
+    shard: int = SHARD  # images per cell
+    until: float = math.inf  # of time.monotonic: the work stops then, with the images finished so far
 
 
 def run_folder(plan: Plan) -> Path:
@@ -102,7 +105,7 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
         reused += found
         progress(done, found)
 
-    keys = execute(Alone(job), plan.dataset.entries, plan.jobs, step)
+    keys = execute(Alone(job), plan.dataset.entries, plan.jobs, step, plan.shard, plan.until)
     cells = read_cells(store, keys)
     records = cells.records
     failed = tuple(r for r in records if isinstance(r, Failed))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.core.errors import InputError
-from holdfast.run.workers import Work, answers, workers
+from holdfast.core.errors import BudgetSpent, InputError
+from holdfast.run.workers import Work, Worker, WorkerLost, answers, workers
 
 SHARD = 25  # images per cell: small enough to lose little, large enough to write few files
 
@@ -29,11 +34,14 @@ def cores() -> int:
 
 
 def execute(
-    task: Work[A], entries: Sequence[Any], jobs: int, progress: Progress, size: int = SHARD
-) -> tuple[A, ...]:
+    task: Work[A], entries: Sequence[Any], jobs: int, progress: Progress, size: int = SHARD,
+    until: float = math.inf,
+) -> tuple[A, ...]:  # fmt: skip
     """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core).
 
-    Entries are images mostly; any small things that can be sent to another process will do.
+    Entries are images mostly; any small things that can be sent to another process will do. At `until` (of
+    `time.monotonic`) the work stops: the answers are those of the leading shards that were finished by then,
+    or BudgetSpent if there are none. Other processes are ended in the middle of a shard.
     """
     if jobs < 0:
         raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
@@ -43,8 +51,12 @@ def execute(
     if why_not and jobs:
         raise InputError(f"--jobs {jobs}: other processes cannot do this work: {why_not}; use 1 job")
     if processes <= 1 or why_not:
-        return _alone(task.on(cores()), rows, progress)
-    return _together(task.on(max(1, cores() // processes)), rows, processes, progress)
+        found = _alone(task.on(cores()), rows, progress, until)
+    else:
+        found = _together(task.on(max(1, cores() // processes)), rows, processes, progress, until)
+    if rows and not found:
+        raise BudgetSpent("the time was over before the first image was finished")
+    return found
 
 
 def _not_sendable(task: Work[A]) -> str:
@@ -61,19 +73,60 @@ def _not_sendable(task: Work[A]) -> str:
     return ""
 
 
-def _alone(task: Work[A], rows: list[tuple[Any, ...]], progress: Progress) -> tuple[A, ...]:
+def _alone(
+    task: Work[A], rows: list[tuple[Any, ...]], progress: Progress, until: float
+) -> tuple[A, ...]:  # fmt: skip
     state, found = None, []
     for row in rows:
-        answer, state, tally = task.work(state, row)
+        if time.monotonic() >= until:
+            break
+        try:
+            answer, state, tally = task.work(state, row)
+        except BudgetSpent:  # in the middle of the row
+            break
         found.append(answer)
         progress(*tally)
     return tuple(found)
 
 
-def _together(task: Work[A], rows: list[tuple[Any, ...]], jobs: int, progress: Progress) -> tuple[A, ...]:
+def _together(
+    task: Work[A], rows: list[tuple[Any, ...]], jobs: int, progress: Progress, until: float
+) -> tuple[A, ...]:  # fmt: skip
     found: dict[int, A] = {}
-    with workers(task, jobs) as staff:
-        for place, answer, tally in answers(staff, rows):
-            found[place] = answer
-            progress(*tally)
-    return tuple(found[place] for place in range(len(rows)))
+    with workers(task, jobs) as staff, _ended_at(until, staff) as ended:
+        try:
+            for place, answer, tally in answers(staff, rows):
+                found[place] = answer
+                progress(*tally)
+        except BudgetSpent:
+            pass
+        except WorkerLost:
+            if not ended.is_set():
+                raise
+    finished = itertools.takewhile(found.__contains__, range(len(rows)))
+    return tuple(found[place] for place in finished)
+
+
+@contextlib.contextmanager
+def _ended_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Event]:
+    """End the processes at that moment, unless the block is left before; the event says whether they were.
+
+    Cells are written whole or not at all, so a process may be ended anywhere.
+    """
+    ended = threading.Event()
+    if until == math.inf:
+        yield ended
+        return
+
+    def end() -> None:
+        ended.set()
+        for worker in staff:
+            worker.process.kill()
+
+    timer = threading.Timer(max(0.0, until - time.monotonic()), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield ended
+    finally:
+        timer.cancel()

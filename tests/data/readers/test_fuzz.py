@@ -12,7 +12,11 @@ from holdfast.core.types import Boxes, Label
 from holdfast.data.info import describe
 from holdfast.data.open import open_dataset
 
-some = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+some = settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 values = scalars | st.lists(scalars, max_size=5) | st.dictionaries(st.text(max_size=3), scalars, max_size=2)
 words = st.sampled_from(

@@ -203,7 +203,11 @@ def written(name: str, given_scenes: list[Scene], factory, picture) -> Path:
     return root
 
 
-same = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+same = settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
 
 
 @pytest.mark.parametrize("name", BOXES)

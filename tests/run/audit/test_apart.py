@@ -9,6 +9,15 @@ from holdfast.run.attack.plan import AttackPlan, apart, task_of
 from holdfast.run.evaluate import Plan, alignment_of
 
 
+def test_no_distance_is_none_from_python_too(tmp_path):
+    plan = Plan(load_model(MODEL), open_dataset("signs:0:2", task="detect"))
+    setups = {
+        features: task_of(AttackPlan(plan, tmp_path, features=features), alignment_of(plan)).setup
+        for features in ("none", "", "signs")
+    }
+    assert setups["none"] == setups[""] != setups["signs"]
+
+
 def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
     data = open_dataset("signs:0:2", task="detect")
     plan = Plan(load_model(MODEL), data)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import shlex
 from types import SimpleNamespace
 
@@ -10,15 +11,17 @@ import pytest
 
 import making
 from holdfast.cli.audit import AuditChoices, audit_plan
-from holdfast.core.errors import DataError
+from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.metrics.rules import RULES
-from holdfast.run.audit import strike
+from holdfast.run import evaluate
+from holdfast.run.attack import measure
+from holdfast.run.audit import cross, recheck, squares, strike
 from holdfast.run.audit.audit import _covered, audit
 from holdfast.run.audit.made import Made
 from holdfast.run.audit.plan import SCHEDULE, Clock
 from holdfast.run.audit.progress import PROGRESS
 from holdfast.run.audit.result import NO_THREAT, TRAINED, open_audit
-from holdfast.run.noise.suite import unwatched
+from holdfast.run.noise import sweep
 from holdfast.run.score import Settings
 
 pytest.importorskip("torch")
@@ -148,7 +151,7 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     found = audit(plan).found
     assert {m.images for m in found.matrix.meetings} == {2}
     (part,) = (p for p in found.parts if p.name == "matrix")
-    assert (part.images, "1 of 3 images: the time for the matrix" in part.left_out) == (2, True)
+    assert (part.images, "1 of 3 images: time budget reached" in part.left_out) == (2, True)
     words = shlex.split(found.matrix.meetings[-1].command)
     given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
     assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
@@ -158,18 +161,113 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
 
 
-def test_attacks_made_before_are_planned_with_the_time_they_took(made, monkeypatch):
-    """What is found finished costs nothing now, but the next image will."""
-    name = made.struck[0].attempts[0].name
-    found = strike.strikes(made.plan, [name], unwatched)
-    took = {a.seconds for one in made.struck for a in one.attempts if a.name == name}
-    assert strike.spent(found) == pytest.approx(sum(took))
-    assert strike.spent(found) > 0
-    wish = dataclasses.replace(made.plan.wish, budget=100.0, attack_images=None, only=("attack",))
+def ended_after(monkeypatch, module, counts):
+    """The work of a module ends after so many shards, each time it has an end; 0: before the first."""
+    real, left = module.execute, list(counts)
+
+    def execute(task, entries, jobs, progress, size=25, until=math.inf):
+        if until == math.inf or not left:
+            return real(task, entries, jobs, progress, size)
+        count = left.pop(0)
+        if not count:
+            raise BudgetSpent("late")
+        return real(task, entries[: size * count], jobs, progress, size)
+
+    monkeypatch.setattr(module, "execute", execute)
+
+
+def same_again(plan, found):
+    again = audit(plan).found
+    for name in ("clean", "causes", "combined", "strikes", "proofs", "matrix", "rechecks"):
+        assert getattr(again, name) == getattr(found, name), name
+    return again
+
+
+def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monkeypatch):
+    making.blob_coco(blobs / "more", IMAGES)
+    plan = wanted(blobs, "more", budget="1h", only=("noise",))
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"shard": 1}')
+    ended_after(monkeypatch, sweep, [4])
+    made = audit(plan)
+    part = made.found.parts[-1]
+    assert (part.name, part.images, part.left_out) == ("noise", 4, "2 of 6 images: time budget reached")
+    assert {c.images for c in made.found.causes if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
+    assert made.found.clean.images == IMAGES
+    same_again(plan, made.found)
+
+
+def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_then(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
+    ended_after(monkeypatch, measure, [2, 1])
+    found = audit(plan).found
+    assert [(s.threat, s.images) for s in found.strikes] == [("5px", 2)]
+    left = "1 of 3 images: time budget reached; budgets of 20, 50 pixels: time budget reached"
+    assert found.parts[-1].left_out == left
+    assert same_again(plan, found).parts[-1].images == 2
+
+
+def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("attack", "squares", "combine"), places=20)
+    for module in (sweep, measure, squares):
+        ended_after(monkeypatch, module, [0, 0, 0])
+    found = audit(plan).found
+    parts = {p.name: p for p in found.parts}
+    assert not any(parts[name].images for name in ("noise", "attack", "squares", "combine"))
+    assert all("time budget reached" in parts[name].left_out for name in ("noise", "attack", "squares"))
+    assert (found.causes, found.strikes, found.proofs) == ((), (), ())
+    same_again(plan, found)
+
+
+def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("recheck",), places=20)
+    ended_after(monkeypatch, squares, [2])
+    ended_after(monkeypatch, recheck, [3])
+    found = audit(plan).found
+    parts = {p.name: p for p in found.parts}
+    assert (len(found.proofs), len(found.rechecks)) == (2, 3)
+    assert "1 of 3 images: time budget reached" in parts["squares"].left_out
+    assert "rechecks: time budget reached" in parts["recheck"].left_out
+    same_again(plan, found)
+
+
+def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkeypatch):
+    wish = dataclasses.replace(made.plan.wish, budget=3601.0, only=("matrix",))
     plan = dataclasses.replace(made.plan, wish=wish)
-    monkeypatch.setattr("holdfast.run.audit.audit.spent", lambda found: 50.0)
-    parts = {p.name: p.images for p in audit(plan).found.parts}
-    assert parts["attack"] == 1 < IMAGES
+    real, asked = cross.matrix, []
+
+    def matrix(prepared, chosen, threats, watch, names, replicates):
+        asked.append(len(names))
+        if len(names) == 3 and prepared.noise.plan.until < math.inf:
+            raise BudgetSpent("late")
+        return real(prepared, chosen, threats, watch, names, replicates)
+
+    monkeypatch.setattr(cross, "matrix", matrix)
+    found = audit(plan).found
+    assert asked == [1, 3]
+    assert {m.images for m in found.matrix.meetings} == {1}
+    assert "2 of 3 images: time budget reached" in next(p for p in found.parts if p.name == "matrix").left_out
+
+
+def test_an_evaluation_that_is_late_still_has_some_images(blobs, monkeypatch):
+    making.blob_coco(blobs / "more", IMAGES)
+    plan = wanted(blobs, "more", budget="1h", only=("evaluate",))
+    ended_after(monkeypatch, evaluate, [0])
+    found = audit(plan).found
+    assert found.clean.images == 4
+    assert "--images 4" in found.clean.command
+    assert found.parts[0].left_out == "2 of 6 images: time budget reached"
+    same_again(plan, found)
+
+
+def test_calibrating_is_skipped_where_it_would_take_the_noises_time(blobs):
+    plan = wanted(blobs, budget="1h", only=("noise",))
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"calibrate": 0}')
+    made = audit(plan)
+    assert "precision=int8: no time to calibrate" in made.found.parts[-1].left_out
+    assert not any(c.label == "precision=int8" for c in made.found.causes)
+    assert "--skip precision=int8" in made.suite.command
 
 
 def test_the_command_of_the_matrix_gives_its_threats_again(made):

@@ -32,7 +32,7 @@ from holdfast.run.audit.values import values_of
 
 
 def judged(text: str, found=None) -> Judged:
-    (one,) = judge([gate_of(text)], sample_audit() if found is None else found)
+    (one,) = judge([gate_of(text)], sample_audit() if found is None else found, min_images=1)
     return one
 
 
@@ -279,15 +279,60 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_the_table_says_gate_got_verdict_and_reason() -> None:
     gates = gates_of(tomllib.loads(TOML)["gates"], "gates")
-    rows = judge(gates, sample_audit())
+    rows = judge(gates, sample_audit(), min_images=8)
     shown = table(rows)
-    assert shown.caption == "5 of 6 gates failed"
-    assert [head.name for head in shown.heads] == ["fail if", "got", "verdict", "reason"]
-    assert shown.rows[0] == ("noise.map50.drop > 0.02", "0.05", "failed", "resize=opencv-nearest")
-    assert shown.rows[2][:3] == ("nothing moves it: attack.300px.Se > 0.5", "not measured", "failed")
-    assert shown.rows[5][1:3] == ("0.91", "passed")
+    assert shown.caption == "6 gates: 5 failed, 1 passed"
+    assert [head.name for head in shown.heads] == ["fail if", "got", "n", "verdict", "reason"]
+    assert shown.rows[0] == ("noise.map50.drop > 0.02", "0.05", 40, "failed", "resize=opencv-nearest")
+    assert shown.rows[2][:4] == ("nothing moves it: attack.300px.Se > 0.5", "not measured", None, "failed")
+    assert shown.rows[5][1:4] == ("0.91", 40, "passed")
     assert len(to_text(shown).splitlines()) == 9
-    assert table(judge([gates[5]], sample_audit())).caption == "1 gate, none failed"
+    assert table(judge([gates[5]], sample_audit())).caption == "1 gate: 1 passed"
+
+
+FEW = ("attack.1000px.Se > 0.5", "attack.1000px.Se < 0.5", "attack.smallest <= 100", "square.broken > 0",
+       "matrix.map50.min < 0.9")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FEW)
+def test_a_number_of_few_images_decides_no_gate(text: str) -> None:
+    (one,) = judge([gate_of(text)], sample_audit())
+    assert (one.failed, one.decided, one.verdict, one.images) == (False, False, "not decided", 8)
+    assert one.reason.startswith("n = 8 < 20 (--min-images)")
+    assert outcome([one]) == 0
+    assert table([one]).caption == "1 gate: 1 not decided"
+    (asked,) = judge([gate_of(text)], sample_audit(), min_images=8)
+    assert asked.decided
+    (least,) = judge([replace(gate_of(text), min_images=8)], sample_audit())
+    assert least == replace(asked, gate=least.gate)
+
+
+def test_counts_of_what_was_found_are_facts_of_any_number_of_images() -> None:
+    for text in ("verify.violated > 0", "recheck.findings > 0", "verify.unknown == 0"):
+        assert judge([gate_of(text)], sample_audit(), min_images=10**6)[0].failed
+
+
+def test_a_number_that_was_not_measured_fails_whatever_its_images() -> None:
+    (one,) = judge([gate_of("attack.300px.Se > 0.5")], sample_audit())
+    assert (one.failed, one.value) == (True, None)
+
+
+def test_the_least_number_of_images_stands_in_the_table() -> None:
+    made = gates_of(
+        {"min-images": 8, "fail-if": ["attack.1000px.Se > 0.5"], "square": {"broken": "> 0"}}, "g"
+    )
+    assert [gate.min_images for gate in made] == [8, 8]
+    assert all(one.decided for one in judge(made, sample_audit()))
+    for bad in (0, "8", True, 8.5):
+        with pytest.raises(InputError, match=r"g\.min-images: expected a number of images, 1 or more"):
+            gates_of({"min-images": bad, "fail-if": []}, "g")
+
+
+def test_the_option_s_default_is_the_number_of_an_indication() -> None:
+    from holdfast.cli import audit
+    from holdfast.run.audit import result
+
+    assert audit.ENOUGH == result.ENOUGH
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ seconds = 5
 do = "audit"
 budget = "90s"
 [gates]
+min-images = 8
 fail-if = ["noise.map50.drop > 0.02"]
 """
 
@@ -81,7 +82,7 @@ def test_all_of_a_file_is_read(folder):
     assert works[1] == Evaluate(stage=("decode=opencv", "resize=opencv-bilinear"), noise=("precision=int8",))
     assert works[2] == Attack(pixels=300, black_box=True)
     assert works[3] == Verify((folder / "prop.vnnlib",), 5.0)
-    assert [g.text for g in found.gates] == ["noise.map50.drop > 0.02"]
+    assert [(g.text, g.min_images) for g in found.gates] == [("noise.map50.drop > 0.02", 8)]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_problem(folder):
@@ -264,6 +265,11 @@ def test_a_broken_condition_is_told_with_its_line(folder, more, line, says):
         ),
         (BASE + "[gates]\nfail-if = []\n", "exp.toml:7: gates: expected a table with fail-if"),
         ("gates = 3\n" + BASE, "exp.toml:1: gates: expected a table with fail-if"),
+        (
+            BASE
+            + '[[condition]]\ndo = "audit"\n[gates]\nmin-images = 0\nfail-if = ["verify.violated > 0"]\n',
+            "exp.toml:10: gates.min-images: expected a number of images, 1 or more, got 0",
+        ),
         (BASE + "\n[[condition]\n", "exp.toml:8: expected TOML, got: "),
         (BASE + 'x = "\n', "exp.toml:7: expected TOML, got: "),
         (BASE + BASE.replace("[[", "[").replace("]]", "]"), "exp.toml:7: expected TOML, got: "),

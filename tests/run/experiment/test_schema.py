@@ -70,7 +70,7 @@ def test_what_the_reader_refuses_the_schema_refuses(validator, document):
         minimal(do="attack", **{"black-box": True, "seconds": 3}),
         minimal(do="verify", spec="a.vnnlib"),
         minimal(do="audit")
-        | {"gates": {"fail-if": ["verify.violated > 0"], "title": "attack.300px.Se > 0.5"}},
+        | {"gates": {"min-images": 8, "fail-if": ["verify.violated > 0"], "title": "attack.300px.Se > 0.5"}},
     ],
 )
 def test_what_the_reader_takes_the_schema_takes(validator, document):

@@ -22,6 +22,11 @@ FAKE = textwrap.dedent(
     if what == "sleep":
         time.sleep(float(more[0]))
         what = more[1]
+    if what == "meet":
+        open(spec + ".here", "w").close()
+        while not os.path.exists(os.path.join(os.path.dirname(spec), more[0] + ".here")):
+            time.sleep(0.01)
+        what = "holds"
     if what == "hang":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -130,11 +130,9 @@ def test_jobs_share_the_cores(plan, tmp_path):
     if len(cores) > 1:
         given = shares(2)
         assert sorted(given[0] + given[1]) == cores
-        specs = {f"{i}.vnnlib": "sleep 1 holds" for i in range(4)}
-        began = time.monotonic()
+        specs = {f"{i}.vnnlib": f"meet {i ^ 1}.vnnlib" for i in range(4)}
         rows = run(plan(specs, jobs=2))
-        took = time.monotonic() - began  # on a busy machine each takes longer, but one after the other
-        assert took < sum(row.seconds for row in rows), "would take at least as long as all of them"
+        assert [r.result for r in rows] == ["holds"] * 4, "each ends only while the other one runs too"
         assert [r.spec for r in rows] == list(specs)
         assert [r.spec for r in read_rows(tmp_path / "r.csv")] == list(specs)
     with pytest.raises(InputError, match="at most one a core"):
@@ -200,7 +198,7 @@ def test_a_killed_run_goes_on_where_it_was(fake, bench, log, tmp_path, how):
     finished = read_rows(out)
     assert [r.spec for r in finished] == [f"{i}.vnnlib" for i in range(5)]
     verifier, _ = map(int, pids.read_text().split())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while alive(verifier) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(verifier), "the verifier outlives the runner"

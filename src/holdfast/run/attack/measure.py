@@ -52,7 +52,7 @@ def attack(
     if patch is not None:
         write_patch(plan, patch)
     work = AttackWork(task, file_names(entries))
-    rows = execute(work, entries, plan.plan.jobs, progress, size=1)
+    rows = execute(work, entries, plan.plan.jobs, progress, size=1, until=plan.plan.until)
     attempts, failed = _read(task, [key for row in rows for key in row])
     after = state_of(plan, entries)
     if after != before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -39,9 +40,13 @@ class AttackPlan:
     surrogates: tuple[Model, ...] = ()  # attacked together with the model
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
-    features: str = "signs"  # the network of the Fréchet distance; empty: none
+    features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
     universal: Universal = "none"
     shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
+
+    def __post_init__(self) -> None:
+        if self.features == "none":
+            object.__setattr__(self, "features", "")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Task:
     modules: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     threads: int = 1
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
     def key(self, name: str, content: str) -> str:
         """The name of an image's cell."""
@@ -98,6 +104,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         plan.model, clean, to_model(alignment), attack.method, attack.limits, attack.seed, attack.surrogates,
         deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
         modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
+        until=plan.until,
     )  # fmt: skip
 
 

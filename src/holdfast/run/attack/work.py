@@ -15,7 +15,7 @@ import orjson
 from holdfast.attack.goals import shortfall
 from holdfast.attack.judge import Judge, found_boxes, open_judge, target_in
 from holdfast.attack.regions import count_regions
-from holdfast.attack.types import Found, Target
+from holdfast.attack.types import Found, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
@@ -122,7 +122,7 @@ def _search(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator],
     from holdfast.attack.search import search
 
     victims = victims_of(task)
-    return lambda target, rng: search(victims, target, task.method, task.limits, rng)
+    return lambda target, rng: search(victims, target, task.method, task.limits, rng, task.until)
 
 
 def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], Found]:
@@ -133,6 +133,7 @@ def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], 
     judges = [open_judge(task.model, p, rule, task.threads) for p in (task.pipeline, *task.deployments)]
 
     def hints(image: Image) -> Detections:
+        check_time(task.until)
         said = [one(image) for one in judges]  # a target is lost when none of them finds it
         columns = ([getattr(d, name) for d in said] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))

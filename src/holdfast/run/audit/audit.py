@@ -6,57 +6,59 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
-from holdfast.attack.types import Rule
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import DataError, HoldfastError
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.noise.families import families, options
 from holdfast.run.audit import squares as black
+from holdfast.run.audit.cross import SPEC, fewer, matrix_part, recheck_part, squares_plan
 from holdfast.run.audit.made import Made, Ran, rule_words
-from holdfast.run.audit.matrix import Threatened, deployments_of, matrix
-from holdfast.run.audit.plan import AuditPlan, Clock, open_clock
+from holdfast.run.audit.plan import LATE, AuditPlan, Clock, open_clock
 from holdfast.run.audit.progress import Board
-from holdfast.run.audit.result import Part, save
-from holdfast.run.audit.sandwich import SQUARE
-from holdfast.run.audit.specs import decided, questions_of, recheck_specs
-from holdfast.run.audit.squares import SquaresPlan
-from holdfast.run.audit.strike import spent, strikes
+from holdfast.run.audit.result import ENOUGH, Part, save
+from holdfast.run.audit.specs import decided, questions_of
+from holdfast.run.audit.strike import strikes
 from holdfast.run.audit.summary import audit_of, now, side_of_evaluation
-from holdfast.run.evaluate import evaluate, run_folder
+from holdfast.run.evaluate import Plan, evaluate, run_folder
 from holdfast.run.evaluation import CELLS
-from holdfast.run.executor import cores
+from holdfast.run.executor import SHARD, cores
+from holdfast.run.noise.calibration import IMAGES as CALIBRATION_IMAGES
+from holdfast.run.noise.choose import Wanted
 from holdfast.run.noise.combine import combine
 from holdfast.run.noise.result import Suite, suite_folder
 from holdfast.run.noise.result import save as save_suite
 from holdfast.run.noise.suite import NoisePlan, Watch, measure, prepare, unwatched
-from holdfast.run.store import Store, printable
+from holdfast.run.store import Store
 from holdfast.run.versions import versions
+from holdfast.stages.deployed import Deployed
 
-RULE = Rule()
-USED_UP = "the time was used up"
+SHORT = 20.0  # seconds within which one process evaluates more images than several
+LEAST = 4  # images that are evaluated whatever the time
+CALIBRATIONS = 5  # how often the calibration images are run, about
 COARSE = 64  # places of a square below which an image less is better than a place less
-SPEC = 60.0  # seconds for a specification, at most
-OPENING = 3.0  # seconds that torch and the network to attack take, about, where it could not be seen
-RECHECKED = ("precision", "runtime")  # families under which proofs and witnesses are tried again
 
 
-def audit(plan: AuditPlan, watch: Watch = unwatched) -> Made:
-    """Everything the audit found, saved in its folder; a killed one goes on where it was."""
+def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None) -> Made:
+    """Everything the audit found, saved in its folder; a killed one goes on where it was.
+
+    Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
+    with what it has finished; the result says what was skipped.
+    """
     questions_of(plan.plan.model, plan.wish.specs)  # a file that is none is told now, not after minutes
-    clock = open_clock(plan)
+    clock = open_clock(plan, began)
     made = Made(plan)
     board = Board(plan.folder, plan.wish.parts, watch)
     works: dict[str, Callable[[Made, Clock, Watch], Ran]] = {
         "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": _attack, "squares": _squares,
-        "specs": _specs, "matrix": _matrix, "recheck": _recheck,
+        "specs": _specs, "matrix": matrix_part, "recheck": recheck_part,
     }  # fmt: skip
     try:
         for name in plan.wish.parts:
             board.enter(name)
             planned, began = clock.seconds(name), time.monotonic()
-            ran = works[name](made, clock, board.watched) if clock.starts(name) else Ran(0, USED_UP)
+            ran = works[name](made, clock, board.watched) if clock.starts(name) else Ran(0, LATE)
             clock.done.append(name)
             if not ran.applies:
                 made.notes.append(f"{name}: {ran.left_out}")
@@ -83,28 +85,58 @@ def _first(made: Made, count: int) -> Dataset:
     return made.plan.plan.dataset.first(count)
 
 
-def _fewer(count: int, whole: int, part: str, given: int | None = None) -> str:
-    """What was left out of a part, in words; empty if nothing."""
-    why = f"the time for {part} does not take more" if given is None else f"{given} asked for"
-    return f"{whole - count} of {whole} images: {why}" if count < whole else ""
+def _plan(made: Made, count: int, until: float = math.inf) -> Plan:
+    """The first images of the audit's data, in cells as small as its time asks for."""
+    plan = made.plan.plan
+    source = {**plan.source, "images": count}
+    return dataclasses.replace(
+        plan, dataset=_first(made, count), source=source, shard=made.shard, until=until
+    )  # fmt: skip
 
 
 def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan = made.plan.plan
     whole = len(plan.dataset)
     made.seconds_an_image = _timed(made)
-    allowed = clock.seconds("evaluate") / made.seconds_an_image
-    count = clock.number("evaluate", None, allowed, min(whole, 20), whole)
-    some = dataclasses.replace(plan, dataset=_first(made, count), source={**plan.source, "images": count})
+    made.shard = clock.number("shard", None, _shard(made, clock), 1, SHARD)
+    count = clock.finished("evaluate") or whole
+    seconds = max(
+        clock.seconds("evaluate"), min(0.25 * made.plan.wish.budget, 1.5 * ENOUGH * made.seconds_an_image)
+    )
+    until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
-        made.evaluation = evaluate(some, step)
+        try:
+            made.evaluation = evaluate(_alone_if_short(_plan(made, count, until)), step)
+        except BudgetSpent:  # there is no audit without an evaluation
+            count = min(whole, LEAST)
+            made.evaluation = evaluate(dataclasses.replace(_plan(made, count), jobs=1), step)
+    done = clock.ended("evaluate", min(count, made.shard * len(made.evaluation.cells)))
+    if done < count:  # its cells are there: the evaluation of these images alone
+        made.evaluation = evaluate(dataclasses.replace(_plan(made, done), jobs=1))
     if math.isnan(side_of_evaluation(made.evaluation, plan.settings).value):
         raise DataError(
-            f"{plan.dataset.name}: none of the {count} images evaluated has anything true of a class "
+            f"{plan.dataset.name}: none of the {done} images evaluated has anything true of a class "
             "the metric counts: nothing can be measured; give data with truth"
         )
-    made.runs["evaluation"] = run_folder(some).name
-    return Ran(count, _fewer(count, whole, "evaluation"))
+    made.runs["evaluation"] = run_folder(_plan(made, done)).name
+    return Ran(done, fewer(done, whole))
+
+
+def _alone_if_short(plan: Plan) -> Plan:
+    """The plan in this process if the time is short: to start others takes longer than it saves."""
+    short = plan.until - time.monotonic() < SHORT
+    return dataclasses.replace(plan, jobs=1) if short else plan
+
+
+def _shard(made: Made, clock: Clock) -> float:
+    """Images per cell so that the longest part, the noises, can stop ten times within its share."""
+    return clock.seconds("noise") / (10 * _options(made) * made.seconds_an_image)
+
+
+def _options(made: Made) -> int:
+    """How many noises there are, about."""
+    task = made.plan.plan.model.card.task
+    return sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
 
 
 def _timed(made: Made, images: int = 6) -> float:
@@ -124,36 +156,68 @@ def _timed(made: Made, images: int = 6) -> float:
 
 def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
-    task = plan.model.card.task
-    cells = sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
-    allowed = clock.seconds("noise") / (cells * made.seconds_an_image)  # calibrating and compiling included
-    count = clock.number("noise", made.plan.wish.noise_images, allowed, min(whole, 8), whole)
-    some = dataclasses.replace(plan, dataset=_first(made, count), source={**plan.source, "images": count})
-    made.counts["noise"] = count
+    until, seconds = clock.until("noise"), clock.seconds("noise")
+    allowed = seconds / (_options(made) * made.seconds_an_image)
+    count = clock.number("noise", made.plan.wish.noise_images, allowed, min(whole, ENOUGH), whole)
+    skipped = _too_slow(made, clock, seconds)
     began = time.monotonic()
-    made.prepared = prepare(NoisePlan(some, spare=made.plan.spare, replicates=made.plan.replicates))
-    found = measure(made.prepared, watch)
-    command = made.plan.command("noise", *rule_words(plan), *made.plan.calibrated, "--images", count)
-    made.suite = Suite(
-        plan.dataset.name, (found,), command, now(), round(time.monotonic() - began, 3), versions()
-    )
+    wanted = Wanted(skip=tuple(skipped))
+    some = NoisePlan(_plan(made, count, until), wanted, made.plan.spare, replicates=made.plan.replicates)
+    prepared = prepare(some)
+    done = clock.finished("noise")
+    if done == 0:
+        return Ran(0, LATE)
+    try:
+        prepared = prepared if done is None else prepared.first(done)
+        found = measure(prepared, watch, clock.finished("noise together") != 0)
+    except BudgetSpent:
+        clock.ended("noise", 0)
+        return Ran(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
+    done = clock.ended("noise", min(count, made.shard * len(found.cells)))
+    clock.ended("noise together", int(found.combined is not None))
+    took = time.monotonic() - began
+    made.prepared = prepared.first(done).within(math.inf)
+    made.counts["noise"] = done
+    if until < math.inf:
+        made.seconds_an_image = max(made.seconds_an_image, took / (done * len(prepared.variants)))
+    skip = [word for label in skipped for word in ("--skip", label)]
+    command = made.plan.command("noise", *rule_words(plan), *made.plan.calibrated, *skip, "--images", done)
+    made.suite = Suite(plan.dataset.name, (found,), command, now(), round(took, 3), versions())
     folder = suite_folder(made.suite, plan.runs)
     save_suite(made.suite, folder)
     made.runs["noise"] = folder.name
-    return Ran(count, _fewer(count, whole, "noise", made.plan.wish.noise_images))
+    said = [fewer(done, whole, made.plan.wish.noise_images)]
+    said += [f"{', '.join(skipped)}: no time to calibrate"] if skipped else []
+    return Ran(done, "; ".join(filter(None, said)))
+
+
+def _too_slow(made: Made, clock: Clock, seconds: float) -> list[str]:
+    """The options that are calibrated, where that would take too much of the noises' time."""
+    cost = CALIBRATIONS * CALIBRATION_IMAGES * made.seconds_an_image
+    if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
+        return []
+    found = []
+    for one in (one for family in families() for one in options(family) if one.default and not one.missing):
+        infer = one.noise(made.pipeline).infer
+        if isinstance(infer, Deployed) and infer.calibrated:
+            found.append(one.label)
+    return found
 
 
 def _combine(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.prepared is None or made.noise is None:
         return Ran(0, "no noise was measured")
-    steps = len({r.family for r in made.noise.rows if r.outcome == "measured"})
-    cost = 0.6 * steps * (steps + 1) / 2 * made.seconds_an_image * made.noise.images  # much is shared
-    if steps == 0:
+    if not any(r.outcome == "measured" for r in made.noise.rows):
         return Ran(0, "no noise changes anything", False)
-    if not clock.number("combine", None, clock.seconds("combine") / cost, 0, 1):
-        return Ran(0, f"{steps} kinds of noise, one upon the other, take about {cost:.0f} s")
-    made.stairs = combine(made.prepared, made.noise, watch)
-    return Ran(made.noise.images, "")
+    most = clock.finished("combine")
+    with contextlib.suppress(BudgetSpent):
+        if most != 0:
+            made.stairs = combine(made.prepared.within(clock.until("combine")), made.noise, watch, most=most)
+    if not clock.ended("combine", len(made.stairs.steps) if made.stairs else 0):
+        made.stairs = None
+        return Ran(0, LATE)
+    late = made.stairs is not None and any(LATE in text for text in made.stairs.left_out)
+    return Ran(made.noise.images, f"the last steps of the staircase: {LATE}" if late else "")
 
 
 def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -163,40 +227,51 @@ def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
     names = [e.name for e in plan.dataset.entries]
     try:
         return _attacked(made, clock, watch, names)
+    except BudgetSpent:
+        clock.ended("attack", 0)
+        return Ran(0, f"{LATE}: the first image was not finished")
     except DataError as problem:  # images that cannot be read are told; the other parts still say something
         return Ran(0, str(problem))
 
 
 def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> Ran:
-    plan, whole = made.plan.plan, len(names)
-    given, allowed = made.plan.wish.attack_images, float("inf")
-    if given is None and made.plan.wish.budget and "attack" not in clock.kept:
-        began = time.monotonic()
-        unread = {f.name for f in made.evaluation.failed} if made.evaluation else set()
-        able = [name for name in names if printable(name) not in unread]
-        found = strikes(made.plan, (able or names)[:1], watch)  # kept: one of those that follow
-        took, before = time.monotonic() - began, spent(found)
-        first = max(took if took >= before else before + OPENING, 0.5)  # less: found finished already
-        allowed = 1 + (clock.seconds("attack") - first) / first * min(plan.jobs or cores(), cores())
-    count = clock.number("attack", given, allowed, 1, whole)
-    found = strikes(made.plan, names[:count], watch)
+    given, whole = made.plan.wish.attack_images, len(names)
+    before, until = clock.finished("attack"), clock.until("attack")
+    if before == 0:
+        return Ran(0, LATE)
+    asked = names[: before or given or whole]
+    found = strikes(made.plan, asked, watch, until, clock.finished("attack budgets"))
+    count = clock.ended("attack", len(found.outcome.attempts) + len(found.outcome.failed))
+    budgets = clock.ended("attack budgets", len(found.struck))
     made.counts["attack"] = count
     made.outcome, made.runs = found.outcome, made.runs | found.runs
     made.struck = tuple(one.with_command(made.again("attack")) for one in found.struck)
-    return Ran(count, _fewer(count, whole, "the attack", given))
+    larger = sorted(set(made.plan.wish.pixels))[budgets:]
+    said = [fewer(count, whole, given)]
+    said += (
+        [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger and until < math.inf else []
+    )
+    return Ran(count, "; ".join(filter(None, said)))
 
 
 def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     if plan.model.card.task == "segment":
         return Ran(0, "a segmenter has no detection a square could hide", False)
-    count = _covered(made, clock, whole)
-    found = black.survey(_squares_plan(made, count), watch)
+    count, before, until = _covered(made, clock, whole), clock.finished("squares"), clock.until("squares")
+    try:
+        if before == 0:
+            raise BudgetSpent(LATE)
+        found = black.survey(squares_plan(made, before or count, until), watch)
+    except BudgetSpent:
+        clock.ended("squares", 0)
+        return Ran(0, f"{LATE}: the first image was not finished")
+    count = clock.ended("squares", found.images)
     made.maps = found.maps
     made.notes += [f"squares: {found.note}"] if found.note else []
     made.counts["square"] = count
     made.proofs += black.proofs_of(made.maps, made.again("squares"))
-    return Ran(count, _fewer(count, whole, "the squares", made.plan.wish.square_images))
+    return Ran(count, fewer(count, whole, made.plan.wish.square_images))
 
 
 def _covered(made: Made, clock: Clock, whole: int) -> int:
@@ -216,12 +291,6 @@ def _covered(made: Made, clock: Clock, whole: int) -> int:
     return count
 
 
-def _squares_plan(made: Made, count: int) -> SquaresPlan:
-    wish, plan = made.plan.wish, made.plan.plan
-    names = tuple(e.name for e in plan.dataset.entries[:count])
-    return SquaresPlan(plan, made.pipeline, RULE, wish.share, made.places or wish.places, names)
-
-
 def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
     files, plan = made.plan.wish.specs, made.plan.plan
     if not files:
@@ -234,75 +303,3 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
     unknown = sum(one.proof.answer == "unknown" for one in made.decided)
     late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"
     return Ran(0, late if unknown else "")
-
-
-def _matrix(made: Made, clock: Clock, watch: Watch) -> Ran:
-    if made.prepared is None or made.noise is None:
-        return Ran(0, "no noise was measured")
-    tested = made.prepared.noise.plan.dataset.entries
-    threats = _threats(made, {printable(e.name) for e in tested})
-    chosen = deployments_of(made.noise, made.prepared, most=12)
-    names = _both_met(made, {printable(e.name) for e in tested})
-    cost = len(chosen) * (1 + len(threats)) * made.seconds_an_image  # of an image
-    affordable = clock.seconds("matrix") / cost
-    if names:
-        count = clock.number("matrix images", None, affordable, 0, len(names))
-    else:  # no threat: all that met the noises, since by them the deployments were chosen
-        count = len(tested) * clock.number("matrix", None, affordable / len(tested), 0, 1)
-    if not count:
-        return Ran(0, f"{1 + len(threats)} threats × {len(chosen)} deployments take {cost:.1f} s an image")
-    found = matrix(made.prepared, chosen, threats, watch, names[:count] or None, made.plan.replicates)
-    places = {printable(e.name): n for n, e in enumerate(made.plan.plan.dataset.entries, 1)}
-    again = made.again("matrix", places[printable(names[count - 1])] if names else None)
-    made.matrix = dataclasses.replace(
-        found, meetings=tuple(dataclasses.replace(m, command=again) for m in found.meetings)
-    )
-    return Ran(count, _fewer(count, len(names) or count, "the matrix"))
-
-
-def _both_met(made: Made, there: Collection[str]) -> list[str]:
-    """The images with threats that met the noises too, in order; of two threats those that met both."""
-    names = [a.name for a in made.struck[0].attempts] if made.struck else [m.image for m in made.maps]
-    names = [name for name in names if printable(name) in there]
-    if made.struck and made.maps:
-        covered = {printable(e.name) for e in made.plan.plan.dataset.entries[: made.counts["square"]]}
-        names = [name for name in names if printable(name) in covered] or names
-    return names
-
-
-def _threats(made: Made, there: Collection[str]) -> tuple[Threatened, ...]:
-    """Every threat that was made as trained: the square at its worst place, the attack within each budget.
-
-    Of the images that met the noises only: more may have been attacked.
-    """
-    found = []
-    if made.maps:
-        squares = {name: patch for name, patch in black.worst(made.maps).items() if printable(name) in there}
-        found.append(Threatened(SQUARE, squares, "a black square at its worst place", "any"))
-    for one in made.struck:
-        patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
-        found.append(Threatened(one.strike.threat, patches, f"{one.strike.pixels} pixels"))
-    return tuple(found)
-
-
-def _recheck(made: Made, clock: Clock, watch: Watch) -> Ran:
-    if made.prepared is None:
-        return Ran(0, "no precision or runtime was built")
-    under = {
-        a.variant.name: a.variant.pipeline
-        for a in made.prepared.asked
-        if a.variant is not None and a.option.family in RECHECKED
-    }
-    if not under or not made.proofs:
-        why = "no precision or runtime applies" if made.proofs else "nothing was proven or refuted"
-        return Ran(0, why, False)
-    allowed = clock.seconds("recheck") / (max(1, len(made.maps)) * len(under) * made.seconds_an_image)
-    places = clock.number("recheck places", None, allowed, 8, made.places or made.plan.wish.places)
-    if made.maps:
-        given = _squares_plan(made, len(made.plan.plan.dataset))
-        made.rechecks += black.recheck(given, made.maps, under, watch, most=places)
-    if made.decided:
-        seconds = min(clock.seconds("recheck"), SPEC)
-        made.rechecks += recheck_specs(made.plan.plan.model, made.decided, under, seconds)
-    fewer = f"only the {places} tightest places of every square" if places < made.places else ""
-    return Ran(len(made.maps), fewer)

@@ -1,6 +1,7 @@
 """Gates: conditions under which a build fails, such as noise.map50.drop > 0.02.
 
-A gate that is true fails. So does one whose number this run did not measure: none passes by absence.
+A gate that is true fails. So does one whose number this run did not measure: none passes by absence. A gate
+whose number rests on too few images is not decided: it neither fails nor passes.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import operator
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.core.errors import InputError
 from holdfast.run.audit.names import ENDS, METRICS, RANGES, Pattern, required_pattern
-from holdfast.run.audit.result import Audit, Part
+from holdfast.run.audit.result import ENOUGH, Audit, Part
 from holdfast.run.audit.values import STILL, Measured, measured
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -27,29 +28,44 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 FAIL_IF = "fail-if"  # the list in the table [gates] of an experiment
+MIN_IMAGES = "min-images"  # the number in the same table
 _SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
 _WANTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.drop > 0.02'"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition that must not be true; `title` is what its author calls it."""
+    """A condition that must not be true; `title` is what its author calls it.
+
+    `min_images`: fewest images that decide it; None: the number `judge` is given.
+    """
 
     text: str
     name: str
     op: str
     bound: float
     title: str = ""
+    min_images: int | None = None
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A gate and what became of it: the number (None: not measured) and in words why, or what it is about."""
+    """A gate and what became of it: the number (None: not measured) and in words why, or what it is about.
+
+    `images` is the number of images the value rests on (None: it is no estimate).
+    """
 
     gate: Gate
     value: float | None
     failed: bool
     reason: str = ""
+    images: int | None = None
+    decided: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """What became of it in a word or two."""
+        return "failed" if self.failed else "passed" if self.decided else "not decided"
 
 
 def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
@@ -69,10 +85,24 @@ def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
 
 
 def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
-    """The gates of a table [gates]: fail-if = ["…"], a title = "…", or a name = "> 0.02"."""
+    """The gates of a table [gates]: fail-if = ["…"], a title = "…", or a name = "> 0.02".
+
+    `min-images` in the table applies to all of its gates.
+    """
     if not isinstance(plain, Mapping):
         raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
-    return tuple(_entries(plain, where, ""))
+    least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
+    rest = {key: value for key, value in plain.items() if key != MIN_IMAGES}
+    return tuple(replace(gate, min_images=least) for gate in _entries(rest, where, ""))
+
+
+def min_images_of(value: object, where: str) -> int | None:
+    """The number of images of `min-images`, None if there is none; InputError with the place."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{where}: expected a number of images, 1 or more, got {value!r}")
+    return value
 
 
 def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Gate]:
@@ -129,15 +159,18 @@ def _check_bound(gate: Gate, pattern: Pattern) -> None:
     raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
 
 
-def judge(gates: Sequence[Gate], found: Audit | Mapping[str, float]) -> tuple[Judged, ...]:
+def judge(
+    gates: Sequence[Gate], found: Audit | Mapping[str, float], min_images: int = ENOUGH
+) -> tuple[Judged, ...]:
     """Every gate with its number and whether it failed; InputError for a name that does not exist.
 
     `found` is the audit, whose rows tell what a number is about or why there is none, or only its values.
+    A number that rests on fewer than `min_images` images decides nothing; a gate's own minimum comes first.
     """
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
     values = measured(found) if isinstance(found, Audit) else {name: Measured(v) for name, v in found.items()}
-    return tuple(_judged(gate, values, audit) for gate in gates)
+    return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 
 def outcome(judged: Sequence[Judged]) -> int:
@@ -145,7 +178,7 @@ def outcome(judged: Sequence[Judged]) -> int:
     return int(any(one.failed for one in judged))
 
 
-def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None) -> Judged:
+def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None, least: int) -> Judged:
     got = values.get(gate.name)
     if got is None or math.isnan(got.value):
         return Judged(gate, None, True, f"not measured{_because(gate.name, audit)}")
@@ -153,7 +186,11 @@ def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None) -> 
     if math.isinf(got.value) and not _reaches(gate, largest):
         tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
         return Judged(gate, None, True, f"not measured: {tried}")
-    return Judged(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about)
+    if got.images is not None and got.images < least:
+        about = f" ({got.about})" if got.about else ""
+        why = f"n = {got.images} < {least} (--{MIN_IMAGES}){about}"
+        return Judged(gate, got.value, False, why, got.images, decided=False)
+    return Judged(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about, got.images)
 
 
 def _reaches(gate: Gate, largest: float) -> bool:

@@ -13,6 +13,7 @@ from holdfast.run.audit.squares import SquareMap
 from holdfast.run.audit.strike import Struck
 from holdfast.run.evaluate import Plan
 from holdfast.run.evaluation import Evaluation
+from holdfast.run.executor import SHARD
 from holdfast.run.noise.combine import Staircase
 from holdfast.run.noise.result import ModelNoise, Suite
 from holdfast.run.noise.suite import Prepared
@@ -48,6 +49,7 @@ class Made:
     runs: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # images of noise, attack and square, as planned
     places: int = 0  # of the square, as planned; 0: not planned yet
+    shard: int = SHARD  # images per cell: few where a model is slow, so that a part can stop soon
     seconds_an_image: float = 0.05
     audit: Audit | None = None
 

@@ -179,7 +179,7 @@ class _Table:
         """What both cost together less what each costs alone: threat + deployment − clean − both."""
         clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
-        return paired(clean + both, alone + other)
+        return paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
 
     def _struck(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat broke as trained, and in how many of these it still does."""

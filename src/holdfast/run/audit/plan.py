@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ PIXELS = (100, 300, 1000, 3000)
 RESERVE = 0.1  # of the budget, for what estimates leave out
 PAGE = 15.0  # seconds that starting and writing the page take; at least this is kept in reserve
 SCHEDULE = "plan.json"
+LATE = "time budget reached"  # why something was skipped
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -144,9 +146,21 @@ class Clock:
         left = max(0.0, self.wish.budget - reserve - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
+    def until(self, part: str) -> float:
+        """The moment (of time.monotonic) a part stops at; one that has ended is only read again."""
+        return math.inf if self.finished(part) is not None else time.monotonic() + self.seconds(part)
+
+    def finished(self, part: str) -> int | None:
+        """How much a part had finished when it ended in an earlier run of this command; None: it did not."""
+        return self.kept.get(f"{part} done")
+
+    def ended(self, part: str, count: int) -> int:
+        """Keep how much a part has finished, and give it back."""
+        return self.number(f"{part} done", None, count, 0, count)
+
     def starts(self, part: str) -> bool:
         """Whether a part is begun at all: not when the time is used up; decided once, then kept."""
-        left = not self.wish.budget or self.elapsed < self.wish.budget
+        left = self.seconds(part) > 0
         return bool(self.number(f"begin {part}", None, float(left or part == "evaluate"), 0, 1))
 
     def number(self, name: str, given: int | None, wanted: float, least: int, most: int) -> int:
@@ -160,12 +174,16 @@ class Clock:
         return min(most, max(least, int(self.kept[name])))
 
 
-def open_clock(plan: AuditPlan) -> Clock:
-    """The clock of an audit, with the numbers of an earlier begin if there was one."""
+def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
+    """The clock of an audit, with the numbers of an earlier begin if there was one.
+
+    `began` (of time.monotonic) is when the command was started: opening the model counts as well.
+    """
     path = plan.folder / SCHEDULE
     try:
         kept = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         kept = {}
     sound = isinstance(kept, dict) and all(isinstance(v, int) and v >= 0 for v in kept.values())
-    return Clock(plan.wish, path, kept=kept if sound else {})
+    began = time.monotonic() if began is None else began
+    return Clock(plan.wish, path, began, kept if sound else {})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 
+from holdfast.attack.types import check_time
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, ImageError, InputError
 from holdfast.core.patch import apply
@@ -110,20 +111,22 @@ def recheck(
     deployments: Mapping[str, Pipeline],
     watch: Watch = unwatched,
     most: int = PLACES,
+    first: int | None = None,
 ) -> tuple[Recheck, ...]:
     """Every `holds` and every witness of the maps, put to each deployment; a killed run goes on.
 
     The worst places are run first, and the first that breaks it (twice) is the answer. Else at most `most`
-    places are run: it is said to hold only if that is all of them and none failed.
+    places are run: it is said to hold only if that is all of them and none failed. Where the plan's time is
+    over, the rows finished so far are the result; `first` asks for so many rows only.
     """
     if most < 1:
         raise InputError(f"recheck: expected at least 1 place, got {most}")
     entries = {printable(entry.name): entry for entry in plan.plan.dataset.entries}
     decided = [one for one in maps if one.answer != "unknown"]
-    asks = [Ask(name, entries[one.image], one) for name in deployments for one in decided]
+    asks = [Ask(name, entries[one.image], one) for name in deployments for one in decided][:first]
     work = _work(plan, deployments, most)
     with watch(f"recheck {plan.plan.model.name}", len(asks)) as progress:
-        answers = execute(work, asks, plan.plan.jobs, progress, size=1)
+        answers = execute(work, asks, plan.plan.jobs, progress, size=1, until=plan.plan.until)
     return tuple(row for answer in answers for row in answer)
 
 
@@ -154,7 +157,7 @@ def _now(opened: Opened, task: SquareTask, ask: Ask, most: int) -> Now:
     """The answer under a deployment, with a remark if the image was used to calibrate it."""
     if opened.asker is None:
         return Now("unknown", 0, opened.problem)
-    now = _judged(opened.asker, ask, most)
+    now = _judged(opened.asker, ask, most, task.until)
     if ask.entry.name not in _calibrated_on(task.pipeline.infer):
         return now
     said = "; ".join(part for part in (now.note, "this image is one it was calibrated on") if part)
@@ -167,7 +170,7 @@ def _calibrated_on(infer: object) -> set[str]:
     return {entry.name for entry in infer.calibration.entries}
 
 
-def _judged(asker: Asker, ask: Ask, most: int) -> Now:
+def _judged(asker: Asker, ask: Ask, most: int, until: float) -> Now:
     one = ask.map
     try:
         data = ask.entry.load().data
@@ -184,6 +187,7 @@ def _judged(asker: Asker, ask: Ask, most: int) -> Now:
     doubts: list[str] = []
     tried = 0
     for place in map(tuple, one.tightest[:most].tolist()):
+        check_time(until)
         try:
             laid = apply(image, black(one.grid, *place))
             unsafe = asker.score(laid, one.targets) < asker.threshold

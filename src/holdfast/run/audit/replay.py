@@ -17,8 +17,8 @@ from holdfast.core.registry import lookup
 from holdfast.run.audit.result import NO_THREAT
 from holdfast.run.audit.threats import seen, threatened
 from holdfast.run.noise.choose import reason_of
-from holdfast.run.noise.suite import Prepared, Watch, swept
-from holdfast.run.noise.sweep import SweepPlan, steps, sweep
+from holdfast.run.noise.suite import Prepared, Watch, sweep_plan, swept
+from holdfast.run.noise.sweep import steps, sweep
 from holdfast.run.noise.variants import Swept, Variant
 from holdfast.run.records import Record
 from holdfast.run.store import printable
@@ -143,8 +143,8 @@ def _wave(
         # The patch lies on the picture as the deployment's decoder gives it. What is run is a PNG of that,
         # read by one decoder for all: another one might not know PNG, or read it in a way of its own.
         laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
-        jobs = plan.jobs if sendable else 1
-        whole = SweepPlan(plan.model, threatened(data, patches, decode), laid, plan.runs, jobs, plan.strict)
+        some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
+        whole = sweep_plan(some_jobs, threatened(data, patches, decode), laid)
         with watch(f"{said}, {name}", steps(whole)) as progress:
             read, told = _read(sweep(whole, progress), prepared, frozenset(patches))
         found |= read

@@ -52,6 +52,7 @@ class Survey:
     maps: tuple[SquareMap, ...]
     without: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
+    images: int = 0  # that were finished
 
     @property
     def note(self) -> str:
@@ -80,9 +81,9 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     entries = asked(plan)
     task = task_of(plan, plan.pipeline)
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
-        answers = execute(SquareWork(task), entries, plan.plan.jobs, progress, size=1)
+        answers = execute(SquareWork(task), entries, plan.plan.jobs, progress, 1, plan.plan.until)
     maps, without, failed = [], [], []
-    for entry, (key,) in zip(entries, answers, strict=True):
+    for entry, (key,) in zip(entries, answers, strict=False):  # fewer answers where the time was over
         cell: dict[str, Any] = read_cell(task.store, key)
         name = printable(entry.name)  # as records and attempts have it
         if "failed" in cell:
@@ -93,7 +94,7 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
             maps.append(from_plain(name, cell["map"]))
     if failed and plan.plan.strict:
         raise DataError(str(failed[0]))
-    return Survey(tuple(maps), tuple(without), tuple(failed))
+    return Survey(tuple(maps), tuple(without), tuple(failed), len(answers))
 
 
 def asked(plan: SquaresPlan) -> tuple[Entry, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 import orjson
 
 from holdfast.attack.judge import Judge, found_boxes
-from holdfast.attack.types import Rule
+from holdfast.attack.types import Rule, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
@@ -60,6 +61,7 @@ class SquareTask:
     modules: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     threads: int = 1
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
     def key(self, *content: object) -> str:
         """The name of a cell."""
@@ -81,7 +83,7 @@ def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
     numbers = to_model(alignment_of(plan))
     return SquareTask(
         model, pipeline, squares.rule, numbers, squares.share, squares.most, store,
-        fingerprint.of(["squares", asked, numbers.tolist()]), job.modules, job.files,
+        fingerprint.of(["squares", asked, numbers.tolist()]), job.modules, job.files, until=plan.until,
     )  # fmt: skip
 
 
@@ -217,19 +219,25 @@ def mapped(task: SquareTask, asker: Asker, entry: Entry) -> SquareMap | None:
         return None
     size = Size(image.shape[1], image.shape[0])
     grid = grid_for(size, task.share, task.most)
-    scores, notes = enumerated(asker, image, grid, targets)
+    scores, notes = enumerated(asker, image, grid, targets, task.until)
     notes += _confirmed(asker, sample.data, scores, grid, size, targets)
     clean, seconds = asker.score(image, targets), round(time.perf_counter() - began, 3)
     note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
     return SquareMap(entry.name, size, grid, scores, asker.threshold, targets, clean, seconds, note)
 
 
-def enumerated(asker: Asker, image: Image, grid: Grid, targets: Boxes | Label) -> tuple[Floats, list[str]]:
-    """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not."""
+def enumerated(
+    asker: Asker, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
+) -> tuple[Floats, list[str]]:
+    """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
+
+    BudgetSpent at `until` (of time.monotonic).
+    """
     size = Size(image.shape[1], image.shape[0])
     columns, rows = axes(size, grid)
     scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a place left out would stay in doubt
     for at, (x, y) in enumerate(places(size, grid).tolist()):
+        check_time(until)
         laid = image.copy()
         laid[y : y + grid.side, x : x + grid.side] = 0
         try:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.attack.types import Limits, Method
-from holdfast.core.errors import DataError
+from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.noise.families import is_installed
 from holdfast.run.attack.attempt import Attempt
 from holdfast.run.attack.measure import attack
@@ -20,10 +21,11 @@ from holdfast.run.attack.result import Outcome, effect_of, points_of
 from holdfast.run.audit.plan import AuditPlan, plain_folder
 from holdfast.run.audit.result import Strike
 from holdfast.run.difference import side_of
-from holdfast.run.evaluate import alignment_of
+from holdfast.run.evaluate import Plan, alignment_of
 from holdfast.run.noise.suite import Watch
 from holdfast.run.store import printable
 
+SHORT = 60.0  # seconds within which one process attacks more images than several
 QUERIES = 400  # of a search from predictions alone, where torch is missing
 
 
@@ -70,19 +72,33 @@ class Strikes:
     runs: dict[str, str]
 
 
-def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> Strikes:
-    """All budgets from the smallest on, each with what the smaller ones broke."""
+def strikes(
+    plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
+) -> Strikes:
+    """All budgets from the smallest on, each with what the smaller ones broke.
+
+    At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
+    larger budget counts only if it was finished on all of them that withstood. `most` are the budgets that
+    were finished before, if any.
+    """
     held: dict[str, Attempt] = {}
     todo, struck, runs = list(images), list[Struck](), dict[str, str]()
     first: Outcome | None = None
-    for pixels in sorted(set(plan.wish.pixels)):
+    budgets = sorted(set(plan.wish.pixels))[:most]
+    for number, pixels in enumerate(budgets):
         if todo:
-            wanted = attack_plan(plan, todo, pixels)
+            end = _share(until, len(budgets) - number)
             try:
-                outcome = _attacked(wanted, watch)
-            except DataError:  # none of those left can be read any more: the smaller budgets still stand
+                wanted, outcome = _attacked(plan, todo, pixels, end, watch)
+            except BudgetSpent:
+                if first is not None:
+                    break  # the smaller budgets still stand
+                wanted, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+            except DataError:  # none of those left can be read any more
                 if first is None:
                     raise
+                break
+            if first is not None and len(outcome.attempts) + len(outcome.failed) < len(todo):
                 break
             runs[f"attack {name_of(pixels)}"] = wanted.out.name
             first = first or outcome
@@ -93,12 +109,20 @@ def strikes(plan: AuditPlan, images: Sequence[str], watch: Watch) -> Strikes:
         todo = [a.name for a in held.values() if a.targets and not a.success]
     if first is None:
         raise DataError("expected at least one image to attack, got none")
-    return Strikes(_whole(plan, first, tuple(held.values())), tuple(struck), runs)
+    largest = struck[-1].strike.pixels
+    return Strikes(_whole(plan, first, tuple(held.values()), largest), tuple(struck), runs)
 
 
-def spent(found: Strikes) -> float:
-    """The seconds its attacks took when they were made, which may have been in an earlier audit."""
-    return sum({id(a): a.seconds for one in found.struck for a in one.attempts}.values())
+def _share(until: float, budgets: int) -> float:
+    """The moment at which the first of these budgets stops: all have the same part of the time left."""
+    now = time.monotonic()
+    return now + (until - now) / budgets
+
+
+def _within(plan: Plan, until: float) -> Plan:
+    """The plan with its end; in a short time one process is quicker, as each of several must load torch."""
+    short = until - time.monotonic() < SHORT
+    return dataclasses.replace(plan, until=until, jobs=1 if short else plan.jobs)
 
 
 def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
@@ -111,14 +135,17 @@ def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, A
     return found
 
 
-def _attacked(wanted: AttackPlan, watch: Watch) -> Outcome:
-    with watch(f"attack {name_of(wanted.limits.pixels)}", len(wanted.plan.dataset)) as step:
-        return attack(wanted, step)
+def _attacked(
+    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
+) -> tuple[AttackPlan, Outcome]:
+    wanted = attack_plan(dataclasses.replace(plan, plan=_within(plan.plan, until)), images, pixels)
+    with watch(f"attack {name_of(pixels)}", len(images)) as step:
+        return wanted, attack(wanted, step)
 
 
-def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...]) -> Outcome:
+def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], largest: int) -> Outcome:
     """The outcome within the largest budget, as an attack of its own would tell it."""
-    settings, largest = plan.plan.settings, max(plan.wish.pixels)
+    settings = plan.plan.settings
     pairs = [a.model for a in attempts]
     effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
     about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}

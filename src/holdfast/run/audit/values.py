@@ -19,11 +19,15 @@ STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
 
 @dataclass(frozen=True)
 class Measured:
-    """A number, what it is about (the noise, the image) and the command that gives it again."""
+    """A number, what it is about (the noise, the image), the command that gives it again, and its n.
+
+    `images` is the number of images an estimate rests on; None for counts of what was found, which are facts.
+    """
 
     value: float
     about: str = ""
     command: str = ""
+    images: int | None = None
 
 
 def values_of(audit: Audit) -> dict[str, float]:
@@ -35,13 +39,14 @@ def measured(audit: Audit) -> dict[str, Measured]:
     """Every number of the audit by the name gates use, with where it comes from."""
     found: dict[str, Measured] = {}
     for rows in (_clean, _noise, _attack, _proofs, _rechecks, _matrix, _whole):
-        for name, value, about, command in rows(audit):
+        for name, value, about, command, *images in rows(audit):
             if value is not None and not math.isnan(value):
-                found.setdefault(name, Measured(float(value), about, command or audit.command))
+                found.setdefault(name, Measured(float(value), about, command or audit.command, *images))
     return found
 
 
-_Row = tuple[str, float | None, str, str]
+# Name, value, what it is about, command; of an estimate also the number of images.
+_Row = tuple[str, float | None, str, str] | tuple[str, float | None, str, str, int | None]
 
 
 def _clean(audit: Audit) -> Iterator[_Row]:
@@ -49,11 +54,11 @@ def _clean(audit: Audit) -> Iterator[_Row]:
     rule = clean.rule.partition(",")[0]  # the whole of it is too long for a line
     about = f"{clean.title} of {clean.images} images by {rule}"
     for end, value in (("", clean.value), (".low", clean.low), (".high", clean.high)):
-        yield f"clean.{clean.metric}{end}", value, about, clean.command
+        yield f"clean.{clean.metric}{end}", value, about, clean.command, clean.images
     yield "clean.images", clean.images, "", clean.command
     for key, value in clean.others.items():
         if key in OTHERS and value is not None and value >= 0:  # COCO says −1 where there is no truth
-            yield f"clean.{key}", value, "", clean.command
+            yield f"clean.{key}", value, "", clean.command, clean.images
 
 
 def _noise(audit: Audit) -> Iterator[_Row]:
@@ -82,7 +87,7 @@ def _worst(name: str, causes: Sequence[Cause]) -> Iterator[_Row]:
         rows = [(_or_nan(ends[column]), cause) for cause, ends in ran]
         if rows and not any(math.isnan(value) for value, _ in rows):
             value, cause = max(rows, key=lambda row: (row[0], row[1].changed or 0))  # as Audit.worst
-            yield name + end, value, cause.label, cause.command
+            yield name + end, value, cause.label, cause.command, cause.images or None
 
 
 def _ends(cause: Cause) -> tuple[float | None, float | None, float | None]:
@@ -99,15 +104,16 @@ def _attack(audit: Audit) -> Iterator[_Row]:
         about = f"{one.broken} of {one.aimed} images broken by {one.engine}"
         yield begin + "aimed", one.aimed, "", one.command
         if one.aimed:  # else nothing was attacked, so nothing was withstood
-            yield begin + "Se", one.effect, about, one.command
-            yield begin + "broken", one.broken / one.aimed, about, one.command
-            yield begin + audit.clean.metric, one.after, f"{one.before:.3f} before", one.command
+            yield begin + "Se", one.effect, about, one.command, one.aimed
+            yield begin + "broken", one.broken / one.aimed, about, one.command, one.aimed
+            yield begin + audit.clean.metric, one.after, f"{one.before:.3f} before", one.command, one.aimed
     tried = [s for s in audit.strikes if s.aimed]
     if tried:
         least = min((s for s in tried if s.broken), key=lambda s: s.pixels, default=None)
         largest = max(tried, key=lambda s: s.pixels)
         about = f"{least.broken} of {least.aimed} images" if least else "no budget tried breaks an image"
-        yield "attack.smallest", least.pixels if least else math.inf, about, least.command if least else ""
+        pixels, command = (least.pixels, least.command) if least else (math.inf, "")
+        yield "attack.smallest", pixels, about, command, max(s.aimed for s in tried)
         yield "attack.largest", largest.pixels, "", largest.command
 
 
@@ -117,7 +123,7 @@ def _proofs(audit: Audit) -> Iterator[_Row]:
     if squares:
         for name, answer in (("certified", "holds"), ("broken", "violated")):
             count = sum(p.answer == answer for p in squares)
-            yield f"square.{name}", count / len(squares), *_source(squares, answer)
+            yield f"square.{name}", count / len(squares), *_source(squares, answer), len(squares)
     for begin, proofs in (("verify.", audit.proofs), ("verify.specs.", specs)):
         counts = Counter[str](p.answer for p in proofs)
         for answer in ("violated", "holds", "unknown") if proofs else ():
@@ -157,11 +163,12 @@ def _matrix(audit: Audit) -> Iterator[_Row]:
     if run:
         value, worst = min(run, key=lambda row: row[0])
         about = f"threat {worst.threat}, deployment {worst.deployment}"
-        yield f"matrix.{audit.clean.metric}.min", value, about, worst.command
+        yield f"matrix.{audit.clean.metric}.min", value, about, worst.command, worst.images
     if any(m.effect for m in meetings):
         grown = [m for m in meetings if m.effect == "magnified"]
         about = _some(f"{m.threat} under {m.deployment}" for m in grown)
-        yield "matrix.magnified", len(grown), about, next((m.command for m in grown), "")
+        images = max(m.images for m in meetings)
+        yield "matrix.magnified", len(grown), about, next((m.command for m in grown), ""), images
     missing = [m for m in meetings if m.value is None]
     yield "matrix.missing", len(missing), _some(f"{m.threat} under {m.deployment}" for m in missing), ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +19,18 @@ from holdfast.run.attack.attempt import Attempt, attempt_from_plain
 from holdfast.run.attack.measure import MANIFEST
 from holdfast.run.attack.plan import CELLS
 from holdfast.run.classes import Alignment, realign
-from holdfast.run.comparing.change import Change, Rise, Subject, from_draws, from_stated, in_points
+from holdfast.run.comparing.change import POINTS, Change, Rise, Subject, from_draws, from_stated, in_points
 from holdfast.run.comparing.evaluations import SEED, ap_draws, ap_matches, settings_of
 from holdfast.run.comparing.result import Body, Listed, differences
 from holdfast.run.difference import same_truth
 from holdfast.run.store import Store
 
 STRUCK = "attack"
-EFFECTS: tuple[tuple[str, str, Rise], ...] = (  # what, its key in the manifest, what its rise means
-    ("mAP before", "before", "is better"),
-    ("mAP under attack", "after", "is better"),
-    ("S_e", "S_e", "is worse"),
+# What, its key in the manifest, what its rise means, and the largest difference in points.
+EFFECTS: tuple[tuple[str, str, Rise, float], ...] = (
+    ("mAP before", "before", "is better", 100.0),
+    ("mAP under attack", "after", "is better", 100.0),
+    ("S_e", "S_e", "is worse", math.inf),  # 1 − after / before: no lower limit
 )
 
 
@@ -102,8 +104,9 @@ def _shares(a: Attacked, b: Attacked) -> Iterator[Change]:
 
 def mean_change(about: Subject, before: Sequence[float], after: Sequence[float]) -> Change:
     """The row of one value an image and run: their means, with the paired interval of the difference."""
+    bound = 100.0 if about.unit == POINTS else math.inf
     drawn = [mean_values(np.asarray(v, np.float64), generator(SEED, "difference")) for v in (before, after)]
-    return from_draws(about, drawn[0], drawn[1], len(before))
+    return from_draws(about, drawn[0], drawn[1], len(before), bound)
 
 
 class Apart(Exception):
@@ -131,8 +134,8 @@ def effect_changes(
         raise InputError("images of one name are not the same, or have another truth; attack the same data")
     drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        from_draws(Subject(group, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]))
-        for k, (what, _, rise) in enumerate(EFFECTS)
+        from_draws(Subject(group, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        for k, (what, _, rise, bound) in enumerate(EFFECTS)
     ]
 
 
@@ -178,7 +181,7 @@ def _stated_effects(a: Attacked, b: Attacked) -> Iterator[Change]:
     """What the manifests state, without an interval, if it is the same rule on the same images."""
     if a.about["rule"] != b.about["rule"] or a.images.keys() != b.images.keys():
         return
-    for what, key, rise in EFFECTS:
+    for what, key, rise, _ in EFFECTS:
         about = Subject(STRUCK, what, rise)
         yield from_stated(about, *(in_points(run.effects[0][key], images=len(run.images)) for run in (a, b)))
 

@@ -144,7 +144,7 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 
 
 def _strike(threat: str, old: Strike | None, new: Strike | None) -> Iterator[Change]:
-    for what, key, rise in EFFECTS:
+    for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
         about = Subject(STRUCK, f"{threat}: {what}", rise)
         sides = [None if s is None else in_points(getattr(s, name), images=s.images) for s in (old, new)]

@@ -92,9 +92,13 @@ def in_points(
     return Stated(whole[0], whole[1], whole[2], images, words)
 
 
-def from_draws(about: Subject, before: Floats, after: Floats, images: int) -> Change:
-    """The row of two numbers in the row's unit, each followed by its values on the same draws of images."""
-    return from_interval(about, float(before[0]), float(after[0]), paired(before, after), images)
+def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
+    """The row of two numbers in the row's unit, each followed by its values on the same draws of images.
+
+    The difference is within ±`bound`: 100 for scores in points.
+    """
+    found = paired(before, after, bound=bound)
+    return from_interval(about, float(before[0]), float(after[0]), found, images)
 
 
 def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:

@@ -114,7 +114,7 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
             yield from_draws(about, found[0], found[1], after.images)
         elif name.startswith("top"):
             right = [100.0 * (places(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
-            interval = mean_difference(right[0], right[1], generator(SEED, "difference"))
+            interval = mean_difference(right[0], right[1], generator(SEED, "difference"), bound=100.0)
             yield from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
             sides = [in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]

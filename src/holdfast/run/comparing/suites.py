@@ -174,7 +174,7 @@ class _Both:
         if not names:
             raise InputError("no image in common")
         drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
-        return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names))
+        return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
 
 
 def stated(row: Any) -> Stated | None:

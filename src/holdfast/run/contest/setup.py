@@ -82,12 +82,12 @@ def ready(setup: Setup) -> Ready:
     """Everything opened and checked; InputError for what does not fit together."""
     if setup.ap not in AP_RULES:
         raise UnknownName("AP rule", setup.ap, AP_RULES)
+    data = _data(setup)  # first: too few images are reported before any model is opened or run
     names = list(dict.fromkeys([setup.model, *setup.members]))
     models = tuple(_load(name) for name in names)
     twice = [m.name for m in models if sum(o.name == m.name for o in models) > 1]
     if twice:
         raise InputError(f"--members: two models are called {twice[0]!r}; rename one of the files")
-    data = _data(setup)
     classes = data.classes or models[0].card.classes
     for model in models:
         try:
@@ -116,10 +116,16 @@ def _embedded(data: str) -> bool:
 
 
 def _data(setup: Setup) -> Dataset:
-    """The data set; of the embedded one twice as many scenes as images are wanted, if no number is said."""
+    """The dataset, with at least as many images as the contest; of the embedded one twice as many scenes."""
     how: dict[str, Any] = {"task": "detect", "format": setup.data_format, "split": setup.split}
     more = 2 * setup.images if _embedded(setup.data) and setup.data.count(":") < 2 else None
-    return open_dataset(setup.data, images=more, **how)
+    data = open_dataset(setup.data, images=more, **how)
+    if len(data.entries) < setup.images:
+        raise DataError(
+            f"--images {setup.images}: {data.name} has only {len(data.entries)} images; "
+            f"ask for at most {len(data.entries)} or give a larger dataset"
+        )
+    return data
 
 
 def _rules(setup: Setup, models: tuple[Model, ...], data: str) -> Rules:

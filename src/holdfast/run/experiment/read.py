@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import InputError
-from holdfast.run.audit.gates import FAIL_IF, Gate, check, gates_of
+from holdfast.run.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min_images_of
 from holdfast.run.experiment.fit import Unfit, fit, shown, unknown
 from holdfast.run.experiment.lines import Path as Where
 from holdfast.run.experiment.lines import line_of, lines_of
@@ -180,14 +181,21 @@ class _Reader:
         if not isinstance(given, dict) or not given.get(FAIL_IF, True):
             self.tell(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {shown(given)}')
             return
+        try:
+            least = min_images_of(given.get(MIN_IMAGES), MIN_IMAGES)
+        except InputError as problem:
+            self.tell(("gates", MIN_IMAGES), str(problem).partition(": ")[2])
+            least = None
         for key, value in given.items():
+            if key == MIN_IMAGES:
+                continue
             items = value if key == FAIL_IF and isinstance(value, list) else [value]
             for place, item in enumerate(items):
                 where: Where = ("gates", key, place) if items is value else ("gates", key)
                 try:
                     made = gates_of({key: item}, "gates")
                     check(made)
-                    yield from made
+                    yield from (dataclasses.replace(one, min_images=least) for one in made)
                 except InputError as problem:
                     told = str(problem)
                     self.tell(where, told.partition(": ")[2] if told.startswith("gates.") else told)

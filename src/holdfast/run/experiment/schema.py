@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.run.audit.gates import FAIL_IF
+from holdfast.run.audit.gates import FAIL_IF, MIN_IMAGES
+from holdfast.run.audit.result import ENOUGH
 from holdfast.run.experiment.fit import bounds
 from holdfast.run.experiment.plan import DOES, Condition, Experiment, GivenData, GivenModel
 from holdfast.run.experiment.slots import Slot, slots_of
@@ -64,9 +65,13 @@ def _gates() -> dict[str, Any]:
     several = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
     about = "An audit fails if one of these is true of it: see docs/ci.md."
     more = {"type": ["string", "object"]}
+    least = {
+        "type": "integer", "minimum": 1, "default": ENOUGH,
+        "description": "A gate whose number rests on fewer images is not decided.",
+    }  # fmt: skip
     return {
         "type": "object",
-        "properties": {FAIL_IF: several},
+        "properties": {FAIL_IF: several, MIN_IMAGES: least},
         "additionalProperties": more,
         "description": about,
     }

@@ -42,7 +42,7 @@ def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]
         tuple(load_model(path) for path in work.surrogate),
         work.deployment,
         tuple(load_model(path) for path in work.unseen),
-        "" if work.features == "none" else work.features,
+        work.features,
         work.universal,
     )  # fmt: skip
     check_attack(wanted)
@@ -109,8 +109,9 @@ def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
         words.append(f"{len(found.findings)} answers are others under a runtime or precision")
     left = [part.name for part in found.parts if part.left_out]
     words += [f"left out in part: {', '.join(left)}"] if left else []
-    broken = sum(one.failed for one in judged)
+    broken, open_ones = sum(one.failed for one in judged), sum(not one.decided for one in judged)
     words += [f"{broken} of {len(judged)} gates failed"] if broken else []
+    words += [f"{open_ones} of {len(judged)} gates not decided"] if open_ones else []
     line = bench.line(
         piece,
         metric=found.clean.metric,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from holdfast.core.errors import InputError
+from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.noise.families import Option
 from holdfast.run.difference import Side, common, compare, drawn, side_of
@@ -57,10 +57,13 @@ class Staircase:
     command: str = ""
 
 
-def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = False) -> Staircase:
-    """The greedy build-up from a finished suite.
+def combine(
+    prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = False, most: int | None = None
+) -> Staircase:
+    """The greedy build-up from a finished suite, of at most so many steps.
 
-    Each family takes part with its worst option, or with `every` one of its options at each step.
+    Each family takes part with its worst option, or with `every` one of its options at each step. Where the
+    plan's time is over, the steps made so far are the result.
     """
     candidates = _candidates(suite, prepared.options, every)
     if not candidates:
@@ -71,11 +74,15 @@ def combine(prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = F
     steps: list[Step] = []
     left_out: list[str] = []
     alone: dict[str, Side] = {}
-    while candidates:
+    while candidates and len(steps) != most:
         asked = [(c, tried(prepared.ground, [*chosen, c])) for c in candidates]
         left_out += [f"{c.label}: {a.note}" for c, a in asked if a is not None and a.variant is None]
         able = [(c, a.variant) for c, a in asked if a is not None and a.variant is not None]
-        sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+        try:
+            sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+        except BudgetSpent:
+            left_out += [f"{c.label}: time budget reached" for c in candidates]
+            break
         if not chosen:
             alone = {c.label: sides[v.name] for c, v in able if v.name in sides}
         best = _worst_of(clean, able, sides)
@@ -143,7 +150,8 @@ class _Stair:
             drawn(side, names, replicates=replicates)
             for side in (self.clean, self.alone, self.before, self.after)
         )
-        return paired(after, before), paired(alone, clean), paired(clean - alone, before - after)
+        beyond = paired(clean - alone, before - after, bound=2.0)  # a difference of two differences
+        return paired(after, before), paired(alone, clean), beyond
 
 
 def _step(one: Option, stair: _Stair, replicates: int) -> Step:

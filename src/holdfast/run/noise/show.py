@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,9 +169,12 @@ class OnePicture:
 
 
 def features(
-    model: Model, data: bytes, wanted: Wanted, images: tuple[Entry, ...]
+    model: Model, data: bytes, wanted: Wanted, images: tuple[Entry, ...], folder: Path | None = None
 ) -> Iterator[Feature | tuple[Option, str]]:
-    """The deepest feature map before and after every rewrite of the graph that changes it, or why not."""
+    """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
+
+    Rewritten graphs that a suite has built in `folder` are not built again.
+    """
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
     calibration = Calibration(images or (OnePicture("picture", data),), clean)
@@ -181,15 +185,23 @@ def features(
             infer = option.noise(clean).infer
             names = infer.rewrites if isinstance(infer, Deployed) else ()
             try:
-                made = rewritten(model, names, calibration)
-                graph = made.model.SerializeToString()
-                found = feature(model.read(), graph, option.label, tensor) if made.changed else None
+                graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
+                found = feature(model.read(), graph, option.label, tensor) if changed else None
             except HoldfastError as problem:
                 yield option, " ".join(str(problem).split())
                 continue
             if found is not None:
                 yield found
-            elif made.changed:
+            elif changed:
                 yield option, "no feature map has the same name before and after"
             else:
-                yield option, made.how or unchanged(model.read(), family.name)
+                yield option, how or unchanged(model.read(), family.name)
+
+
+def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
+    """The rewritten graph, whether anything changed in it, and how."""
+    if infer.folder is not None and infer.rewrites:
+        built = infer.built(model)
+        return built.path.read_bytes(), bool(built.changed), "; ".join(built.how)
+    made = rewritten(model, infer.rewrites, infer.calibration)
+    return made.model.SerializeToString(), bool(made.changed), made.how

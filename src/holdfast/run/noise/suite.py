@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from typing import TypeAlias
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
-from holdfast.core.errors import DataError, ImageError
+from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.noise.families import Option
 from holdfast.run.classes import Alignment
@@ -66,6 +68,19 @@ class Prepared:
         """The images integer precisions are calibrated on."""
         return self.ground.reserved.calibration.entries
 
+    def first(self, count: int) -> Prepared:
+        """The same on the first images alone; what precisions are calibrated on does not change."""
+        plan = self.noise.plan
+        if count >= len(plan.dataset):
+            return self
+        some = dataclasses.replace(plan, dataset=plan.dataset.first(count))
+        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=some))
+
+    def within(self, until: float) -> Prepared:
+        """The same with another end (of time.monotonic)."""
+        plan = dataclasses.replace(self.noise.plan, until=until)
+        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=plan))
+
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The clean one and all that are to be measured alone."""
@@ -96,31 +111,51 @@ def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
     return contextlib.nullcontext(lambda done, found: None)
 
 
-def measure(prepared: Prepared, watch: Watch = unwatched) -> ModelNoise:
-    """The noise of the model; a killed run goes on where it was."""
+def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True) -> ModelNoise:
+    """The noise of the model; a killed run goes on where it was.
+
+    The worst options are also run together, unless that is not asked for or the plan's time is over.
+    """
     plan = prepared.noise.plan
-    found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}")
+    found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
+    prepared = prepared.first(plan.shard * len(found[CLEAN].cells))
     judge = _judge(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.asked)
-    together = _worst_together(prepared, rows)
+    worst = _worst_together(prepared, rows) if together else None
     combined = None
-    if together is not None and together.variant is None:
-        combined = judge.row(together, {})
-    elif together is not None and together.variant is not None:
-        both = swept(prepared, (together.variant,), watch, f"combined {plan.model.name}")
-        combined = judge.row(together, both)
-    if combined is not None and together is not None:
-        said = together.variant.name if together.variant else together.note
+    if worst is not None and worst.variant is None:
+        combined = judge.row(worst, {})
+    elif worst is not None and worst.variant is not None:
+        with contextlib.suppress(BudgetSpent):
+            both = swept(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+            combined = judge.row(worst, both)
+    if combined is not None and worst is not None:
+        said = worst.variant.name if worst.variant else worst.note
         combined = dataclasses.replace(combined, family="combined", option=said, note="")
     return judge.summary(rows, combined)
 
 
-def swept(prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str) -> dict[str, Swept]:
-    """The variants run together on all images; finished cells are not run again."""
+def swept(
+    prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
+) -> dict[str, Swept]:
+    """The variants run together on all images; finished cells are not run again.
+
+    With `partial` the images finished within that share of the time left are enough.
+    """
     plan = prepared.noise.plan
-    whole = SweepPlan(plan.model, plan.dataset, variants, plan.runs, plan.jobs, plan.strict)
+    whole = sweep_plan(plan, plan.dataset, variants)
+    if partial and plan.until < math.inf:
+        now = time.monotonic()
+        whole = dataclasses.replace(whole, until=now + partial * (plan.until - now), partial=True)
     with watch(what, steps(whole)) as progress:
         return sweep(whole, progress)
+
+
+def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> SweepPlan:
+    """These variants of the plan's model on a dataset, run as the plan says."""
+    return SweepPlan(
+        plan.model, dataset, variants, plan.runs, plan.jobs, plan.strict, plan.shard, plan.until
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

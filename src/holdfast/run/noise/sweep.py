@@ -6,6 +6,7 @@ Each variant's cells are those a plain evaluation of its pipeline would write, s
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,12 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 from holdfast.core.dataset import Dataset, Entry
-from holdfast.core.errors import DataError, HoldfastError, InputError
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError
 from holdfast.core.model import Model
 from holdfast.run.answer import Opened
 from holdfast.run.evaluate import Plan, job_for
 from holdfast.run.evaluation import CELLS
-from holdfast.run.executor import Progress, execute, shards
+from holdfast.run.executor import SHARD, Progress, execute, shards
 from holdfast.run.job import Job
 from holdfast.run.noise.variants import Swept, Variant
 from holdfast.run.store import Store
@@ -35,6 +36,9 @@ class SweepPlan:
     runs: Path
     jobs: int = 1  # processes; 0: one a core
     strict: bool = False
+    shard: int = SHARD  # images per cell
+    until: float = math.inf  # of time.monotonic
+    partial: bool = False  # whether the images finished by then are enough
 
 
 class Answer(NamedTuple):
@@ -76,6 +80,7 @@ def sweep(plan: SweepPlan, progress: Progress = lambda done, found: None) -> dic
     """Variant name -> its finished cells, or why it cannot be run; progress counts images × variants.
 
     Finished cells are never redone, whoever wrote them. With `strict` the first image that fails ends it.
+    BudgetSpent if not all images (with `partial`: none) are finished in time.
     """
     _check(plan)
     store = Store(plan.runs / CELLS)
@@ -84,7 +89,10 @@ def sweep(plan: SweepPlan, progress: Progress = lambda done, found: None) -> dic
         if variant.name in problems:
             progress(images(plan.dataset, variant), 0)
     entries = plan.dataset.entries if jobs else ()
-    answers = execute(Together(tuple(jobs.values())), entries, plan.jobs, progress)
+    work = Together(tuple(jobs.values()))
+    answers = execute(work, entries, plan.jobs, progress, plan.shard, plan.until)
+    if len(answers) < len(shards(entries, plan.shard)) and not plan.partial:
+        raise BudgetSpent("the time was over before all images were finished")
     for number, name in enumerate(jobs):
         told = [a.problems[number] for a in answers if number in a.problems]
         problems.update({name: told[0]} if told else {})
@@ -98,7 +106,7 @@ def sweep(plan: SweepPlan, progress: Progress = lambda done, found: None) -> dic
 def unfinished(plan: SweepPlan) -> int:
     """How many cells are still to be made; every image is read and hashed for that, if any cell is there."""
     jobs = tuple(_jobs(plan, Store(plan.runs / CELLS))[0].values())
-    pieces = shards(plan.dataset.entries)
+    pieces = shards(plan.dataset.entries, plan.shard)
     if not (plan.runs / CELLS).is_dir():
         return len(jobs) * len(pieces)
     return sum(missing(jobs, piece) for piece in pieces)
