@@ -121,7 +121,8 @@ def _free(question: Property | None) -> list[int]:
 
 
 def _values(letter: str, values: Any, shown: list[int]) -> str:
-    text = ", ".join(f"{letter}_{i} = {float(values[i]):.9g}" for i in shown[:_SHOWN])
+    digits = 17 if values.dtype == "float64" and letter == "X" else 9
+    text = ", ".join(f"{letter}_{i} = {float(values[i]):.{digits}g}" for i in shown[:_SHOWN])
     more = (
         f" and {len(values) - len(shown):,} fixed ones" if letter == "X" and len(values) > len(shown) else ""
     )
@@ -134,6 +135,7 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
         "engine": verdict.engine,
         "seconds": verdict.seconds,
         "margin": verdict.bound,
+        "real_arithmetic_only": verdict.real_only,
         "note": verdict.note,
     }
     if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
