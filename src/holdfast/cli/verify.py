@@ -21,8 +21,8 @@ _EVERY_SECONDS = 10.0
 
 
 def verify(
-    net: Annotated[Path, Argument("An ONNX file; .gz too.")],
-    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; .gz too.")] = None,
+    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")],
+    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None,
     timeout: Annotated[float, Option("Give up after so many seconds.", shown="S", least=0)] = 300.0,
     json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None,
     witness: Annotated[
@@ -38,6 +38,9 @@ def verify(
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
     timeout, 2 bad input.
     """
+    from holdfast.core.model import found_file
+
+    net = found_file(net) or net
     if check:
         return _check(net)
     from holdfast.cli.watch import memory_bytes, watched

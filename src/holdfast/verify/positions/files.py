@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
+from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.wire import WireGraph, read_graph, write_part
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
@@ -80,6 +81,7 @@ def open_instance(question: Property, graph: WireGraph | None = None) -> Instanc
     graph = graph or read_graph(question.model.read())
     if len(graph.inputs) != 1:
         raise ModelError(f"{where}: expected one input, got {len(graph.inputs)}")
+    check_deterministic(graph, str(where))
     shape = domain.box.lower.shape
     try:
         trace = traced(graph, graph.inputs[0].name, domain.free, domain.template.reshape(shape))
