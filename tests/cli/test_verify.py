@@ -81,6 +81,32 @@ def test_packed_files_are_read(holdfast, tmp_path):
         packed.append(path.with_name(path.name + ".gz"))
         packed[-1].write_bytes(gzip.compress(path.read_bytes()))
     assert holdfast("verify", *packed).code == 1
+    model.unlink()
+    prop.unlink()
+    assert holdfast("verify", model, prop).code == 1  # named without .gz, as VNN-COMP's instances.csv does
+    assert holdfast("verify", model, "--check").code == 0
+    done = holdfast("model", "info", model)
+    assert done.code == 0, done
+    assert "n.onnx.gz" in done.out
+
+
+def test_a_model_of_which_only_the_gz_is_there_is_named(fails, tmp_path):
+    packed = tmp_path / "n.onnx.gz"
+    packed.write_bytes(gzip.compress(net(tmp_path / "other.onnx").read_bytes()))
+    assert "n.onnx.gz is there: give its path" in fails("model", "card", tmp_path / "n.onnx")
+
+
+def test_a_proof_for_real_arithmetic_alone_is_told_as_one(holdfast, tmp_path):
+    pytest.importorskip("torch")
+    nodes = [helper.make_node("Add", ["x", "c"], ["a"]), helper.make_node("Sub", ["a", "c"], ["b"])]
+    nodes.append(helper.make_node("Neg", ["b"], ["y"]))
+    values = [helper.make_tensor_value_info(name, FLOAT, [1, 1]) for name in ("x", "y")]
+    weights = {"c": np.full(1, 2.0**24, np.float32)}
+    model = save_graph(tmp_path / "n.onnx", nodes, values[:1], values[1:], weights)
+    done = holdfast("verify", model, spec(tmp_path / "p.vnnlib", -12), "--timeout", "4", "--json", "v.json")
+    assert done.code == 0, done
+    assert "proven for real arithmetic, not for float32: rounding may reach" in done.out
+    assert json.loads((tmp_path / "v.json").read_text())["real_arithmetic_only"] is True
 
 
 def test_unknown_says_why(holdfast, tmp_path):

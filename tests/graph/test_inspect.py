@@ -57,6 +57,21 @@ def test_what_is_inside(tmp_path, batch):
     assert table["nodes"] == "3: Conv 1, Flatten 1, MatMul 1"
 
 
+def test_weights_in_constant_nodes_count(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    proto = onnx.load(path)
+    weights = list(proto.graph.initializer)
+    del proto.graph.initializer[:]
+    for weight in weights:
+        node = onnx.helper.make_node("Constant", [], [weight.name], value=weight)
+        proto.graph.node.insert(0, node)
+    shape = onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [4], [1, 2, 3, 4])
+    proto.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["shape"], value=shape))
+    before = inspect(path).parameters
+    onnx.save(proto, path)
+    assert inspect(path).parameters == before
+
+
 def test_free_shapes_leave_the_work_unknown(tmp_path):
     path = conv_net(tmp_path / "net.onnx")
     model = onnx.load(path)

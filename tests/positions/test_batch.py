@@ -90,6 +90,16 @@ def test_what_cannot_take_many_is_named(tmp_path, nodes, shape, why):
         batched(path.read_bytes())
 
 
+@pytest.mark.parametrize("opset", [11, 17])
+def test_a_softmax_keeps_the_axes_of_its_opset(tmp_path, opset):
+    nodes = [helper.make_node("Softmax", ["x"], ["y"])]
+    path = save_graph(
+        tmp_path / "n.onnx", nodes, [info("x", [1, 3, 2, 2])], [info("y", [1, 3, 2, 2])], {}, opset=opset
+    )
+    single, together = both(path, RNG.normal(size=(4, 3, 2, 2)).astype(np.float32))
+    np.testing.assert_allclose(together[0], single[0], rtol=1e-5)
+
+
 def test_the_file_itself_is_not_touched(tmp_path):
     path = shuffle_net(tmp_path)
     before = path.read_bytes()

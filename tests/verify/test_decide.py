@@ -91,10 +91,19 @@ def test_the_engine_decides_and_the_verdict_says_what_a_proof_is_sound_for(tmp_p
     told = proven(Answer("holds", "few", margin=0.5))
     verdict = decide.verify(asked(model, [1, -1], -9.0), Budget(10))
     assert (verdict.status, verdict.engine, verdict.bound, told) == ("holds", "few", 0.5, ["few"])
-    assert "real arithmetic" in verdict.note
-    assert "float32" not in verdict.note
-    proven(Answer("holds", "few", margin=0.5e-4))
-    assert "float32 runtime may see it otherwise" in decide.verify(asked(model, [1, -1], -9.0)).note
+    assert verdict.note == "proven for every evaluation in float32"
+    assert not verdict.real_only
+
+
+def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monkeypatch, proven):
+    proven(OPEN, few=Answer("holds", "few", margin=0.5))
+    engine = decide._few_inputs
+    only_real = lambda problem, clock: OPEN if problem.net.roundoff else engine(problem, clock)  # noqa: E731
+    monkeypatch.setattr(decide, "_few_inputs", only_real)
+    verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))
+    assert (verdict.status, verdict.real_only, verdict.bound) == ("holds", True, 0.5)
+    assert "not for float32: rounding may reach" in verdict.note
+    assert "margin is 0.5" in verdict.note
 
 
 def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
@@ -259,7 +268,7 @@ def test_one_input_is_swept_and_the_end_of_the_range_counts(tmp_path, last, engi
         ):
             box = Box(np.full((1, 1), -end), np.full((1, 1), end))
             question = Property(model, box, (Rows(np.full((1, 1), side), np.array([bound])),))
-            verdict = decide.verify(question, Budget(10))
+            verdict = decide.verify(question, Budget(60))
             assert (verdict.status, verdict.engine) == (status, engine)
     assert 0 in (outputs.argmin(), outputs.argmax()) or len(points) - 1 in (
         outputs.argmin(),

@@ -16,7 +16,7 @@ from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.graph.wire import read_graph
 from holdfast.verify import enumerate as engine
-from holdfast.verify.domain import domain_of, first_float32, last_float32
+from holdfast.verify.domain import domain_of, first_float, last_float
 from holdfast.verify.finite import machine
 from holdfast.verify.finite.cells import Cells, cells_of, number, ordinal
 from holdfast.verify.finite.trace import NotFinite
@@ -97,7 +97,7 @@ def truth(path, lower, upper, scale=1.0):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     axes = []
     for low, high in zip(lower, upper, strict=True):
-        first, last = first_float32(np.array([low]))[0], last_float32(np.array([high]))[0]
+        first, last = first_float(np.array([low]))[0], last_float(np.array([high]))[0]
         edge = np.arange(np.floor(low * scale) - 1, np.ceil(high * scale) + 1.5, 0.5) / scale
         near = (ordinal(edge.astype(np.float32))[:, None] + np.arange(-2, 3)).ravel()
         values = np.concatenate([number(near), [first, last]]).astype(np.float32)

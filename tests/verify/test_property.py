@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network
-from holdfast.verify.domain import domain_of, first_float32, last_float32
+from holdfast.verify.domain import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import parse_vnnlib, property_of
 from making import save_graph
 
@@ -91,10 +91,10 @@ def test_strict_rows_leave_their_bound_out(tmp_path):
 
 def test_the_float32_between_bounds_are_found():
     values = np.array([0.1, 0.5, -0.1, 1e-50, 0.0])
-    first, last = first_float32(values).astype(np.float64), last_float32(values).astype(np.float64)
+    first, last = first_float(values).astype(np.float64), last_float(values).astype(np.float64)
     assert (first >= values).all()
     assert (last <= values).all()
-    assert (np.nextafter(first_float32(values), np.float32(-np.inf)) < values).all()
+    assert (np.nextafter(first_float(values), np.float32(-np.inf)) < values).all()
     assert first[1] == last[1] == 0.5
 
 

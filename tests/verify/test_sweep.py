@@ -385,7 +385,7 @@ def a_crossing_thought_positive(patch):
 
 def a_case_skipped(patch):
     once = judge.asked_of
-    patch.setattr(search, "asked_of", lambda cases: once(cases[:-1]))
+    patch.setattr(search, "asked_of", lambda cases, dtype: once(cases[:-1], dtype))
 
 
 def no_slack(patch):
@@ -420,7 +420,7 @@ def weights_keep_their_sign(patch):
 def rows_of_a_case_forgotten(patch):
     once = judge.asked_of
 
-    def asked_of(cases):
+    def asked_of(cases, dtype):
         return once([dataclasses.replace(c, inputs=None) for c in cases])
 
     patch.setattr(search, "asked_of", asked_of)
@@ -433,8 +433,8 @@ def mixes_with_negative_weights(patch):
 def boxes_not_widened(patch):
     once = judge.asked_of
 
-    def asked_of(cases):
-        made = once(cases)
+    def asked_of(cases, dtype):
+        made = once(cases, dtype)
         return dataclasses.replace(made, upper=np.nextafter(made.last.astype(np.float64), -np.inf))
 
     patch.setattr(search, "asked_of", asked_of)

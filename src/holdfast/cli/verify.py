@@ -21,8 +21,8 @@ _EVERY_SECONDS = 10.0
 
 
 def verify(
-    net: Annotated[Path, Argument("An ONNX file; .gz too.")],
-    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; .gz too.")] = None,
+    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")],
+    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None,
     timeout: Annotated[float, Option("Give up after so many seconds.", shown="S", least=0)] = 300.0,
     json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None,
     witness: Annotated[
@@ -38,6 +38,9 @@ def verify(
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
     timeout, 2 bad input.
     """
+    from holdfast.core.model import found_file
+
+    net = found_file(net) or net
     if check:
         return _check(net)
     from holdfast.cli.watch import memory_bytes, watched
@@ -121,7 +124,8 @@ def _free(question: Property | None) -> list[int]:
 
 
 def _values(letter: str, values: Any, shown: list[int]) -> str:
-    text = ", ".join(f"{letter}_{i} = {float(values[i]):.9g}" for i in shown[:_SHOWN])
+    digits = 17 if values.dtype == "float64" and letter == "X" else 9
+    text = ", ".join(f"{letter}_{i} = {float(values[i]):.{digits}g}" for i in shown[:_SHOWN])
     more = (
         f" and {len(values) - len(shown):,} fixed ones" if letter == "X" and len(values) > len(shown) else ""
     )
@@ -134,6 +138,7 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
         "engine": verdict.engine,
         "seconds": verdict.seconds,
         "margin": verdict.bound,
+        "real_arithmetic_only": verdict.real_only,
         "note": verdict.note,
     }
     if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:

@@ -80,6 +80,14 @@ class Model(Network):
     guessed: tuple[str, ...] = ()
 
 
+def found_file(path: Path) -> Path | None:
+    """The file itself or, if only that is there, its .gz; None if neither is."""
+    if path.is_file():
+        return path
+    packed = path.with_name(path.name + ".gz")
+    return packed if packed.is_file() else None
+
+
 def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
     """The bytes of an ONNX file, unpacked if it is a .gz and refused if that would exceed `limit` bytes."""
     try:
@@ -88,7 +96,9 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
         with gzip.open(path) as stream:
             data = stream.read(limit + 1)
     except FileNotFoundError:
-        raise ModelError(f"{path}: no such model file; give the path of an .onnx file") from None
+        packed = found_file(path)
+        hint = f"{packed.name} is there: give its path" if packed else "give the path of an .onnx file"
+        raise ModelError(f"{path}: no such model file; {hint}") from None
     except (OSError, EOFError, zlib.error) as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
     if len(data) > limit:

@@ -38,7 +38,11 @@ class Replay:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of an attack or a verifier; an attack can never say `holds`."""
+    """The answer of an attack or a verifier; an attack can never say `holds`.
+
+    `real_only` restricts `holds` to real arithmetic: the rounding of an evaluation in the network's own
+    floating-point type may exceed the margin.
+    """
 
     status: Status
     engine: str
@@ -47,6 +51,7 @@ class Verdict:
     replay: Replay | None = None
     bound: float | None = None
     note: str = ""
+    real_only: bool = False
 
     def __post_init__(self) -> None:
         if self.status == "violated" and self.witness is None:
@@ -58,16 +63,22 @@ Attack: TypeAlias = "Callable[[Property, Budget, np.random.Generator], Verdict]"
 Verifier: TypeAlias = Callable[[Property, Budget], Verdict]
 
 
-def settle(question: Property, verdict: Verdict, run: Callable[[Tensor], Mapping[str, Any]]) -> Verdict:
+def settle(
+    question: Property,
+    verdict: Verdict,
+    run: Callable[[Tensor], Mapping[str, Any]],
+    dtype: np.dtype[Any] | type = np.float32,
+) -> Verdict:
     """The verdict after its witness was replayed by `run` (ONNX Runtime on the original file).
 
-    A violation whose witness lies outside the threat, or that does not replay, becomes `unknown`; an
-    exception on the way becomes `error`, never `holds`.
+    `dtype` is the type of the network's input, in which the witness must be representable. A violation whose
+    witness is outside the threat, or that does not replay, becomes `unknown`; an exception on the way becomes
+    `error`, never `holds`.
     """
     if verdict.status != "violated" or verdict.witness is None:
         return verdict
     try:
-        replay = _replay(question, verdict.witness, run)
+        replay = _replay(question, np.asarray(verdict.witness), run, np.dtype(dtype))
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         return dataclasses.replace(verdict, status="error", note=f"replay failed: {problem}")
     if replay.violated:
@@ -76,10 +87,15 @@ def settle(question: Property, verdict: Verdict, run: Callable[[Tensor], Mapping
     return dataclasses.replace(verdict, status="unknown", replay=replay, note=note)
 
 
-def _replay(question: Property, witness: NDArray[Any], run: Callable[[Tensor], Mapping[str, Any]]) -> Replay:
-    point = np.asarray(witness, np.float32)
-    if not np.array_equal(point.astype(np.float64), np.asarray(witness, np.float64)):
-        return Replay(np.zeros(0), False, "its values are not representable in float32")
+def _replay(
+    question: Property,
+    witness: NDArray[Any],
+    run: Callable[[Tensor], Mapping[str, Any]],
+    dtype: np.dtype[Any],
+) -> Replay:
+    point = witness.astype(dtype)
+    if not np.array_equal(point.astype(np.float64), witness.astype(np.float64)):
+        return Replay(np.zeros(0), False, f"its values are not representable in {dtype.name}")
     outside = question.threat.excludes(point)
     if outside:
         return Replay(np.zeros(0), False, outside)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ KNOWN_DOMAINS = (
 )
 # What the oldest onnxruntime we allow accepts; newer files are tried on the installed one.
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
+_FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
 _NOT_ONNX = (
     (b"<", "it is an HTML or XML page: a download that went wrong? Download the file itself"),
     (b"version https://git-lfs", "it is a Git LFS pointer: fetch the file with `git lfs pull`"),
@@ -239,10 +241,7 @@ def _tensor(value: Any) -> TensorInfo:
 
 
 def _parameters(graph: Any) -> int:
-    count = 0
-    for weight in graph.initializer:
-        size = 1
-        for d in weight.dims:
-            size *= d
-        count += size
-    return count
+    """How many numbers the weights hold; some exporters keep those in Constant nodes."""
+    constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
+    weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
+    return sum(prod(weight.dims) for weight in weights)

@@ -75,11 +75,15 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """out = sum of weights[i] * source i, all of one shape."""
+    """out = sum of weights[i] * source i, all of one shape.
+
+    `roundings` counts what a runtime rounds beyond the sum itself.
+    """
 
     sources: tuple[int, ...]
     weights: tuple[float, ...]
     shape: tuple[int, ...]
+    roundings: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +114,14 @@ class Net:
 
     `free` (n,) are the flat positions of the network's real input that step 0 holds; the others are fixed
     and were folded away. `template` is the whole input with the fixed values in place, of the ONNX shape.
+    `roundoff` is the unit roundoff of the evaluation that bounds must cover, 0 for real arithmetic: 2**-24 if
+    they are to hold for every float32 evaluation. Such a net has one step for each operation that rounds.
     """
 
     steps: tuple[Step, ...]
     free: NDArray[np.int64]
     template: NDArray[np.float64]
+    roundoff: float = 0.0
 
     @property
     def inputs(self) -> int:

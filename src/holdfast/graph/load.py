@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from holdfast.core.errors import ModelError, UnknownName
-from holdfast.core.model import Model
+from holdfast.core.model import Model, found_file
 from holdfast.graph.card import card_path, read_card
 from holdfast.graph.check import check_card
 from holdfast.graph.guess import guess
@@ -34,10 +34,10 @@ def load_model(name_or_path: str | Path, card: Path | None = None) -> Model:
 
 
 def find_model(name_or_path: str | Path) -> Path:
-    """The file of a shipped model or of the user's, or an error that names the nearest one."""
+    """The file of a shipped model or of the user's (or its .gz), or an error that names the nearest one."""
     path = Path(name_or_path)
-    if path.is_file():
-        return path
+    if file := found_file(path):
+        return file
     if name_or_path in shipped():
         return _shipped_folder() / f"{name_or_path}.onnx"
     like_a_path = isinstance(name_or_path, Path) or path.suffix in (".onnx", ".gz") or len(path.parts) > 1

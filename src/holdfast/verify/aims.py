@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.verify.domain import first_float32, last_float32
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.problem import Case
 
 
 @dataclass(frozen=True, eq=False)
 class Aims:
-    """Boxes (g, n) on float32; for each of c cases its box and its rows, filled up to the longest."""
+    """Boxes (g, n) whose corners are of the input's type; for each of c cases its box and its rows.
+
+    Rows are filled up to the longest case.
+    """
 
     low: Tensor
     high: Tensor
@@ -47,15 +51,19 @@ class Aims:
         return left - self.bound[which]
 
 
-def aims_of(cases: Sequence[Case]) -> Aims | None:
-    """The cases in whose box a float32 point lies, or None if there are none."""
+def aims_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Aims | None:
+    """The cases in whose box a point of the input's type lies, or None if there are none.
+
+    They are tensors of float64 if that is the input's type, else of float32.
+    """
+    working = np.float64 if np.dtype(dtype) == np.float64 else np.float32
     boxes: dict[int, int] = {}
-    corners: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+    corners: list[tuple[NDArray[Any], NDArray[Any]]] = []
     kept, box = [], []
     for case in cases:
         if id(case.lower) not in boxes:
             boxes[id(case.lower)] = len(corners)
-            corners.append((first_float32(case.lower), last_float32(case.upper)))
+            corners.append((first_float(case.lower, dtype), last_float(case.upper, dtype)))
         at = boxes[id(case.lower)]
         if (corners[at][0] <= corners[at][1]).all():
             kept.append(case)
@@ -63,10 +71,10 @@ def aims_of(cases: Sequence[Case]) -> Aims | None:
     if not kept:
         return None
     longest = max(1, *(len(case.bound) for case in kept))
-    rows = np.zeros((len(kept), longest, kept[0].rows.shape[1]), np.float32)
-    bound = np.full((len(kept), longest), np.inf, np.float32)
+    rows = np.zeros((len(kept), longest, kept[0].rows.shape[1]), working)
+    bound = np.full((len(kept), longest), np.inf, working)
     tied = any(case.inputs is not None for case in kept)
-    inputs = np.zeros((len(kept), longest, len(kept[0].lower)), np.float32) if tied else None
+    inputs = np.zeros((len(kept), longest, len(kept[0].lower)), working) if tied else None
     for at, case in enumerate(kept):
         rows[at, : len(case.bound)] = case.rows
         bound[at, : len(case.bound)] = case.bound
@@ -75,8 +83,8 @@ def aims_of(cases: Sequence[Case]) -> Aims | None:
         if inputs is not None and case.inputs is not None:
             inputs[at, : len(case.bound)] = case.inputs
     return Aims(
-        torch.tensor(np.stack([low for low, _ in corners])),
-        torch.tensor(np.stack([high for _, high in corners])),
+        torch.tensor(np.stack([low for low, _ in corners]).astype(working)),
+        torch.tensor(np.stack([high for _, high in corners]).astype(working)),
         torch.tensor(box, dtype=torch.int64),
         torch.tensor(rows),
         torch.tensor(bound),

@@ -13,15 +13,16 @@ import numpy as np
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Property
 from holdfast.core.verdict import Budget, Verdict, settle
+from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
-from holdfast.graph.wire import read_graph
+from holdfast.graph.wire import WireGraph, read_graph
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
 from holdfast.verify.replay import Runner, runner_of
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
 SMALL = 1000  # relus up to which forms of all of them are exact quickly
-SLIM = 1e-4  # float32 runtimes may differ by as much as a margin below this
+AS_EVALUATED = 0.8  # share of the time for a proof that covers rounding; the rest is for real arithmetic
 _DECIDED = ("holds", "violated")
 
 
@@ -49,25 +50,31 @@ def _told(problem: Exception) -> str:
 def _decided(question: Property, clock: Clock) -> Verdict:
     if not question.unsafe:
         return Verdict("holds", "none", 0.0, note="nothing is asked: the set of inputs is empty")
+    graph = read_graph(question.model.read())
+    check_deterministic(graph, str(question.model.path))
     domain = domain_of(question)
     runner = cache(lambda: runner_of(question, domain))
-    answer = _finite(question, domain, runner, clock)
+    answer = _finite(question, graph, domain, runner, clock)
     if answer is None or answer.status not in (*_DECIDED, "timeout"):
         before = answer.note if answer is not None else ""
         answer = _searched(question, domain, runner(), clock)
         answer = dataclasses.replace(answer, note="; ".join(part for part in (answer.note, before) if part))
     witness = None if answer.witness is None else domain.whole(answer.witness[None])[0]
-    verdict = Verdict(answer.status, answer.engine, 0.0, witness, None, answer.margin, answer.note)
-    return settle(question, verdict, runner().run) if answer.status == "violated" else verdict
+    verdict = Verdict(
+        answer.status, answer.engine, 0.0, witness, None, answer.margin, answer.note, answer.real_only
+    )
+    return settle(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 
 
-def _finite(question: Property, domain: Domain, runner: Callable[[], Runner], clock: Clock) -> Answer | None:
+def _finite(
+    question: Property, graph: WireGraph, domain: Domain, runner: Callable[[], Runner], clock: Clock
+) -> Answer | None:
     """The answer by enumeration; None if the free inputs are not all rounded."""
     from holdfast.verify.enumerate import enumerated
     from holdfast.verify.finite.trace import NotFinite
 
     try:
-        return enumerated(question, read_graph(question.model.read()), domain, runner, clock)
+        return enumerated(question, graph, domain, runner, clock)
     except NotFinite:
         return None
 
@@ -77,6 +84,16 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
     from holdfast.verify.pose import problem_of
 
     rng = np.random.default_rng(clock.budget.seed)
+    why = ""
+    try:
+        rounded = problem_of(question, domain, runner, as_evaluated=True)
+    except ModelError as reason:
+        rounded, why = None, _told(reason)
+    if rounded is not None:
+        part = _part(clock, AS_EVALUATED)
+        answer = _first(_engines(rounded, part, rng), part)
+        if answer.status in _DECIDED:
+            return _noted(answer, f"proven for every evaluation in {domain.dtype.name}")
     try:
         problem = problem_of(question, domain, runner)
     except ModelError as reason:
@@ -84,7 +101,24 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
 
         found = blindly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
         return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_told(reason)}")
-    return _first(_engines(problem, clock, rng), clock)
+    real = _first(_engines(problem, clock, rng), clock)
+    if real.status == "holds":
+        return _real_only(real, rounded, domain, why)
+    return real
+
+
+def _real_only(answer: Answer, rounded: Problem | None, domain: Domain, why: str) -> Answer:
+    """A proof in real arithmetic alone, with what is known of the rounding of an evaluation."""
+    from holdfast.verify.rounding import rounding_of
+
+    kind = domain.dtype.name
+    if rounded is not None:
+        error = rounding_of(rounded.net, *domain.within(None)).error
+        most = max(float((np.abs(case.rows) @ error).max(initial=0.0)) for case in rounded.cases)
+        why = f"rounding may reach {most:.3g}"
+        why += "" if answer.margin is None else f", margin is {answer.margin:.3g}"
+    note = f"proven for real arithmetic, not for {kind}: {why}"
+    return dataclasses.replace(_noted(answer, note), real_only=True)
 
 
 def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
@@ -104,7 +138,7 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
             failed = failed or _told(trouble)
             continue
         if answer.status in _DECIDED:
-            return _claimed(answer)
+            return answer
         last = answer
         notes.append(f"{answer.engine}: {answer.note}" if answer.note else answer.engine)
     if failed:
@@ -113,14 +147,11 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
     return dataclasses.replace(last, status="timeout" if late else "unknown", note="; ".join(notes))
 
 
-def _claimed(answer: Answer) -> Answer:
-    """The answer with what a proof is sound for."""
+def _noted(answer: Answer, note: str) -> Answer:
+    """The answer with one more note if it is `holds`."""
     if answer.status != "holds":
         return answer
-    said = "proven in real arithmetic for the weights of the file"
-    if answer.margin is not None and answer.margin < SLIM:
-        said += f", but by less than {SLIM:g}: a float32 runtime may see it otherwise"
-    return dataclasses.replace(answer, note=f"{answer.note}; {said}" if answer.note else said)
+    return dataclasses.replace(answer, note=f"{answer.note}; {note}" if answer.note else note)
 
 
 def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:

@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import InputError
+from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
+from holdfast.graph.wire import KINDS, WireGraph, read_graph
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
     """The free inputs (n,) by their flat places; `template` is the whole flat input with the fixed ones set.
 
-    `box` is the one around all cases. A free input has at least two float32 in it.
+    `box` is the one around all cases. The template has the floating-point type of the network's input; a
+    free input has at least two numbers of that type in it.
     """
 
     box: Box
     free: NDArray[np.int64]
-    template: NDArray[np.float32]
+    template: NDArray[np.floating]
 
-    def whole(self, points: NDArray[Any]) -> NDArray[np.float32]:
-        """Free inputs (b, n) as whole network inputs (b, *shape)."""
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The floating-point type of the network's input."""
+        return self.template.dtype
+
+    def whole(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Free inputs (b, n) as whole network inputs (b, *shape), rounded to the input's type.
+
+        Rounding never moves a value out of the box.
+        """
         full = np.repeat(self.template[None], len(points), axis=0)
-        full[:, self.free] = points
+        low, high = self.within(None)
+        with np.errstate(over="ignore"):
+            near = np.asarray(points).astype(self.dtype)
+        ends = first_float(low, self.dtype), last_float(high, self.dtype)
+        full[:, self.free] = np.where((low <= points) & (points <= high), np.clip(near, *ends), near)
         return full.reshape(-1, *self.box.lower.shape)
 
     def within(self, box: Box | None) -> tuple[Floats, Floats]:
@@ -44,21 +59,38 @@ def domain_of(question: Property) -> Domain:
         raise InputError(f"expected a property over a box of inputs, got {type(box).__name__}")
     if not (np.isfinite(box.lower).all() and np.isfinite(box.upper).all()):
         raise InputError("expected finite bounds of every input, got an infinite one")
-    first, last = first_float32(box.lower.ravel()), last_float32(box.upper.ravel())
+    dtype = input_type(read_graph(question.model.read()), question.model.path)
+    first, last = first_float(box.lower.ravel(), dtype), last_float(box.upper.ravel(), dtype)
     if (first > last).any():
         at = int(np.flatnonzero(first > last)[0])
         low, high = box.lower.flat[at], box.upper.flat[at]
-        raise InputError(f"expected a float32 between the bounds of input {at}, got [{low!r}, {high!r}]")
+        raise InputError(f"expected a {dtype.name} between the bounds of input {at}, got [{low!r}, {high!r}]")
     return Domain(box, np.flatnonzero(first < last), first)
 
 
-def first_float32(values: Floats) -> NDArray[np.float32]:
-    """The smallest float32 that is not below each value."""
+def input_type(graph: WireGraph, where: Path) -> np.dtype[Any]:
+    """The floating-point type of a network's one input; ModelError if it has another."""
+    kinds = [np.dtype(KINDS[port.kind]) if port.kind in KINDS else None for port in graph.inputs]
+    if len(kinds) != 1 or kinds[0] is None or kinds[0].kind != "f":
+        names = ", ".join(
+            f"{port.name} ({f'ONNX type {port.kind}' if kind is None else kind.name})"
+            for port, kind in zip(graph.inputs, kinds, strict=True)
+        )
+        raise ModelError(
+            f"{where}: expected one input of float16, float32 or float64, got {names or 'none'}; "
+            "a property over other inputs cannot be verified"
+        )
+    return kinds[0]
+
+
+def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+    """The smallest number of a floating-point type that is not below each value."""
     with np.errstate(over="ignore"):
-        near = values.astype(np.float32)
-    return np.where(near.astype(np.float64) < values, np.nextafter(near, np.float32(np.inf)), near)
+        near = values.astype(dtype)
+        above = np.nextafter(near, np.asarray(np.inf, dtype))
+    return np.where(near.astype(np.float64) < values, above, near)
 
 
-def last_float32(values: Floats) -> NDArray[np.float32]:
-    """The largest float32 that is not above each value."""
-    return -first_float32(-values)
+def last_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+    """The largest number of a floating-point type that is not above each value."""
+    return -first_float(-values, dtype)

@@ -14,7 +14,7 @@ from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
 from holdfast.graph.wire import KINDS, WireGraph
-from holdfast.verify.domain import Domain, first_float32, last_float32
+from holdfast.verify.domain import Domain, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
 from holdfast.verify.finite.machine import Machine, choose, kinds_of, on_original, outputs_of
 from holdfast.verify.finite.split import split
@@ -95,7 +95,7 @@ def _boxes(
     boxes = []
     for box, cases in groups.values():
         lower, upper = domain.within(box)
-        first, last = first_float32(lower), last_float32(upper)
+        first, last = first_float(lower), last_float(upper)
         middle = domain.template.copy()
         middle[domain.free] = first
         inside = box is None or not box.excludes(middle.reshape(box.lower.shape))

@@ -1,6 +1,6 @@
 """The search for a counterexample: random points, corners, and gradient descent on the output constraints.
 
-Every point lies on float32 inside the box from the start, so what is found is what is replayed. Cases are
+Every point lies inside the box from the start, so what is found is what is replayed. Cases are
 attacked side by side in one batch: in one round all of them, in the next the few that came nearest.
 
 A relu that is off hides what lies behind it, and on nets with many of those plain descent stands still on a
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import cos, pi, prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,9 +68,9 @@ PACES = (  # an odd number: each takes its turn with all cases and with the near
 def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Generator) -> Answer:
     """A replayed counterexample found within `seconds`, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
-    aims = aims_of(problem.cases)
+    aims = aims_of(problem.cases, problem.dtype)
     if aims is None:
-        return Answer("unknown", ENGINE, note="no float32 lies in the box of any case")
+        return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} lies in the box of any case")
     hunt = Hunt(problem, aims, clock, until, rng)
     with _threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
         witness = hunt.sampled()
@@ -101,7 +102,7 @@ class Hunt:
         self, problem: Problem, aims: Aims, clock: Clock, until: float, rng: np.random.Generator
     ) -> None:
         self.problem, self.aims, self.clock, self.until = problem, aims, clock, until
-        self.net = TorchNet(problem.net)
+        self.net = TorchNet(problem.net, aims.low.dtype)
         self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
         self.best = np.full(aims.cases, np.inf, np.float32)
         self.point = aims.low[aims.box].clone()
@@ -116,7 +117,7 @@ class Hunt:
         """Whether the time is up."""
         return time.monotonic() >= self.until
 
-    def sampled(self) -> NDArray[np.float32] | None:
+    def sampled(self) -> NDArray[Any] | None:
         """A witness among the middle, random corners and random points of every case."""
         cases = torch.arange(self.aims.cases)
         for kind in ("middle", "corner", "inside"):
@@ -138,14 +139,14 @@ class Hunt:
         low, high = self.aims.bounds(which)
         if kind == "middle":
             return _inside(low + (high - low) / 2, low, high)
-        share = torch.rand(low.shape, generator=self.noise)
+        share = torch.rand(low.shape, generator=self.noise, dtype=low.dtype)
         if kind == "corner":
             return torch.where(share < 0.5, low, high)
         if kind == "inside":
             return _inside(low + (high - low) * share, low, high)
         return _inside(self.point[which] + (high - low) * (share - 0.5) * 0.2, low, high)
 
-    def round(self, number: int) -> NDArray[np.float32] | None:
+    def round(self, number: int) -> NDArray[Any] | None:
         """A witness found by one descent, from all cases or from those that came nearest."""
         self.clock.tell(ENGINE, self.aims.cases, float(self.best.min()))
         if number % 2:
@@ -154,12 +155,10 @@ class Hunt:
             which = torch.randperm(self.aims.cases, generator=self.noise)
         which = which[: self.size].repeat(max(1, self.size // len(which)))
         kind = ("inside", "inside", "corner", "best")[number % 4]
-        leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise) ** 2
+        leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise, dtype=self.net.dtype) ** 2
         return self._descent(self.start(which, kind), which, leaks, PACES[number % len(PACES)])
 
-    def _descent(
-        self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace
-    ) -> NDArray[np.float32] | None:
+    def _descent(self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace) -> NDArray[Any] | None:
         low, high = self.aims.bounds(which)
         half = (high - low) / 2
         mean, square = torch.zeros_like(points), torch.zeros_like(points)
@@ -185,7 +184,7 @@ class Hunt:
             points = _inside(points - pace.size(done) * half * move, low, high)
         return None
 
-    def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[np.float32] | None:
+    def judged(self, points: Tensor, which: Tensor, worst: Tensor) -> NDArray[Any] | None:
         """A witness among the points, replayed; what was learned of their cases is kept."""
         self.tried += len(points)
         values = worst.nan_to_num(torch.inf, torch.inf, torch.inf).numpy()  # no witness is infinite
@@ -200,12 +199,10 @@ class Hunt:
         near = near[values[near] <= self.limit]
         return self._replayed(points[torch.tensor(near)].numpy(), values[near]) if len(near) else None
 
-    def _replayed(
-        self, points: NDArray[np.float32], values: NDArray[np.float32]
-    ) -> NDArray[np.float32] | None:
+    def _replayed(self, points: NDArray[Any], values: NDArray[Any]) -> NDArray[Any] | None:
         real = np.flatnonzero(self.problem.violates(points))
         if len(real):
-            witness: NDArray[np.float32] = points[real[0]].copy()
+            witness: NDArray[Any] = points[real[0]].copy()
             return witness
         # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
         self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ _AT_A_TIME = 1 << 23  # comparisons with boxes
 Pairs = NDArray[np.int64]
 
 
-def meeting(cases: Sequence[Case]) -> Callable[[NDArray[np.float32], Floats], Pairs]:
+def meeting(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]:
     """A function from free inputs (b, n) and outputs (b, k) to the pairs (point, case) that meet."""
     groups: dict[int, list[int]] = {}
     for at, case in enumerate(cases):
@@ -26,7 +27,7 @@ def meeting(cases: Sequence[Case]) -> Callable[[NDArray[np.float32], Floats], Pa
     members = [np.array(group, np.int64) for group in groups.values()]
     judges = [_judge([cases[at] for at in group]) for group in groups.values()]
 
-    def meets(points: NDArray[np.float32], outputs: Floats) -> Pairs:
+    def meets(points: NDArray[Any], outputs: Floats) -> Pairs:
         found = [np.zeros((0, 2), np.int64)]
         step = max(1, _AT_A_TIME // max(lower.size, 1))
         for start in range(0, len(points) if judges else 0, step):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Array, Net
 
+FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
 
 
@@ -35,24 +36,30 @@ class Case:
 class Problem:
     """A net, and the cases in which it is unsafe; it holds when no case can be met.
 
-    `violates` replays free inputs (b, n) float32 in ONNX Runtime on the original file and says which are
-    real counterexamples: an engine may say "violated" only of a point that passed it.
+    `violates` replays free inputs (b, n) in ONNX Runtime on the original file and says which are real
+    counterexamples: an engine may say "violated" only of a point that passed it. Points are moved to the
+    nearest ones of `dtype`, the type of the network's input, inside the box.
     """
 
     net: Net
     cases: tuple[Case, ...]
-    violates: Callable[[NDArray[np.float32]], NDArray[np.bool_]]
+    violates: Callable[[NDArray[Any]], NDArray[np.bool_]]
+    dtype: np.dtype[Any] = FLOAT32
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven."""
+    """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven.
+
+    `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations.
+    """
 
     status: Literal["holds", "violated", "unknown", "timeout"]
     engine: str
-    witness: NDArray[np.float32] | None = None
+    witness: NDArray[Any] | None = None
     margin: float | None = None
     note: str = ""
+    real_only: bool = False
 
 
 Tell: TypeAlias = Callable[[str, int, float], None]  # what is being done, open domains, best bound

@@ -18,7 +18,6 @@ from holdfast.verify.domain import Domain
 from holdfast.verify.meet import meeting
 from holdfast.verify.problem import Case
 
-_INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
 
 
@@ -70,12 +69,8 @@ def runner_of(question: Property, domain: Domain) -> Runner:
     # A file that is not packed is opened in place: weights may lie beside it.
     session = session_of(question.model.read() if path.suffix == ".gz" else path)
     inputs = session.get_inputs()
-    if len(inputs) != 1 or inputs[0].type not in _INPUTS:
-        kinds = ", ".join(f"{i.name} {i.type}" for i in inputs)
-        raise ModelError(f"{path}: expected one input of float32 or float64, got {kinds}")
-    runner = Runner(session, inputs[0].name, _INPUTS[inputs[0].type], False)
-    ends = [side.astype(np.float32) for side in domain.within(None)]
-    corners = domain.whole(np.stack(ends))
+    runner = Runner(session, inputs[0].name, domain.dtype, False)
+    corners = domain.whole(np.stack(domain.within(None)))
     try:
         alone = runner.outputs(corners)
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
@@ -99,7 +94,7 @@ def _agrees(many: Runner, points: Tensor, alone: Floats) -> bool:
 
 def violations(
     question: Property, domain: Domain, runner: Runner, cases: Sequence[Case]
-) -> Callable[[NDArray[np.float32]], NDArray[np.bool_]]:
+) -> Callable[[NDArray[Any]], NDArray[np.bool_]]:
     """A function that says which free inputs (b, n) violate the property on the original file.
 
     `cases` are the property's unsafe sets, in order. It looks at the points together first; those that seem
@@ -107,15 +102,14 @@ def violations(
     """
     meets = meeting(cases)
 
-    def violates(points: NDArray[np.float32]) -> NDArray[np.bool_]:
-        points = np.asarray(points, np.float32)
+    def violates(points: NDArray[Any]) -> NDArray[np.bool_]:
         found = np.zeros(len(points), np.bool_)
         if not len(points):
             return found
         whole = domain.whole(points)
         outputs = runner.outputs(whole)
         seeming: dict[int, list[int]] = {}
-        for at, case in meets(points, outputs).tolist():
+        for at, case in meets(whole.reshape(len(whole), -1)[:, domain.free], outputs).tolist():
             seeming.setdefault(at, []).append(case)
         for at in list(seeming)[:_LOOKED_AT_AGAIN]:
             output = _flat(runner.run(whole[at])) if runner.batched else outputs[at]

@@ -17,6 +17,7 @@ FAKE = textwrap.dedent(
         log.write(os.path.basename(spec) + "\\n")
     with open(given["--json"], "w") as stream:
         json.dump({"engine": "fake", "margin": 0.25, "note": "as told", "limit": given["--timeout"],
+                   "real_arithmetic_only": more == ["really"],
                    "cores": sorted(os.sched_getaffinity(0)),
                    "threads": os.environ.get("OMP_NUM_THREADS")}, stream)
     if what == "sleep":

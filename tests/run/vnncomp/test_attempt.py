@@ -34,6 +34,11 @@ def test_a_consistent_answer_is_believed(fake, bench, what):
     assert attempt.seconds > 0
 
 
+def test_a_proof_for_real_arithmetic_alone_is_unknown(fake, bench):
+    attempt = tried(fake, bench, "holds really")
+    assert (attempt.status, attempt.note, attempt.margin) == ("unknown", "as told", 0.25)
+
+
 @pytest.mark.parametrize(
     ("what", "told"),
     [

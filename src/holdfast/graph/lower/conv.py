@@ -50,7 +50,7 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
         if room < 0:
             raise node.fail(f"its window of {reach} does not fit into {spatial[i]} + {low} + {high} values")
         places = room // stride[i] + 1
-        if node.attributes.get("ceil_mode") and auto == "NOTSET":
+        if node.attributes.get("ceil_mode") and auto in ("NOTSET", "VALID"):
             places = -(-room // stride[i]) + 1
             if (places - 1) * stride[i] >= spatial[i] + low:
                 places -= 1
@@ -209,6 +209,8 @@ def transposed_size(
             size = full - (pads[i] + pads[i + axes] if auto == "NOTSET" else 0)
         else:
             size = spatial[i] * stride[i] if wanted is None else wanted[i - axes]
+            if wanted is None and full < size:
+                raise node.fail(f"with a stride of {stride[i]} its auto_pad is read differently by runtimes")
             lack = max(full - size, 0)
             low = lack // 2 if auto == "SAME_UPPER" else lack - lack // 2
         before.append(low)
@@ -229,24 +231,36 @@ def _phases(weight: Array, stride: tuple[int, ...], reach: tuple[int, ...], grou
     return split.transpose(0, 2, 4, 6, 1, 3, 5).reshape(-1, inner, *reach)
 
 
+def check_padding(node: Node) -> None:
+    """Raise an error where ONNX Runtime pads a pool otherwise than ONNX says: it ignores the dilation."""
+    dilated = any(step != 1 for step in node.ints("dilations") or ())
+    if dilated and str(node.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
+        raise node.fail("with dilations its auto_pad is read differently by ONNX and ONNX Runtime; use pads")
+
+
 def _average(node: Node, build: Build) -> list[Value]:
     view = node.view()
     kernel = node.ints("kernel_shape")
     if kernel is None or len(kernel) not in (1, 2):
         raise node.fail("expected one or two spatial axes")
+    check_padding(node)
     window = window_of(node, view.shape[2:], kernel)
     channels = view.shape[1]
     ones = np.ones((channels, 1, *kernel))
     summed = convolved(build, view, ones, np.zeros(channels), window, channels)
-    return [scaled(build, summed, 1.0 / counts_of(node, view.shape[2:], window), 0.0)]
+    counts = counts_of(node, view.shape[2:], window)
+    if not counts.all():
+        raise node.fail("one of its windows holds nothing but padding")
+    return [scaled(build, summed, 1.0 / counts, 0.0)]
 
 
 def counts_of(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
     """By how much each window's sum is divided; padding counts if the node says so, ceil's never does."""
     axes = len(spatial)
     pads = node.ints("pads") or (0,) * (2 * axes)
-    if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
-        pads = (*window.before, *window.after)
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    if auto != "NOTSET":
+        pads = (0,) * (2 * axes) if auto == "VALID" else (*window.before, *window.after)
     counts = np.ones((1,) * axes)
     for i in range(axes):
         at = (

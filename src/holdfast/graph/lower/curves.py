@@ -11,6 +11,7 @@ from holdfast.graph.lower.linear import product, scaled, total
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
+WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 
 def relu(build: Build, value: Value) -> Value:
@@ -22,21 +23,34 @@ def relu(build: Build, value: Value) -> Value:
 
 def at_least(build: Build, view: View, low: Array | float) -> Value:
     """max(view, low) for a constant."""
-    if np.all(np.asarray(low) <= -LARGEST):
-        return view
-    if np.all(np.asarray(low) == 0):
-        shape = np.broadcast_shapes(view.shape, np.shape(low))
-        return relu(build, scaled(build, view, np.ones(shape), 0.0))
-    above = relu(build, scaled(build, view, 1.0, -np.asarray(low, np.float64)))
-    return scaled(build, as_view(above), 1.0, np.asarray(low, np.float64))
+    return _bounded(build, view, np.asarray(low, np.float64), 1.0)
 
 
 def at_most(build: Build, view: View, high: Array | float) -> Value:
-    """min(view, high) for a constant: high - relu(high - view)."""
-    if np.all(np.asarray(high) >= LARGEST):
-        return view
-    below = relu(build, scaled(build, view, -1.0, np.asarray(high, np.float64)))
-    return scaled(build, as_view(below), -1.0, np.asarray(high, np.float64))
+    """min(view, high) for a constant."""
+    return _bounded(build, view, np.asarray(high, np.float64), -1.0)
+
+
+def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
+    """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
+
+    Elements beyond the range of float32 are no bound.
+    """
+    shape = np.broadcast_shapes(view.shape, bound.shape)
+    view, bound = as_view(scaled(build, view, np.ones(shape), 0.0)), np.broadcast_to(bound, shape)
+    live = sign * bound > -LARGEST
+    if not live.all():
+        part = View(view.index[live], None if view.fill is None else view.fill[live])
+        found = as_view(_bounded(build, part, bound[live], sign)) if live.any() else part
+        index, fill = view.index.copy(), view.filled().copy()
+        index[live], fill[live] = found.index, found.filled()
+        return View(index, fill)
+    if sign > 0 and not bound.any():
+        return relu(build, view)
+    if not (np.abs(bound) <= WIDEST).all():
+        raise ValueError(f"expected bounds up to {WIDEST:g}, or beyond float32 for none")
+    beyond = relu(build, scaled(build, view, sign, -sign * bound))
+    return scaled(build, as_view(beyond), sign, bound)
 
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:

@@ -20,18 +20,18 @@ def scaled(build: Build, view: View, factor: Array | float, offset: Array | floa
         return view
     if (factor == 0).any():  # nothing of the input is left there
         view = View(np.where(factor == 0, -1, view.index), view.filled())
-    if view.fill is not None and (view.index < 0).all():
+    if view.fill is not None and (view.index < 0).all() and not (build.as_evaluated and factor.any()):
         return (factor * view.fill + offset).astype(build.dtype)
     index = view.index
-    fill = None if view.fill is None else factor * view.fill + offset
     step, place = build.settled(view)
     live = place >= 0
+    fill = None if view.fill is None or live.all() else factor * view.fill + offset
     factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
     if (
         not (factors.ravel()[place[live]] == factor[live]).all()
         or not (offsets.ravel()[place[live]] == offset[live]).all()
     ):  # one element appears twice with different factors
-        step = build.held(View(index[live]) if fill is not None else view)
+        step = build.held(view if live.all() else View(index[live]))
         place = np.full(shape, -1, np.int64)
         place[live] = np.arange(int(live.sum()))
         factors, offsets = _spread(place, live, factor, offset, build.steps[step].shape)
@@ -48,7 +48,9 @@ def _spread(
     return factors, offsets
 
 
-def total(build: Build, left: Value, right: Value, weights: tuple[float, float] = (1.0, 1.0)) -> Value:
+def total(
+    build: Build, left: Value, right: Value, weights: tuple[float, float] = (1.0, 1.0), roundings: int = 0
+) -> Value:
     """weights[0] * left + weights[1] * right, broadcast."""
     if not isinstance(right, View):
         return scaled(build, as_view(left), weights[0], weights[1] * np.asarray(right, np.float64))
@@ -59,7 +61,7 @@ def total(build: Build, left: Value, right: Value, weights: tuple[float, float] 
     if first == second:
         made = build.emit(Total((first,), (weights[0] + weights[1],), build.steps[first].shape))
     else:
-        made = build.emit(Total((first, second), weights, build.steps[first].shape))
+        made = build.emit(Total((first, second), weights, build.steps[first].shape, roundings))
     return build.placed(made, place)
 
 
@@ -165,14 +167,19 @@ def _pow(node: Node, build: Build) -> list[Value]:
 def _normalised(node: Node, build: Build) -> list[Value]:
     """Batch normalisation as it is at inference: factor * x + offset, channel by channel."""
     x = node.view()
-    if node.attributes.get("training_mode") or (node.outputs > 1 and node.opset >= 14):
+    trains = not node.attributes.get("is_test", 0) if node.opset < 7 else node.attributes.get("training_mode")
+    if trains or node.outputs > 1:
         raise node.fail("it is in training mode; export the model for inference")
+    if not node.attributes.get("spatial", 1):
+        raise node.fail("spatial = 0 is not supported")
     scale, shift, mean, variance = (
         np.asarray(node.constant(i, "parameters"), np.float64) for i in (1, 2, 3, 4)
     )
     factor = scale / np.sqrt(variance + node.number("epsilon", 1e-5))
     shape = (-1,) + (1,) * (len(x.shape) - 2)
-    return [scaled(build, x, factor.reshape(shape), (shift - mean * factor).reshape(shape))]
+    # Two sums, as runtimes have them: the second may cancel most of the first.
+    centred = scaled(build, x, factor.reshape(shape), (-mean * factor).reshape(shape))
+    return [scaled(build, as_view(centred), 1.0, shift.reshape(shape))]
 
 
 OPERATORS: Mapping[str, Lowering] = {

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from holdfast.graph.ir import Activation, Total
-from holdfast.graph.lower.conv import Window, window_of
+from holdfast.graph.lower.conv import Window, check_padding, window_of
 from holdfast.graph.lower.curves import at_least, at_most, relu
 from holdfast.graph.lower.linear import scaled, total
 from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
@@ -54,7 +54,9 @@ def _numbered(build: Build, view: View) -> Index:
     """The view's elements, finite constants among them held by a step, -inf as -1."""
     if view.fill is None:
         return view.index
-    kept = (view.index >= 0) | np.isfinite(view.fill)
+    kept = (view.index >= 0) | ~(view.fill == -np.inf)
+    if not np.isfinite(view.fill[kept & (view.index < 0)]).all():
+        raise ValueError("a constant among its values is infinite")
     if (view.index[kept] >= 0).all():
         return view.index
     step = build.held(View(view.index[kept], view.fill[kept]))
@@ -81,7 +83,7 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
         raise node.fail("expected a kernel_shape of one number per spatial axis")
     if node.outputs > 1:
         raise node.fail("its second output (which value won) is not supported")
-    _check_padding(node)
+    check_padding(node)
     window = window_of(node, view.shape[2:], kernel)
     index = _numbered(build, view)
     for axis in reversed(range(len(kernel))):
@@ -92,13 +94,6 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     if (index < 0).any():
         raise node.fail("one of its windows holds nothing but padding")
     return [View(index)]
-
-
-def _check_padding(node: Node) -> None:
-    """Nothing, or an error where ONNX Runtime pads otherwise than ONNX says: it forgets the dilation."""
-    dilated = any(step != 1 for step in node.ints("dilations") or ())
-    if dilated and str(node.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
-        raise node.fail("with dilations its auto_pad is read differently by ONNX and ONNX Runtime; use pads")
 
 
 def _global_max(node: Node, build: Build) -> list[Value]:
@@ -125,7 +120,7 @@ def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     rank = len(view.shape)
     axes = node.ints("axes", 1)
     if not axes:
-        if axes is not None and node.attributes.get("noop_with_empty_axes"):
+        if node.attributes.get("noop_with_empty_axes"):
             return view
         axes = tuple(range(rank))
     axes = tuple(sorted(a % rank for a in axes))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.graph.determinism import dropout_trains
 from holdfast.graph.lower.fold import run
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
@@ -62,6 +63,13 @@ def _unsqueeze(node: Node, build: Build) -> list[Value]:
 
 
 def _same(node: Node, build: Build) -> list[Value]:
+    return [node.value()]
+
+
+def _dropout(node: Node, build: Build) -> list[Value]:
+    """The value itself: nothing is dropped at inference."""
+    if dropout_trains(node.opset, node.attributes, node.constant(2, "training_mode")):
+        raise node.fail("it is in training mode; export the model for inference")
     return [node.value()]
 
 
@@ -209,7 +217,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Identity": _same,
-    "Dropout": _same,
+    "Dropout": _dropout,
     "Cast": _cast,
     "Slice": _slice,
     "Split": _split,

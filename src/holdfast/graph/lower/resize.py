@@ -17,8 +17,12 @@ from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_v
 def _resize(node: Node, build: Build) -> list[Value]:
     for at in range(1, len(node.inputs)):
         node.constant(at, "scales or sizes")
+    if node.attributes.get("extrapolation_value"):
+        raise node.fail("an extrapolation_value other than 0 is not supported")
     if node.attributes.get("mode", "nearest") == "nearest":
         return ridden(np.int32)(node, build)
+    if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise node.fail("keep_aspect_ratio_policy is supported only for nearest")
     if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         raise node.fail("tf_crop_and_resize is not supported")
     view = node.view()

@@ -14,8 +14,12 @@ from holdfast.graph.ir import Conv, Dense, Product, Scale, Start, Step, Take, To
 GROWTH = 2  # a Dense may take over a Take if it becomes at most so much wider
 
 
-def tidied(steps: Sequence[Step], output: int) -> tuple[Step, ...]:
-    """The steps that matter, merged and numbered anew; the last one is the output."""
+def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tuple[Step, ...]:
+    """The steps that matter, merged and numbered anew; the last one is the output.
+
+    With `as_evaluated` two steps are merged only if a runtime rounds both together: (x + c) - c stays two
+    sums.
+    """
     current, last = _alive(list(steps), output)
     while True:
         uses = Counter(s for step in current for s in sources_of(step))
@@ -23,7 +27,7 @@ def tidied(steps: Sequence[Step], output: int) -> tuple[Step, ...]:
         merged: list[Step] = []
         changed = False
         for step in current:
-            better = _merged(step, merged, uses)
+            better = _merged(step, merged, uses, as_evaluated)
             changed |= better is not step
             merged.append(better)
         current, last = _alive(_started(merged), last)
@@ -80,8 +84,10 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
     return dataclasses.replace(step, source=number(step.source))
 
 
-def _merged(step: Step, before: list[Step], uses: Counter[int]) -> Step:
+def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bool) -> Step:
     """The step, or one that does the work of its source too."""
+    if as_evaluated and _rounds_apart(step, before):
+        return step
     if isinstance(step, Scale):
         return _merged_scale(step, before[step.source], uses[step.source] == 1)
     if isinstance(step, Dense):
@@ -93,6 +99,19 @@ def _merged(step: Step, before: list[Step], uses: Counter[int]) -> Step:
     if isinstance(step, Total):
         return _merged_total(step, before)
     return step
+
+
+def _rounds_apart(step: Step, before: list[Step]) -> bool:
+    """Whether a merged step could have other roundings than the step and its source have one by one."""
+    if isinstance(step, Total):
+        return True
+    if not isinstance(step, Scale | Dense | Conv):
+        return False
+    source = before[step.source]
+    if isinstance(step, Scale):  # a sum after a product without one is that product's bias
+        bias = isinstance(source, Dense | Conv) and not source.bias.any()
+        return not (bias and (step.factor == 1).all())
+    return not isinstance(source, Take) or source.fill is not None
 
 
 def _merged_scale(step: Scale, source: Step, only: bool) -> Step:

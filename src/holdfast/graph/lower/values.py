@@ -105,11 +105,18 @@ class Node:
 class Build:
     """The steps emitted so far, and where the numbers of their elements begin."""
 
-    def __init__(self, free: tuple[int, ...], dtype: np.dtype[Any], drop_softmax: bool = False) -> None:
+    def __init__(
+        self,
+        free: tuple[int, ...],
+        dtype: np.dtype[Any],
+        drop_softmax: bool = False,
+        as_evaluated: bool = False,
+    ) -> None:
         self.steps: list[Step] = []
         self.offsets: list[int] = []
         self.dtype = dtype
         self.drop_softmax = drop_softmax
+        self.as_evaluated = as_evaluated  # what depends on a fixed input is computed by steps, not folded
         self._end = 0
         self._taken: dict[tuple[tuple[int, ...], bytes], int] = {}
         self.emit(Start(free))
@@ -175,6 +182,8 @@ class Build:
         them, no neuron twice) and leaves constants alone.
         """
         step = self.identical(view.index)
+        if step is None and view.fill is not None and self.as_evaluated:
+            step = self.held(view)
         if step is not None:
             return step, np.arange(view.index.size, dtype=np.int64).reshape(view.shape)
         live = view.index >= 0
@@ -194,7 +203,9 @@ class Build:
         """The curve of every element; `constant` computes it for constants."""
         step, place = self.settled(view)
         made = self.emit(Activation(step, curve, self.steps[step].shape, slope))
-        return self.placed(made, place, None if view.fill is None else constant(view.fill))
+        return self.placed(
+            made, place, constant(view.fill) if (place < 0).any() and view.fill is not None else None
+        )
 
     def curve(self, view: View, curve: Curve, slope: float = 0.0) -> Value:
         """The curve of every element, of constants as well."""
@@ -210,7 +221,7 @@ class Build:
         if view.fill is None:
             return view
         constant = view.index < 0
-        if constant.all():
+        if constant.all() and not self.as_evaluated:
             return view.fill.astype(self.dtype)
         return view if constant.any() else View(view.index)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.determinism import RANDOM
 from holdfast.graph.lower import conv, curves, fold, linear, matrix, maxima, moves, resize, smooth, sums
 from holdfast.graph.lower.nodes import constant_of, needed, node_of
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
@@ -70,6 +71,8 @@ def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list
         raise node.fail(f"operators of the domain {domain!r} are not supported")
     if node.operator == "Constant":
         return [constant_of(node)]
+    if node.operator in RANDOM:
+        raise node.fail("it draws random numbers")
     lower = table.operators.get(node.operator)
     try:
         dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")

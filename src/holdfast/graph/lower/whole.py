@@ -13,25 +13,34 @@ from numpy.typing import ArrayLike, NDArray
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.ir import Array, Net
+from holdfast.graph.lower.nodes import needed
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import Build, Value, View, as_view, natural
 from holdfast.graph.lower.walk import walked
 
 
 def lower_onnx(
-    model: Any, lower: ArrayLike | None = None, upper: ArrayLike | None = None, *, drop_softmax: bool = False
+    model: Any,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    *,
+    drop_softmax: bool = False,
+    as_evaluated: bool = False,
 ) -> Net:
     """The network of an ONNX file (a path or a parsed proto) as steps over its free inputs.
 
-    `lower` and `upper` are flat bounds of the whole input: where both are one float32 the input is fixed and
-    folded away; without them every input is free. A Softmax as last layer is an error unless `drop_softmax`
-    says that outputs are only compared with each other, which it does not change. A node that cannot be
-    lowered raises a ModelError that names it.
+    `lower` and `upper` are flat bounds of the whole input: where both are one number of the input's type the
+    input is fixed and folded away; without them every input is free. A Softmax as last layer is an error
+    unless `drop_softmax` says that outputs are only compared with each other, which it does not change.
+    With `as_evaluated` every operation that a runtime rounds stays a step, fixed inputs included, and the
+    net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
+    ModelError that names it.
     """
+    bounds = _bounds(lower, upper)
     if not isinstance(model, str | Path):
-        return _lowered(model, lower, upper, drop_softmax)
+        return _lowered(model, bounds, drop_softmax, as_evaluated)
     try:
-        return _lowered(whole_proto(Path(model)), lower, upper, drop_softmax)
+        return _lowered(whole_proto(Path(model)), bounds, drop_softmax, as_evaluated)
     except ModelError as problem:
         if str(problem).startswith(str(model)):
             raise
@@ -48,15 +57,29 @@ def whole_proto(path: Path) -> Any:
     return proto
 
 
-def _lowered(proto: Any, lower: ArrayLike | None, upper: ArrayLike | None, drop_softmax: bool) -> Net:
-    entry = entered(proto, _bounds(lower, upper), drop_softmax)
+def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
+    entry = entered(proto, bounds, drop_softmax, as_evaluated)
     outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
     flat = View(
         np.concatenate([v.index.ravel() for v in outputs]),
         np.concatenate([v.filled().ravel() for v in outputs]),
     )
     step = entry.build.held(View(flat.index) if (flat.index >= 0).all() else flat)
-    return Net(tidied(tuple(entry.build.steps), step), entry.free, entry.template)
+    steps = tidied(tuple(entry.build.steps), step, as_evaluated)
+    roundoff = _roundoff(entry.proto, entry.build.dtype) if as_evaluated else 0.0
+    return Net(steps, entry.free, entry.template, roundoff)
+
+
+def _roundoff(proto: Any, given: np.dtype[Any]) -> float:
+    """The unit roundoff of the coarsest floating-point type that values pass through."""
+    from onnx import helper
+
+    kinds = [given]
+    for node in needed(proto.graph):
+        if node.op_type == "Cast":
+            to = next(a.i for a in node.attribute if a.name == "to")
+            kinds.append(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
+    return max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +93,12 @@ class Entry:
     template: Array
 
 
-def entered(proto: Any, bounds: tuple[Array, Array] | None = None, drop_softmax: bool = False) -> Entry:
+def entered(
+    proto: Any,
+    bounds: tuple[Array, Array] | None = None,
+    drop_softmax: bool = False,
+    as_evaluated: bool = False,
+) -> Entry:
     """The values with which the walk begins."""
     from onnx import numpy_helper
 
@@ -82,10 +110,11 @@ def entered(proto: Any, bounds: tuple[Array, Array] | None = None, drop_softmax:
     given = [i for i in proto.graph.input if i.name not in weights]
     shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
     size = sum(prod(s) for s in shapes)
-    fixed, template = _fixed(bounds, size)
+    dtype = _dtype(given)
+    fixed, template = _fixed(bounds, size, dtype)
     free = np.flatnonzero(~fixed)
     whole = len(free) == size and len(shapes) == 1
-    build = Build(natural(shapes[0]) if whole else (len(free),), _dtype(given), drop_softmax)
+    build = Build(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
     index = np.full(size, -1, np.int64)
     index[free] = np.arange(len(free))
     values: dict[str, Value] = dict(weights)
@@ -107,11 +136,12 @@ def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Ar
     return bounds
 
 
-def _fixed(bounds: tuple[Array, Array] | None, size: int) -> tuple[np.ndarray, Array]:
+def _fixed(bounds: tuple[Array, Array] | None, size: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, Array]:
     """Which inputs are fixed, and the whole input with their values in place (0 where it is free)."""
     if bounds is None:
         return np.zeros(size, bool), np.zeros(size)
-    low, high = (b.astype(np.float32) for b in bounds)
+    with np.errstate(over="ignore"):
+        low, high = (b.astype(dtype) for b in bounds)
     fixed = low == high
     return fixed, np.where(fixed, low.astype(np.float64), 0.0)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -28,7 +29,7 @@ from holdfast.run.versions import versions
 from holdfast.run.vnncomp.attempt import abandon, begin, verify_command, wait
 from holdfast.run.vnncomp.instances import Instance
 from holdfast.stages.deployed import Deployed
-from holdfast.verify.domain import Domain, domain_of, first_float32, last_float32
+from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 from holdfast.verify.vnncomp.protocol import read_counterexample
 
@@ -42,7 +43,7 @@ class Decided:
 
     proof: Proof
     question: Property
-    witness: NDArray[np.float32] | None = None
+    witness: NDArray[Any] | None = None
 
 
 def specs(model: Model, files: Sequence[Path], seconds: float, jobs: int = 1) -> tuple[Proof, ...]:
@@ -107,7 +108,7 @@ def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int
     )
     witness = None
     if verdict.status == "violated" and verdict.witness is not None:
-        witness = np.asarray(verdict.witness, np.float32)
+        witness = np.asarray(verdict.witness)
     said = "; ".join(part for part in (_trouble(verdict), verdict.note) if part)
     margin = verdict.bound if verdict.status == "holds" else None
     proof = Proof(
@@ -135,7 +136,10 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
         except (InputError, ValueError) as problem:
             return Verdict("error", engine, said.seconds, note=_line(problem))
     verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
-    return settle(question, verdict, runner_of(question, domain).run) if witness is not None else verdict
+    if witness is None:
+        return verdict
+    verdict = settle(question, verdict, runner_of(question, domain).run, domain.dtype)
+    return replace(verdict, witness=witness.astype(domain.dtype))
 
 
 def _answer(verdict: Verdict) -> Answer:
@@ -157,8 +161,9 @@ def _unpacked(held: bytes, question: Property, name: str) -> Decided:
     proof = Proof(**{**plain["proof"], "threat": name})
     if plain["witness"] is None:
         return Decided(proof, question)
-    shape = domain_of(question).box.lower.shape
-    return Decided(proof, question, np.array(plain["witness"], np.float32).reshape(shape))
+    domain = domain_of(question)
+    witness = np.array(plain["witness"], domain.dtype)
+    return Decided(proof, question, witness.reshape(domain.box.lower.shape))
 
 
 def recheck_specs(
@@ -238,7 +243,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
     return Now("unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}")
 
 
-def _output(run: Run, point: NDArray[np.float32], names: Sequence[str]) -> Floats:
+def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
     """The flat outputs of a point, in the order of the user's file."""
     found = run(point)
     missing = [name for name in names if name not in found]
@@ -247,7 +252,7 @@ def _output(run: Run, point: NDArray[np.float32], names: Sequence[str]) -> Float
     return np.concatenate([np.asarray(found[name], np.float64).ravel() for name in names])
 
 
-def _again(run: Run, question: Property, point: NDArray[np.float32], names: Sequence[str]) -> bool:
+def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[str]) -> bool:
     """Whether a point that broke the property does so when it is run once more."""
     output = _output(run, point, names)
     return bool(np.isfinite(output).all()) and question.violated_by(output, point)
@@ -264,16 +269,16 @@ class _Walk:
         self,
         domain: Domain,
         question: Property,
-        witness: NDArray[np.float32] | None,
+        witness: NDArray[Any] | None,
         rng: np.random.Generator,
     ) -> None:
         self.domain, self.question, self.witness, self.rng = domain, question, witness, rng
         boxes = list({id(rows.within): rows.within for rows in question.unsafe}.values())
         sides = [domain.within(box) for box in boxes]
-        self.sides = [(first_float32(low), last_float32(high)) for low, high in sides]
-        self.best: tuple[float, NDArray[np.float32]] | None = None
+        self.sides = [(first_float(low, domain.dtype), last_float(high, domain.dtype)) for low, high in sides]
+        self.best: tuple[float, NDArray[Any]] | None = None
 
-    def points(self, count: int) -> Iterator[NDArray[np.float32]]:
+    def points(self, count: int) -> Iterator[NDArray[Any]]:
         """So many whole inputs: the witness, corners and centres, then by turns random ones and steps."""
         given = 0
         if self.witness is not None:
@@ -286,7 +291,7 @@ class _Walk:
         for at in range(given, count):
             yield self.domain.whole(self._drawn(step=at % 2 == 0)[None])[0]
 
-    def _drawn(self, step: bool) -> NDArray[np.float32]:
+    def _drawn(self, step: bool) -> NDArray[Any]:
         """The free inputs of a random point; a step redraws some of those of the best one."""
         low, high = self.sides[int(self.rng.integers(len(self.sides)))]
         parts = self.rng.random(low.shape)
@@ -296,16 +301,17 @@ class _Walk:
         if not step or self.best is None:
             return drawn
         keep = self.rng.random(low.shape) >= self.rng.choice([0.02, 0.1, 0.5])
-        return np.clip(np.where(keep, self.best[1], drawn), low, high).astype(np.float32)
+        return np.clip(np.where(keep, self.best[1], drawn), low, high).astype(low.dtype)
 
-    def note(self, point: NDArray[np.float32], output: Floats) -> None:
-        """Nothing; the point is kept if it comes nearer to breaking the property than all before."""
+    def note(self, point: NDArray[Any], output: Floats) -> None:
+        """Keep the point if it comes nearer to breaking the property than all before."""
         slack = min((rows.slack(output, point) for rows in self.question.unsafe), default=np.inf)
         if self.best is None or slack < self.best[0]:
             self.best = slack, point.ravel()[self.domain.free]
 
 
-def _between(low: NDArray[np.float32], high: NDArray[np.float32], parts: Floats) -> NDArray[np.float32]:
+def _between(low: NDArray[Any], high: NDArray[Any], parts: Floats) -> NDArray[Any]:
     """The points that lie at these parts of the way, never outside."""
     mixed = low.astype(np.float64) + parts * (high.astype(np.float64) - low)
-    return np.clip(mixed.astype(np.float32), low, high)
+    found: NDArray[Any] = np.clip(mixed.astype(low.dtype), low, high)
+    return found

@@ -145,7 +145,7 @@ def verified(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]
         raise InputError(verdict.note)
     words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
     plain = {f.name: getattr(verdict, f.name) for f in dataclasses.fields(verdict)}
-    kept = {key: plain[key] for key in ("status", "engine", "seconds", "bound", "note")}
+    kept = {key: plain[key] for key in ("status", "engine", "seconds", "bound", "note", "real_only")}
     witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
     line = bench.line(
         piece,

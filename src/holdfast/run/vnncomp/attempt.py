@@ -198,6 +198,8 @@ def _read(folder: Path, code: int, limit: float, seconds: float, cpu: float) -> 
     if status in ("holds", "violated") and seconds > limit + LATE:
         told = f"{status} came {seconds - limit:.1f} s after the limit"
         return Attempt("timeout", seconds, cpu, **facts, note=told)
+    if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
+        return Attempt("unknown", seconds, cpu, **facts, note=note)
     witness = _text(folder / "witness.txt") if status == "violated" else ""
     return Attempt(status, seconds, cpu, **facts, witness=witness, note=note)
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.model import found_file
 from holdfast.run.store import write_atomic
 from holdfast.run.vnncomp.attempt import Attempt, begin, verify_command, wait
-from holdfast.run.vnncomp.instances import Instance, found_file
+from holdfast.run.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.protocol import Protocol, result_text
 
 

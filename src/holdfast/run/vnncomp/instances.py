@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.core.errors import InputError
+from holdfast.core.model import found_file
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,6 @@ def category_of(path: Path) -> str:
     """The benchmark's name: acasxu of acasxu_instances.csv, else the name of the csv's folder."""
     named = path.stem.removesuffix("instances").rstrip("_-")
     return named or path.resolve().parent.name
-
-
-def found_file(path: Path) -> Path | None:
-    """The file itself or, if only that is there, its .gz; None if neither is."""
-    if path.is_file():
-        return path
-    packed = path.with_name(path.name + ".gz")
-    return packed if packed.is_file() else None
 
 
 def limited(instances: Sequence[Instance], scale: float = 1.0, most: float | None = None) -> list[Instance]:

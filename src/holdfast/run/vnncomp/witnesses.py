@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.model import read_onnx
+from holdfast.core.model import found_file, read_onnx
 from holdfast.graph.inspect import condense, runtime
-from holdfast.run.vnncomp.instances import found_file
 from holdfast.run.vnncomp.ledger import remembered
 from holdfast.run.vnncomp.results import Row
 from holdfast.verify.vnncomp.grade import grade

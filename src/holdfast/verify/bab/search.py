@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.linear.curves import Bend, Cut, doubled
 from holdfast.verify.linear.passes import Region, evaluate
 from holdfast.verify.linear.pieces import Pieces
@@ -111,9 +112,10 @@ def _assumed(bend: Bend, split: Tensor) -> Tensor:
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
     """A violation among points (q, n) of the cases' box, replayed on the original file."""
-    lower, upper = _inside(cases[0])
-    inside = np.clip(points.double().numpy(), lower, upper).astype(np.float32)
-    outputs = evaluate(search.pieces, torch.as_tensor(inside)).double().numpy()
+    dtype, case = search.problem.dtype, cases[0]
+    ends = first_float(case.lower, dtype), last_float(case.upper, dtype)
+    inside = np.clip(points.double().numpy().astype(dtype), *ends)
+    outputs = evaluate(search.pieces, search.pieces.tensor(inside)).double().numpy()
     near = np.zeros(len(inside), bool)
     for case in cases:
         slack = outputs @ case.rows.T - case.bound
@@ -124,11 +126,3 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
         if bool(search.problem.violates(point[None])[0]):
             return Answer("violated", ENGINE, witness=point)
     return None
-
-
-def _inside(case: Case) -> tuple[Any, Any]:
-    """The least and the largest float32 inside the box."""
-    low, high = case.lower.astype(np.float32), case.upper.astype(np.float32)
-    low = np.where(low.astype(np.float64) < case.lower, np.nextafter(low, np.float32(np.inf)), low)
-    high = np.where(high.astype(np.float64) > case.upper, np.nextafter(high, np.float32(-np.inf)), high)
-    return low.astype(np.float64), high.astype(np.float64)

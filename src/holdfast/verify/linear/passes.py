@@ -20,6 +20,7 @@ from holdfast.graph.ir import Activation, Product, Start, sources_of
 from holdfast.verify.linear.curves import Bend, Lines, curve, pull, push
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.saddle import pull_product, push_product
+from holdfast.verify.rounding import curve_error, gamma, step_error
 
 Tensor = Any
 MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
@@ -149,12 +150,13 @@ class _Slack:
         """Count a linear step whose output has these rows."""
         pieces, largest = self.pieces, self.region.largest
         mass = pieces.mass(at, [largest[s] for s in sources_of(pieces.net.steps[at])])
-        gamma = _gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
-        self.sum += gamma * (rows.abs() @ mass[0]).double()
+        counted = gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
+        counted += step_error(pieces.net, pieces.net.steps[at])
+        self.sum += counted * (rows.abs() @ mass[0]).double()
 
     def _constant(self, at: int) -> float:
         """For the sum of a step's constants, the sum over all steps, and weights merged in float64."""
-        return _gamma(self.pieces.sizes[at] + self.steps + MERGED, 2.0**-53)
+        return gamma(self.pieces.sizes[at] + self.steps + MERGED, 2.0**-53)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
@@ -168,8 +170,11 @@ class _Slack:
             if offset is not None:
                 fixed += (part * offset.abs()).sum(1).double()
         # Product, beta, and up to three for the slope of leaky relus and the chord's offset.
-        gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
-        self.sum += gamma * moved + self._constant(at) * fixed
+        counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
+        self.sum += counted * moved + self._constant(at) * fixed
+        if self.pieces.net.roundoff:
+            error = curve_error(self.pieces.net, step, self.region.largest[at][0])
+            self.sum += (rows.abs() @ error).double()
 
     def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
         """Count a product of two steps whose output has these rows."""
@@ -179,21 +184,22 @@ class _Slack:
             torch.maximum(low.abs(), high.abs())
             for low, high in ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
         )
-        gamma = _gamma(5 + self.pieces.joins[at], self.pieces.unit)
-        self.sum += gamma * (size * (of_a * a + of_b * b)).sum(1).double()
+        counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
+        self.sum += counted * (size * (of_a * a + of_b * b)).sum(1).double()
+        self.sum += step_error(self.pieces.net, step) * (size * a * b).sum(1).double()
         self.sum += self._constant(at) * (size * rest).sum(1).double()
 
     def constant(self, mass: Tensor) -> None:
         """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
-        self.sum += _gamma(2 * sum(self.pieces.sizes) + self.steps, 2.0**-53) * mass
+        self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, 2.0**-53) * mass
 
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""
         reach = self.region.centre.abs() + self.region.radius
         last = (rows.abs() * reach).sum(1).double()
-        gamma = _gamma(4, self.pieces.unit) + 3 * self._constant(0)
+        counted = gamma(4, self.pieces.unit) + 3 * self._constant(0)
         # A little more for the rounding of this sum itself; it only has positive terms.
-        return (self.sum + gamma * last) * (1.01 + 4 * max(self.pieces.sizes) * self.pieces.unit)
+        return (self.sum + counted * last) * (1.01 + 4 * max(self.pieces.sizes) * self.pieces.unit)
 
 
 def _add(pending: dict[int, Tensor], at: int, part: Tensor) -> None:
@@ -258,9 +264,3 @@ def evaluate(pieces: Pieces, points: Tensor) -> Tensor:
             if pieces.readers[source] <= at:
                 values.pop(source, None)
     return values[len(pieces.net.steps) - 1]
-
-
-def _gamma(terms: int, unit: float) -> float:
-    """Higham's n·u / (1 - n·u): the relative error of a sum of n products, in any order."""
-    product = terms * unit
-    return product / (1 - product) if product < 0.5 else float("inf")

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from holdfast.graph.ir import Activation, Net, Product, Start, sources_of
+from holdfast.graph.ir import Activation, Net, Product, Scale, Start, Take, sources_of
 from holdfast.verify.linear.curves import Bend, Hinge, bend, span
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.saddle import Saddle, product_range
 from holdfast.verify.linear.tune import Queries, bound, tune
+from holdfast.verify.rounding import curve_error, step_error
 
 Tensor = Any
 
@@ -80,7 +81,9 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, Start):
             continue
-        depth[at] = 1 + max(depth[s] for s in sources_of(step))
+        # A box stays one where every element is scaled by itself: intervals are exact up to the next step.
+        alone = isinstance(step, Scale) or (isinstance(step, Take) and len(step.sources) == 1)
+        depth[at] = max(depth[s] for s in sources_of(step)) + (not alone)
         if not isinstance(step, Activation | Product):
             sweep.hold(at, interval(pieces, at, sweep), known)
             continue
@@ -90,12 +93,25 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
         if isinstance(step, Product):
             left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
             sweep.bends[at] = Saddle(step, left, right)
-            sweep.hold(at, product_range(left, right), known)
+            sweep.hold(at, _evaluated(pieces.net, step, product_range(left, right)), known)
             continue
         source = step.source
         sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
-        sweep.hold(at, span(step, sweep.lower[source], sweep.upper[source]), known)
+        ends = span(step, sweep.lower[source], sweep.upper[source])
+        sweep.hold(at, _evaluated(pieces.net, step, ends), known)
     return sweep
+
+
+def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The range of a curve or a product with the error of evaluating it."""
+    if not net.roundoff:
+        return ends
+    largest = torch.maximum(ends[0].abs(), ends[1].abs())
+    if isinstance(step, Activation):
+        error = curve_error(net, step, largest)
+    else:
+        error = step_error(net, step) * largest
+    return _outward(ends[0] - error, ends[1] + error)
 
 
 def behind(net: Net, top: int) -> list[int]:
@@ -128,7 +144,8 @@ def interval(pieces: Pieces, at: int, sweep: Sweep) -> tuple[Tensor, Tensor]:
     middle = pieces.forward(at, centres)
     reach = pieces.mass(at, radii) - (0 if bias is None else bias.abs())
     largest = [torch.maximum(low.abs(), high.abs()) for low, high in zip(lower, upper, strict=True)]
-    slack = (pieces.terms(at) + 8) * 4 * pieces.unit * pieces.mass(at, largest)
+    unit = (pieces.terms(at) + 8) * 4 * pieces.unit + step_error(pieces.net, pieces.net.steps[at])
+    slack = unit * pieces.mass(at, largest)
     return middle - reach - slack, middle + reach + slack
 
 

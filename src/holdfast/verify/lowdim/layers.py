@@ -25,6 +25,7 @@ class Layers:
     hidden: tuple[Layer, ...]
     output: Layer
     start: Layer | None  # None when the inputs were not asked for
+    roundoff: float = 0.0  # of the evaluation that bounds must cover
 
     def rows(self, rows: Array, inputs: Array | None, bound: Array) -> Layer:
         """Rows @ y + inputs @ x - bound as the layer after the hidden ones."""
@@ -57,7 +58,8 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
         return None
     hidden = tuple(joined(group, build.width(level)) for level, group in enumerate(build.groups))
     width = build.width(top)
-    return Layers(hidden, joined((output,), width), None if start is None else joined((start,), width))
+    ends = joined((output,), width), None if start is None else joined((start,), width)
+    return Layers(hidden, *ends, net.roundoff)
 
 
 @dataclass

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from holdfast.graph.ir import Array
-from holdfast.verify.domain import first_float32, last_float32
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.lowdim.layers import Layers
 from holdfast.verify.lowdim.linear import Layer
 from holdfast.verify.lowdim.tables import (
@@ -25,6 +26,7 @@ from holdfast.verify.lowdim.tables import (
     views,
 )
 from holdfast.verify.problem import Case
+from holdfast.verify.rounding import EXTRA, gamma
 
 U = 2.0**-53
 MERGED = 16  # roundings that a weight may have had when the net was read: folded scales and the like
@@ -53,14 +55,24 @@ def net_blocks(layers: Layers, cases: Sequence[Case]) -> tuple[Array, ...]:
     bias = [
         np.concatenate([getattr(part, name) for part in parts]) for name in ("bias", "bias_size", "slope")
     ]
-    unit = [2.0 * U * (max(part.weight.shape) + part.terms + MERGED + 8) for part in parts]
+    unit = [
+        2.0 * U * (max(part.weight.shape) + part.terms + MERGED + 8)
+        + gamma(part.weight.shape[1] + part.terms + EXTRA, layers.roundoff)
+        for part in parts
+    ]
     start = np.cumsum([0, *(len(case.bound) for case in cases)])
     made = (np.array([sizes, first, at]), np.array(matrix), np.array(bias), np.array(unit), start)
     return tuple(np.ascontiguousarray(block, kind) for block, kind in zip(made, KINDS, strict=False))
 
 
-def blocks_of(net: tuple[Array, ...], cases: Sequence[Case], seed: int, depth: int = DEPTH) -> Blocks:
-    """Blocks for one thread, with an empty stack."""
+def blocks_of(
+    net: tuple[Array, ...],
+    cases: Sequence[Case],
+    seed: int,
+    depth: int = DEPTH,
+    dtype: np.dtype[Any] | type = np.float32,
+) -> Blocks:
+    """Blocks for one thread, with an empty stack; witnesses are of the input's type."""
     shape, matrix, bias, unit, start = net
     inputs, hidden, weights = int(shape[0, 0]), int(shape[1, -2]), max(matrix.shape[1], 1)
     symbols = inputs + max(1, min(hidden, max(16, WORK // weights)))
@@ -78,14 +90,15 @@ def blocks_of(net: tuple[Array, ...], cases: Sequence[Case], seed: int, depth: i
     )
     made = [np.zeros(shape, kind) for shape, kind in zip(shapes(sizes), KINDS, strict=True)]
     blocks = Blocks(*net, *made[len(net) :])  # type: ignore[arg-type]
-    _set_limits(blocks, cases[0], seed)
+    _set_limits(blocks, cases[0], seed, dtype)
     return blocks
 
 
-def _set_limits(blocks: Blocks, case: Case, seed: int) -> None:
-    """Nothing; where witnesses may lie, how far boxes are split, and nothing met so far."""
+def _set_limits(blocks: Blocks, case: Case, seed: int, dtype: np.dtype[Any] | type) -> None:
+    """Set where witnesses may lie and how far boxes are split."""
     stack = views(blocks)[3]
-    low, high = first_float32(case.lower).astype(np.float64), last_float32(case.upper).astype(np.float64)
+    ends = first_float(case.lower, dtype), last_float(case.upper, dtype)
+    low, high = (end.astype(np.float64) for end in ends)
     possible = bool((low <= high).all())
     stack.lower32[:] = low if possible else case.lower
     stack.upper32[:] = high if possible else case.upper

@@ -73,7 +73,7 @@ class _Search:
         """The answer if a case has no rows: every point of its box is a witness."""
         for case in group:
             if not len(case.bound):
-                point = (0.5 * case.lower + 0.5 * case.upper).astype(np.float32)
+                point = 0.5 * case.lower + 0.5 * case.upper
                 if self.problem.violates(point[None])[0]:
                     return Answer("violated", ENGINE, point)
                 self.parked += 1
@@ -85,7 +85,8 @@ class _Search:
             return None
         net, target = net_blocks(self.layers, cases), _target(self.layers, cases)
         jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
-        walkers = [Walker(net, cases, target, seed)]
+        kind = self.problem.dtype
+        walkers = [Walker(net, cases, target, seed, kind)]
         put_box(walkers[0].blocks, cases[0])
         climbs = CLIMBS
         while any(walker.open for walker in walkers):
@@ -98,7 +99,7 @@ class _Search:
                     return answer
             climbs = walkers[0].fair_climbs()
             if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
-                walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers)))
+                walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers), kind))
                 self.pooled(jobs)
             _level(walkers)
             self.tell(walkers)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array
 from holdfast.verify.lowdim.load import kernel
@@ -37,8 +37,15 @@ PATIENCE = 0.15  # seconds a call of the kernel may take, about
 class Walker:
     """A stack of open boxes and what was met on the way; `walk` works on it."""
 
-    def __init__(self, net: tuple[Array, ...], cases: Sequence[Case], target: float, seed: int) -> None:
-        self.blocks: Blocks = blocks_of(net, cases, seed)
+    def __init__(
+        self,
+        net: tuple[Array, ...],
+        cases: Sequence[Case],
+        target: float,
+        seed: int,
+        dtype: np.dtype[Any] | type = np.float32,
+    ) -> None:
+        self.blocks: Blocks = blocks_of(net, cases, seed, dtype=dtype)
         self.blocks.real[TARGET] = target
         self.boxes = FIRST
         self._kernel = kernel()
@@ -90,9 +97,9 @@ class Walker:
         """The lowest bound of a box that was not settled, in the last walk."""
         return float(self.blocks.real[WORST])
 
-    def point(self) -> NDArray[np.float32]:
+    def point(self) -> Array:
         """The best point of the last walk, or that of the leaf it ended at."""
-        return views(self.blocks)[3].point.astype(np.float32)
+        return views(self.blocks)[3].point.copy()
 
     def refuse(self) -> None:
         """Nothing; a point as bad as the last one is no longer worth a pause."""

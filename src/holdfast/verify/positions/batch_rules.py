@@ -82,6 +82,11 @@ def _along(default: int) -> Rule:
     return rule
 
 
+def _softmax(walk: Follow, node: Any, place: Place) -> Place:
+    """Before opset 13 a softmax is over all axes from its own on, by default from the second."""
+    return _along(-1 if walk.opset >= 13 else 1)(walk, node, place)  # type: ignore[return-value]
+
+
 def _concat(walk: Follow, node: Any, place: Place) -> Place:
     if any(name in walk.constants for name in node.input):
         raise _refuse(node, "it joins the pictures with a constant")
@@ -246,7 +251,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), _reduced),
     **dict.fromkeys(("MatMul", "Gemm"), _product),
     **dict.fromkeys(("Reshape", "Flatten"), _reshape),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _along(-1)),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "Split": _along(0),
     "Concat": _concat,
     "Resize": _resize,

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
+from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.wire import WireGraph, read_graph, write_part
-from holdfast.verify.domain import Domain, domain_of, first_float32, last_float32
+from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
 from holdfast.verify.finite.split import Split, split
 from holdfast.verify.finite.trace import NotFinite, Trace, cut_tensors, traced
@@ -75,13 +76,16 @@ def open_instance(question: Property, graph: WireGraph | None = None) -> Instanc
             f"{where}: expected two free inputs, the position of the patch, got {len(domain.free)}; "
             "what has other free inputs is for holdfast verify"
         )
+    if domain.dtype != np.float32:
+        raise InputError(f"{where}: expected an input of float32, got {domain.dtype.name}")
     graph = graph or read_graph(question.model.read())
     if len(graph.inputs) != 1:
         raise ModelError(f"{where}: expected one input, got {len(graph.inputs)}")
+    check_deterministic(graph, str(where))
     shape = domain.box.lower.shape
     try:
         trace = traced(graph, graph.inputs[0].name, domain.free, domain.template.reshape(shape))
-        low, high = (first_float32(domain.within(None)[0]), last_float32(domain.within(None)[1]))
+        low, high = (first_float(domain.within(None)[0]), last_float(domain.within(None)[1]))
         check_range(trace, [low, high])
         first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
     except (NotFinite, TooMany) as problem:

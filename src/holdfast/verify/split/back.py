@@ -97,7 +97,7 @@ class _Back:
             return [(step.source, self.curve(at, rows, self.passed.bands[at]))]
         if isinstance(step, Product):
             return self.product(at, step, rows)
-        pieces, unit = self.machine.pieces, self.machine.unit(at)
+        pieces, unit = self.machine.pieces, self.machine.unit(at) + self.machine.step_error(at)
         self.slack += unit * (rows.abs() * self.passed.mass[at][self.box]).sum(1)
         bias = pieces.bias(at)
         if bias is not None:
@@ -119,6 +119,7 @@ class _Back:
         given = self.passed.sources[at]
         size = torch.maximum(under.abs(), above.abs()) * given.size[box] + low.abs() + high.abs()
         self.slack += self.machine.unit(at) * (rows.abs() * size).sum(1)
+        self.slack += (rows.abs() * self.passed.mass[at][box]).sum(1)
         self.attribute(rows.abs() * found.gap[box], given)
         return positive * under + negative * above
 
@@ -128,7 +129,8 @@ class _Back:
         own, other, rest = (value[self.box] for value in (found.own, found.other, found.rest))
         self.const -= (rows * own * other + rows.abs() * rest).sum(1)
         size = self.passed.mass[at][self.box] + (own * other).abs() + rest
-        self.slack += 4 * self.machine.unit(at) * (rows.abs() * size).sum(1)
+        unit = 4 * self.machine.unit(at) + self.machine.step_error(at)
+        self.slack += unit * (rows.abs() * size).sum(1)
         self.attribute(rows.abs() * rest, self.passed.sources[at])
         return [(step.left, rows * other), (step.right, rows * own)]
 

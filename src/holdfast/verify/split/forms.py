@@ -18,8 +18,9 @@ import torch
 from holdfast.graph.ir import Activation, Net, Product, Start, Take, Total, sources_of
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.shapes import span
+from holdfast.verify.rounding import curve_error, magnitude, step_error
 from holdfast.verify.split.lines import Band, band
-from holdfast.verify.sweep.chords import MERGED, UNIT, magnitude
+from holdfast.verify.sweep.chords import MERGED, UNIT
 
 Tensor = Any
 PARTIAL = ("reciprocal", "log", "sqrt")
@@ -53,7 +54,10 @@ class Times:
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """What the way forward leaves for the way back, by step; `mass` are the magnitudes of sums (b, n)."""
+    """What the way forward leaves for the way back, by step.
+
+    `mass` (b, n) are the magnitudes of sums and products; of curves, the errors of evaluating them.
+    """
 
     output: Form
     bands: dict[int, Band]
@@ -81,6 +85,10 @@ class Machine:
         pieces = self.pieces
         terms = pieces.terms(at) + pieces.joins[at] + pieces.sizes[at] + pieces.sizes[0]
         return 2 * (terms + len(self.net.steps) + MERGED + 8) * UNIT
+
+    def step_error(self, at: int) -> float:
+        """What a runtime's sums of a step can be off at most, as a part."""
+        return step_error(self.net, self.net.steps[at])
 
 
 def _size(step: Any) -> Any:
@@ -124,9 +132,11 @@ def forward(machine: Machine, given: Form) -> Passed:
         elif isinstance(step, Activation):
             sources[at] = held[step.source]
             bands[at] = found = band(step, sources[at].lower, sources[at].upper)
-            held[at] = _bent(step, sources[at], found)
+            ends = span(step, sources[at].lower, sources[at].upper)
+            mass[at] = curve_error(machine.net, step, torch.maximum(ends[0].abs(), ends[1].abs()))
+            held[at] = _bent(ends, sources[at], found, mass[at])
         elif isinstance(step, Product):
-            held[at], times[at] = _multiplied(held[step.left], held[step.right])
+            held[at], times[at] = _multiplied(held[step.left], held[step.right], machine.step_error(at))
             sources[at], mass[at] = held[step.left], held[step.left].size * held[step.right].size
         else:
             held[at], mass[at] = _mapped(machine, at, [held[s] for s in sources_of(step)])
@@ -145,11 +155,11 @@ def _mapped(machine: Machine, at: int, given: list[Form]) -> tuple[Form, Tensor]
     mass = sizes.forward(at, [form.size for form in given])
     carried = sizes.forward(at, [form.off for form in given], bias=False)
     unit = machine.unit(at)
-    off = carried * (1 + unit) + unit * mass
+    off = carried * (1 + unit) + (unit + machine.step_error(at)) * mass
     spread = _spread(slopes)
     lower, upper = _ends(middle, spread + off, unit)
     if machine.partial:
-        low, high = _apart(machine, at, given, unit)
+        low, high = _apart(machine, at, given, unit + machine.step_error(at))
         lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
     return Form(middle, slopes, spread, off, lower, upper), mass
 
@@ -170,20 +180,23 @@ def _spread(slopes: Tensor) -> Tensor:
     return torch.linalg.vector_norm(slopes, ord=1, dim=1) * (1 + 4 * slopes.shape[1] * UNIT)
 
 
-def _bent(step: Activation, given: Form, found: Band) -> Form:
-    """A curve's form: the line in the middle of the band; its values' bounds are also those of the curve."""
+def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) -> Form:
+    """A curve's form: the line in the middle of the band; its values are also between the curve's `ends`.
+
+    Both are kept up to the `error` (b, n) of evaluating the curve.
+    """
     unit = 16 * UNIT
     middle = found.slope * given.middle + (found.low + found.high) / 2
     slopes = given.slopes * found.slope[:, None]
     room = found.slope.abs() * given.size + found.low.abs() + found.high.abs()
-    off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room
+    off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room + error
     spread = found.slope.abs() * given.spread * (1 + unit)
     low, high = _ends(middle, spread + off, unit)
-    least, most = span(step, given.lower, given.upper)
+    least, most = ends[0] - error, ends[1] + error
     return Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
 
 
-def _multiplied(left: Form, right: Form) -> tuple[Form, Times]:
+def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
     unit = 16 * UNIT
     own, other = (left.lower + left.upper) / 2, (right.lower + right.upper) / 2
     half = [torch.maximum(f.upper - c, c - f.lower) * (1 + unit) for f, c in ((left, own), (right, other))]
@@ -192,9 +205,11 @@ def _multiplied(left: Form, right: Form) -> tuple[Form, Times]:
     slopes = other[:, None] * left.slopes + own[:, None] * right.slopes
     room = other.abs() * left.size + own.abs() * right.size + (own * other).abs()
     off = (other.abs() * left.off + own.abs() * right.off) * (1 + unit) + rest + unit * room
+    off = off + error * left.size * right.size
     spread = _spread(slopes)
     low, high = _ends(middle, spread + off, unit)
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
-    least, most = (v * (1 + s * unit * v.sign()) for v, s in ((corners.amin(0), -1), (corners.amax(0), 1)))
+    pad = (unit + error) * corners.abs().amax(0)
+    least, most = corners.amin(0) - pad, corners.amax(0) + pad
     form = Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
     return form, Times(own, other, rest)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.domain import first_float32, last_float32
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.linear.precision import full_precision
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem
 from holdfast.verify.split.back import Plane, along, backward, between
@@ -79,7 +79,10 @@ class _Search:
         self.goals = goals_of(cases)
         self.first, self.last = (
             torch.as_tensor(np.stack(ends).astype(np.float64))
-            for ends in ([first_float32(c.lower) for c in cases], [last_float32(c.upper) for c in cases])
+            for ends in (
+                [first_float(c.lower, problem.dtype) for c in cases],
+                [last_float(c.upper, problem.dtype) for c in cases],
+            )
         )
         self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
         self.size = _batch(problem.net, self.goals.rows.shape[1], clock.budget.memory_bytes)
@@ -121,7 +124,7 @@ class _Search:
         """Whether the time is up."""
         return self.clock.left < 0.2
 
-    def step(self, batch: Boxes, waiting: int) -> tuple[NDArray[np.float32] | None, Boxes]:
+    def step(self, batch: Boxes, waiting: int) -> tuple[NDArray[Any] | None, Boxes]:
         """A witness met on the way, and the halves of what is still open."""
         self.seen += len(batch)
         given = start(batch.lower, batch.upper)
@@ -215,23 +218,24 @@ class _Search:
         mix = Mix(flat[:, :0].sum(1), flat, flat)
         return Bounded(empty, empty, mix, flat, flat[:, None], torch.zeros_like(given.middle))
 
-    def met(self, given: Form, found: Bounded) -> NDArray[np.float32] | None:
+    def met(self, given: Form, found: Bounded) -> NDArray[Any] | None:
         """A replayed witness among the middles of boxes and the corners where their bounds are least."""
         radius = given.slopes.diagonal(dim1=1, dim2=2)[found.box]
         middle = given.middle[found.box]
         points = torch.cat([middle - found.mix.slopes.sign() * radius, middle])
         case = torch.cat([found.case, found.case])
         low, high = self.first[case], self.last[case]
-        points = torch.minimum(torch.maximum(points.float().double(), low), high)
+        rounded = torch.as_tensor(points.numpy().astype(self.problem.dtype).astype(np.float64))
+        points = torch.minimum(torch.maximum(rounded, low), high)
         worst = excess(self.goals, case, points, self.net(points))
         near = ((worst <= self.near) & (low <= high).all(1)).nonzero().reshape(-1)
         near = near[worst[near].argsort()[:REPLAYED]]
         if not len(near):
             return None
-        tried = points[near].numpy().astype(np.float32)
+        tried = points[near].numpy().astype(self.problem.dtype)
         hit = np.flatnonzero(self.problem.violates(tried))
         if len(hit):
-            witness: NDArray[np.float32] = tried[hit[0]].copy()
+            witness: NDArray[Any] = tried[hit[0]].copy()
             return witness
         self.near = min(self.near, float(worst[near].min()) - NEAR)  # only deeper ones are worth a replay
         return None

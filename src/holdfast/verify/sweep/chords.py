@@ -9,13 +9,14 @@ they end at the breakpoints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.evaluate import curve_of, step_values
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+from holdfast.verify.rounding import CURVE, magnitude, step_error, terms
 
 UNIT = 2.0**-53
 MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
@@ -49,12 +50,12 @@ def piecewise(net: Net) -> bool:
 def sizes_of(net: Net) -> tuple[Step, ...]:
     """The steps with the magnitudes of their weights: what carries the offs."""
     curves = (Start, Activation)
-    return tuple(s if isinstance(s, curves) else magnitude(s, unit_of(s)) for s in net.steps)
+    return tuple(s if isinstance(s, curves) else magnitude(s, unit_of(net, s)) for s in net.steps)
 
 
-def unit_of(step: Step) -> float:
-    """What the sums of a linear step can be off at most, as a part of their magnitudes."""
-    return 2 * (terms(step) + MERGED + 8) * UNIT
+def unit_of(net: Net, step: Step) -> float:
+    """What the sums of a linear step can be off at most, here and in a runtime, as a part of their sizes."""
+    return 2 * (terms(step) + MERGED + 8) * UNIT + step_error(net, step)
 
 
 def chords(net: Net, left: Array, right: Array, sizes: tuple[Step, ...] | None = None) -> Chords:
@@ -93,8 +94,8 @@ class _Walk:
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
     def carry(self, at: int, step: Step, size_of: Step, given: list[Array]) -> None:
-        """Nothing; a linear step's offs are known."""
-        unit = unit_of(step)
+        """Set a linear step's offs."""
+        unit = unit_of(self.net, step)
         parts = []
         for source, values in zip(sources_of(step), given, strict=True):
             size = np.abs(values)
@@ -104,7 +105,7 @@ class _Walk:
         self.off[at] = grown
 
     def bend(self, at: int, step: Activation, values: Array) -> None:
-        """Nothing; an activation's offs are known, and where neurons change their sign for sure."""
+        """Set an activation's offs, and add the places where neurons change their sign for sure."""
         slope, off = step.slope if step.curve == "leaky" else 0.0, self.off[step.source]
         start, end = values[self.first], values[self.second]
         below, above = np.maximum(-np.minimum(start, end), 0.0), np.maximum(np.maximum(start, end), 0.0)
@@ -114,7 +115,8 @@ class _Walk:
         positive, negative = np.minimum(start, end) >= off, np.maximum(start, end) <= -off
         grown = np.where(positive, off, np.where(negative, abs(slope) * off, either))
         # a leaky relu's product is rounded
-        self.off[at] = grown + (4 * UNIT * (abs(slope) * below + off) if slope else 0.0)
+        rounded = 4 * UNIT + CURVE * self.net.roundoff
+        self.off[at] = grown + (rounded * (abs(slope) * below + off) if slope else 0.0)
         # Beyond a doubt, for a doubt may be a corner that an end already lies on; and at a place known well.
         known = (off <= SHARP * rise) | ~self.cut[:, None]
         where, neuron = np.nonzero((np.minimum(below, above) > off) & known)
@@ -124,25 +126,3 @@ class _Walk:
         self.cut[where[inside]] = True
         self.where.append(where[inside])
         self.cuts.append(cuts[inside])
-
-
-def terms(step: Step) -> int:
-    """How many products one element of a linear step sums."""
-    if isinstance(step, Dense):
-        return int(step.weight.shape[1])
-    if isinstance(step, Conv):
-        return int(step.weight[0].size)
-    return len(sources_of(step))
-
-
-def magnitude(step: Step, unit: float) -> Step:
-    """A linear step with the magnitudes of its weights, and `unit` times those of its constants."""
-    if isinstance(step, Dense | Conv):
-        return replace(step, weight=np.abs(step.weight), bias=unit * np.abs(step.bias))
-    if isinstance(step, Scale):
-        return replace(step, factor=np.abs(step.factor), offset=unit * np.abs(step.offset))
-    if isinstance(step, Total):
-        return replace(step, weights=tuple(abs(weight) for weight in step.weights))
-    if isinstance(step, Take):
-        return replace(step, fill=None if step.fill is None else np.zeros_like(step.fill))
-    raise TypeError(f"expected a linear step, got {type(step).__name__}")

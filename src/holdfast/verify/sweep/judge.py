@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array
-from holdfast.verify.domain import first_float32, last_float32
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.problem import Case
 from holdfast.verify.sweep.chords import UNIT, Index
 
@@ -18,13 +19,14 @@ from holdfast.verify.sweep.chords import UNIT, Index
 class Asked:
     """All cases side by side: box (c,), widened by a unit; rows (c, m, k), of x (c, m), bounds (c, m).
 
-    A case with fewer rows says its first one again. `first` and `last` are the float32 in its box.
+    A case with fewer rows says its first one again. `first` and `last` are the numbers of the input's type in
+    its box.
     """
 
     lower: Array
     upper: Array
-    first: NDArray[np.float32]
-    last: NDArray[np.float32]
+    first: NDArray[Any]
+    last: NDArray[Any]
     rows: Array
     over: Array
     bound: Array
@@ -44,7 +46,7 @@ class Judged:
     worst_right: Array
 
 
-def asked_of(cases: Sequence[Case]) -> Asked:
+def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Asked:
     """The cases whose box is not empty; without an input all boxes are [0, 0]."""
     ends = [(float(c.lower[0]), float(c.upper[0])) if len(c.lower) else (0.0, 0.0) for c in cases]
     kept = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
@@ -60,7 +62,7 @@ def asked_of(cases: Sequence[Case]) -> Asked:
             rows[at], bound[at] = case.rows[again], case.bound[again]
             if case.inputs is not None and case.inputs.shape[1]:
                 over[at] = case.inputs[again, 0]
-    first, last = first_float32(lower), last_float32(upper)
+    first, last = first_float(lower, dtype), last_float(upper, dtype)
     return Asked(np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf), first, last, rows, over, bound)
 
 

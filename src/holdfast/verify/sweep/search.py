@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv, Dense, Net
-from holdfast.verify.domain import first_float32, last_float32
+from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.problem import Answer, Clock, Problem
 from holdfast.verify.sweep.chords import Chords, Index, chords, piecewise, sizes_of
 from holdfast.verify.sweep.judge import Asked, Judged, asked_of, doubtful, judged
@@ -67,7 +68,7 @@ class _Sweep:
 
     def __init__(self, problem: Problem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
-        self.asked = asked_of(problem.cases)
+        self.asked = asked_of(problem.cases, problem.dtype)
         self.sizes = sizes_of(problem.net)
         self.margin, self.doubts, self.seen = np.inf, 0, 0
         self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
@@ -89,12 +90,13 @@ class _Sweep:
                 stack.append(rest)
             self.clock.tell("sweeping", sum(map(len, stack)), float(self.margin))
         if self.doubts:
-            note = f"{self.doubts:,} segments come too near, and no float32 there was seen to violate"
+            kind = self.problem.dtype.name
+            note = f"{self.doubts:,} segments come too near, and no {kind} there was seen to violate"
             return Answer("unknown", ENGINE, note=note)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
 
-    def step(self, work: Work) -> tuple[NDArray[np.float32] | None, Work]:
+    def step(self, work: Work) -> tuple[NDArray[Any] | None, Work]:
         """A witness met on the way, and what is still open, cut where neurons change their sign."""
         order = np.lexsort((work.right, work.left))
         work = work.part(order)
@@ -119,25 +121,25 @@ class _Sweep:
             witness = self.replayed(work, found, leaves)
         return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, drawn)
 
-    def met(self, work: Work, found: Judged) -> NDArray[np.float32] | None:
+    def met(self, work: Work, found: Judged) -> NDArray[Any] | None:
         """A replayed witness among the ends of segments."""
         x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
         worst = np.concatenate([found.worst_left, found.worst_right])
         near = np.flatnonzero(worst <= 0)
         near = near[np.argsort(worst[near], kind="stable")[:REPLAYED]]
-        return self.real(x[near].astype(np.float32), case[near]) if len(near) else None
+        return self.real(x[near].astype(self.problem.dtype), case[near]) if len(near) else None
 
-    def replayed(self, work: Work, found: Judged, leaves: Index) -> NDArray[np.float32] | None:
-        """A replayed witness among float32 of the doubtful parts of segments."""
+    def replayed(self, work: Work, found: Judged, leaves: Index) -> NDArray[Any] | None:
+        """A replayed witness among the numbers of the doubtful parts of segments."""
         points, cases = [], []
         for at in leaves.tolist():
             case, width = work.case[at], work.right[at] - work.left[at]
             share = doubtful(found.left[at], found.right[at])
             low, high = (work.left[at] + width * np.array([part]) for part in share)
-            first = np.maximum(first_float32(low), self.asked.first[case])[0]
-            last = np.minimum(last_float32(high), self.asked.last[case])[0]
+            first = np.maximum(first_float(low, self.problem.dtype), self.asked.first[case])[0]
+            last = np.minimum(last_float(high, self.problem.dtype), self.asked.last[case])[0]
             if first <= last:
-                some = np.linspace(first, last, TRIED).astype(np.float32)
+                some = np.linspace(first, last, TRIED).astype(self.problem.dtype)
                 points.append(np.clip(some, first, last))
                 cases.append(np.full(TRIED, case))
             if len(points) >= 64:
@@ -147,7 +149,7 @@ class _Sweep:
                     return witness
         return self.real(np.concatenate(points), np.concatenate(cases)) if points else None
 
-    def real(self, points: NDArray[np.float32], case: Index) -> NDArray[np.float32] | None:
+    def real(self, points: NDArray[Any], case: Index) -> NDArray[Any] | None:
         """The first of points (p,), moved into their cases' boxes, that violates on the original file."""
         possible = self.asked.first[case] <= self.asked.last[case]
         inside = np.clip(points, self.asked.first[case], self.asked.last[case])[possible]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -13,28 +14,31 @@ from holdfast.core.threat import Box
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.wire import WireGraph, read_graph
+from holdfast.verify.domain import first_float, input_type
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
 
 def property_of(spec: Spec, network: Network) -> Property:
     """The question a specification asks of a network, after a check that it has as many inputs and outputs.
 
-    An interval without any float32, such as one decimal given as lower and upper bound, becomes the nearest
-    float32: that is what a runtime can be fed. The property's note says so.
+    An interval without any number of the input's floating-point type, such as one decimal given as lower and
+    upper bound of a float32, becomes the nearest one: that is what a runtime can be fed. The property's note
+    reports it.
     """
-    shape = input_shape(network, spec)
+    graph = _graph(network)
+    shape, dtype = _shape(network, spec, graph), input_type(graph, network.path)
     boxes: dict[tuple[int, int], Box] = {}
     moved = 0
     for case in spec.cases:
         if _key(case) not in boxes:
-            lower, upper, count = _representable(case.lower, case.upper)
+            lower, upper, count = _representable(case.lower, case.upper, dtype)
             boxes[_key(case)] = Box(lower.reshape(shape), upper.reshape(shape))
             moved = max(moved, count)
     threat = _around(list(boxes.values()), shape)
     unsafe = tuple(_rows(case, None if len(boxes) == 1 else boxes[_key(case)]) for case in spec.cases)
     notes = list(spec.notes)
     if moved:
-        notes.append(f"{moved:,} fixed inputs are no float32: the nearest one was taken")
+        notes.append(f"{moved:,} fixed inputs are no {dtype.name}: the nearest one was taken")
     return Property(network, threat, unsafe, "; ".join(notes))
 
 
@@ -42,19 +46,16 @@ def _key(case: Disjunct) -> tuple[int, int]:
     return id(case.lower), id(case.upper)
 
 
-def _representable(lower: Floats, upper: Floats) -> tuple[Floats, Floats, int]:
-    """The box with intervals that hold no float32 moved to the nearest one, and how many these are."""
-    with np.errstate(over="ignore"):
-        nearest = lower.astype(np.float32)
-        after = np.nextafter(nearest, np.float32(np.inf))
-        middle = ((lower + upper) / 2).astype(np.float32).astype(np.float64)
-    first = np.where(nearest.astype(np.float64) < lower, after, nearest)  # the first float32 not below
-    empty = first.astype(np.float64) > upper
+def _representable(lower: Floats, upper: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats, int]:
+    """The box with intervals that hold no number of the type moved to the nearest one, and how many."""
+    empty = first_float(lower, dtype).astype(np.float64) > upper
     if not empty.any():
         return lower, upper, 0
+    with np.errstate(over="ignore"):
+        middle = ((lower + upper) / 2).astype(dtype).astype(np.float64)
     if not np.isfinite(middle[empty]).all():
         at = int(np.flatnonzero(empty & ~np.isfinite(middle))[0])
-        raise InputError(f"expected inputs within the range of float32, got X_{at} = {lower[at]!r}")
+        raise InputError(f"expected inputs within the range of {dtype.name}, got X_{at} = {lower[at]!r}")
     return np.where(empty, middle, lower), np.where(empty, middle, upper), int(empty.sum())
 
 
@@ -79,7 +80,10 @@ def _rows(case: Disjunct, within: Box | None) -> Rows:
 
 def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
     """The shape of the network's one input, its free dimensions filled in to fit the specification."""
-    graph = _graph(network)
+    return _shape(network, spec, _graph(network))
+
+
+def _shape(network: Network, spec: Spec, graph: WireGraph) -> tuple[int, ...]:
     if len(graph.inputs) != 1:
         names = ", ".join(port.name for port in graph.inputs) or "none"
         count = len(graph.inputs)

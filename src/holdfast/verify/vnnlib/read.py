@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 
 from holdfast.core.errors import InputError
+from holdfast.core.model import found_file
 from holdfast.verify.vnnlib.algebra import Misfit
 from holdfast.verify.vnnlib.cases import PlainBounds, spec_of
 from holdfast.verify.vnnlib.spec import Spec
@@ -26,8 +27,11 @@ _TWO = re.compile(r"\(\s*(?:vnnlib-version|declare-network)\b")
 
 
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
-    """The specification in a VNN-LIB file, 1.0 or 2.0, plain or .gz, of at most `limit` bytes unpacked."""
-    path = Path(path)
+    """The specification in a VNN-LIB file, 1.0 or 2.0, of at most `limit` bytes unpacked.
+
+    The file may be a .gz; if only NAME.gz is there, that is read for NAME.
+    """
+    path = found_file(Path(path)) or Path(path)
     return parse_vnnlib(_content(path, limit), str(path))
 
 
