@@ -298,6 +298,8 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
         say("A larger --budget (or none) takes more; the page has the command of each part.")
     if judged:
         say("\n" + to_text(table(judged)))
+    for warning in made.evaluation.result.get("warnings", ()) if made.evaluation else ():
+        sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {made.plan.folder}\n")
     for failure in made.found.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
