@@ -161,7 +161,8 @@ def _takes_unit(graph: Any, name: str) -> bool:
     from onnx import numpy_helper
 
     stored = {w.name: w for w in graph.initializer}
-    stored |= {n.output[0]: n.attribute[0].t for n in graph.node if n.op_type == "Constant"}
+    constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
+    stored |= {output: a.t for output, a in constants if a.name == "value"}
     fits = []
     for node in _first_nodes(graph, name):
         known = [stored[i] for i in node.input if i in stored and not stored[i].external_data]

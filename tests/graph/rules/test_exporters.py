@@ -135,12 +135,15 @@ def test_constants_tell_whether_a_graph_takes_parts_or_bytes(tmp_path):
 
     from nms_graphs import Graph, save
 
-    def scale(kind: str, value: float) -> float:
+    def scale(kind: str, size: float, **constant: object) -> float:
         graph = Graph()
-        graph.add("GlobalAveragePool", graph.add(kind, "x", np.float32(value)), out="y")
+        number = graph.add("Constant", **constant) if constant else np.float32(size)
+        graph.add("GlobalAveragePool", graph.add(kind, "x", number), out="y")
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])
         y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 1, 1])
         return guess(save(tmp_path / "net.onnx", graph, x, [y]))[0].input.scale
 
     assert [scale("Sub", 0.485), scale("Div", 0.5), scale("Mul", 2.0)] == [1 / 255] * 3
+    assert scale("Sub", 0.5, value=helper.make_tensor("v", TensorProto.FLOAT, [], [0.5])) == 1 / 255
+    assert scale("Sub", 0.5, value_float=0.5) == 1.0  # not looked into
     assert [scale("Sub", 123.7), scale("Div", 255.0), scale("Mul", 1 / 255)] == [1.0] * 3
