@@ -108,7 +108,7 @@ def image_folder(folder: Path, images: int, seed: int = 0, size: int = 24) -> Pa
     return folder
 
 
-def blob_coco(folder: Path, images: int, seed: int = 0) -> Path:
+def blob_coco(folder: Path, images: int, seed: int = 0, name: str = "blob") -> Path:
     """A COCO data set of 64×64 images with one bright 16×16 square each, centred on a cell."""
     import json
 
@@ -123,7 +123,7 @@ def blob_coco(folder: Path, images: int, seed: int = 0) -> Path:
         records.append({"id": i, "file_name": f"{i:03}.jpg", "width": 64, "height": 64})
         box = [int(column) - 8, int(row) - 8, 16, 16]
         annotations.append({"id": i, "image_id": i, "category_id": 0, "bbox": box, "area": 256, "iscrowd": 0})
-    content = {"images": records, "annotations": annotations, "categories": [{"id": 0, "name": "blob"}]}
+    content = {"images": records, "annotations": annotations, "categories": [{"id": 0, "name": name}]}
     (folder / "annotations.json").write_text(json.dumps(content))
     return folder
 

@@ -77,6 +77,10 @@ CASES = {
     "yolov5 normalised": (yolov5_raw, {"normalised": True}),
     "yolov8": (yolov8_raw, {}),
     "yolov8 rows": (lambda rng: {"o": yolov8_raw(rng)["o"].transpose(0, 2, 1)}, {"multi_label": False}),
+    "yolov8 rotated, with more columns": (
+        lambda rng: {"o": np.concatenate([yolov8_raw(rng)["o"], rng.uniform(-2, 2, (1, 3, 50))], axis=1)},
+        {"trailing": 3, "angle": True},
+    ),
     "fastestdet": (fastestdet_raw, {}),
     "nanodet": (nanodet_raw, {}),
     "nanodet joined": (lambda rng: nanodet_raw(rng, joined=True), {"centre": 0.0}),

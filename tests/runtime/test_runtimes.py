@@ -14,9 +14,11 @@ from holdfast.core.errors import HoldfastError, ModelError
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
+from holdfast.graph.guess import write_guess
 from holdfast.graph.load import load_model, shipped
 from holdfast.stages.runtime.probe import in_shape
 from making import classifier, save_graph
+from nms_graphs import blobs_as
 
 OTHERS = [n for n in names("runtime") if n != "onnxruntime"]
 CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))
@@ -157,16 +159,27 @@ def test_openvino_gives_no_places_in_its_source(tmp_path):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_operator_it_does_not_know_is_one_line(name, tmp_path):
-    nodes = [helper.make_node("Unique", ["x"], ["y"])]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["k"])
-    path = save_graph(tmp_path / "odd.onnx", nodes, [x], [y], {}, opset=13)
+    nodes = [helper.make_node("Bernoulli", ["x"], ["y"])]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3, 16, 16]) for n in "xy")
+    path = save_graph(tmp_path / "odd.onnx", nodes, [x], [y], {}, opset=15)
     model = Model("odd", path, CARD, "0" * 64)
     image = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
     with pytest.raises(HoldfastError) as raised:
         opened(name, str(path), model)(image)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["openvino", "opencv-dnn"])
+def test_an_output_as_long_as_the_image_makes_it(name, tmp_path):
+    """The blank image, by which a runtime is tried, has one value; this one has as many as pixels."""
+    nodes = [helper.make_node("Unique", ["x"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["k"])
+    path = save_graph(tmp_path / "unique.onnx", nodes, [x], [y], {}, opset=13)
+    model = Model("unique", path, CARD, "0" * 64)
+    image = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
+    assert np.array_equal(opened(name, str(path), model)(image)["y"], np.unique(image))
 
 
 def test_padded_one_by_one_convolutions_are_right_or_refused(tmp_path):
@@ -191,6 +204,45 @@ def test_an_output_of_another_size_is_refused():
     assert in_shape("X", "y", np.zeros((4, 2)), (1, 8)).shape == (1, 8)
     with pytest.raises(HoldfastError, match="expected \\(1, 9\\)"):
         in_shape("X", "y", np.zeros((4, 2)), (1, 9))
+
+
+def test_an_output_of_an_open_size_takes_what_the_image_has():
+    assert in_shape("X", "y", np.zeros((3, 4)), (None, 4)).shape == (3, 4)
+    assert in_shape("X", "y", np.zeros((0, 4)), (None, 4)).shape == (0, 4)
+    assert in_shape("X", "y", np.zeros((1, 3, 4)), (None, 4)).shape == (3, 4)  # an axis more
+    with pytest.raises(HoldfastError, match="expected \\(n, 4\\)"):
+        in_shape("X", "y", np.zeros((3, 5)), (None, 4))
+
+
+@pytest.mark.parametrize("layout", ["batched", "torchvision", "tensorflow"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_detections_of_a_graph_with_nms_inside_agree_or_it_is_refused(name, layout, tmp_path):
+    path = blobs_as(layout, tmp_path / "net.onnx")
+    write_guess(path)
+    model = load_model(path)
+    head = part("head", model.card.head.name).function
+    kind = model.card.input.dtype
+    pictures = [np.full((1, 64, 64, 3), level, kind) for level in (0, 0)]
+    for corner, light in ((8, 1.0), (24, 0.8)):  # of the second picture
+        value = light * (255 if kind == "uint8" else 1)
+        pictures[1][:, corner : corner + 16, corner : corner + 16] = value
+    if model.card.input.layout == "nchw":
+        pictures = [np.ascontiguousarray(p.transpose(0, 3, 1, 2)) for p in pictures]
+    wanted = opened("onnxruntime", str(path), model)
+    refusal = ""
+    try:
+        run = opened(name, str(path), model)
+    except ModelError as problem:  # operators it lacks, or a crash on an image without detections
+        refusal = str(problem)
+    assert "\n" not in refusal
+    if refusal and name != "openvino":
+        return
+    assert refusal == ""
+    for picture, least in zip(pictures, (0, 1), strict=True):
+        right, got = head(wanted(picture), model.card), head(run(picture), model.card)
+        assert len(got) == len(right) >= least
+        assert np.abs(got.boxes - right.boxes).max(initial=0.0) < 1e-3
+        assert got.classes.tolist() == right.classes.tolist()
 
 
 def test_nothing_is_written_into_home_or_the_working_folder(tmp_path):

@@ -312,6 +312,8 @@ def told(made: Made, judged: Sequence[Judged]) -> int:
         say("\n" + to_text(table(judged)))
     if any(not one.decided for one in judged):
         say("Gates on too few images are not decided: test more images, or lower --min-images.")
+    for warning in made.evaluation.result.get("warnings", ()) if made.evaluation else ():
+        sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {made.plan.folder}\n")
     for failure in made.found.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")

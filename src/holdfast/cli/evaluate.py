@@ -291,8 +291,9 @@ def run_plan(
 
 
 def _ending(done: Any, folder: Path) -> int:
+    warnings = done.result.get("warnings", ())
     for note in done.notes[:10]:
-        sys.stderr.write(f"note     {note}\n")
+        sys.stderr.write(f"{'warning' if note in warnings else 'note':8} {note}\n")
     for failure in done.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     if done.failed:

@@ -346,6 +346,8 @@ def _ending(made: Suite, runs: Path) -> int:
     from holdfast.run.noise.result import save, suite_folder
 
     for model in made.models:
+        for warning in model.warnings:
+            sys.stderr.write(f"warning  {model.model}: {warning}\n")
         if model.calibration:
             sys.stderr.write(
                 f"note     {model.model}: integer precisions calibrated on {model.calibration}\n"

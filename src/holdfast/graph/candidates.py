@@ -117,3 +117,10 @@ def above(scores: NDArray[np.floating], least: float, every: bool) -> tuple[Ints
 def from_centres(centres: Floats, sides: Floats) -> Floats:
     """Boxes (n, 4) xyxy from centres (n, 2) and sides (n, 2)."""
     return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides], axis=1)
+
+
+def upright_sides(sides: Floats, angles: Floats) -> Floats:
+    """Sides (n, 2) of the smallest upright boxes around boxes rotated by angles (n,) in radians."""
+    cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
+    width, height = sides[:, 0], sides[:, 1]
+    return np.stack([width * cos + height * sin, width * sin + height * cos], axis=1)

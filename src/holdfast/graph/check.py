@@ -15,11 +15,16 @@ QUIET = -30.0  # as a logit it is no object; as a probability it is below every 
 
 
 def image_input(info: ModelInfo) -> TensorInfo:
-    """The one input of a model, which takes an image."""
-    if len(info.inputs) == 1 and len(info.inputs[0].shape) == 4:
-        return info.inputs[0]
+    """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
+    if len(info.inputs) == 1:
+        shape = info.inputs[0].shape
+        if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
+            return info.inputs[0]
     seen = ", ".join(str(t) for t in info.inputs) or "none"
-    raise ModelError(f"{info.path}: expected one input of four axes that takes an image, got {seen}")
+    raise ModelError(
+        f"{info.path}: expected one input that takes an image, of four axes or of three without a batch, "
+        f"got {seen}"
+    )
 
 
 def check_card(card: Card, info: ModelInfo) -> None:
@@ -45,7 +50,7 @@ def _check_input(card: Card, info: ModelInfo) -> None:
     tensor = image_input(info)
     width, height = card.input.size
     wanted = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
-    got = tensor.shape[1:]
+    got = tensor.shape[-3:]
     if any(isinstance(g, int) and g != w for g, w in zip(got, wanted, strict=True)):
         raise CardError(
             f"{info.path}: the card says an input of (1, {', '.join(map(str, wanted))}) "

@@ -70,13 +70,15 @@ def _classes(seen: Seen, proposal: Proposal) -> tuple[tuple[str, ...], str]:
     if seen.names and count in (None, len(seen.names)):
         return seen.names, f"classes: {len(seen.names)} names, because the file's metadata lists them"
     if count is None:
-        return BUILT_IN["coco80"], "classes: coco80, assumed: labels after NMS do not tell how many there are"
+        why = f"classes: {proposal.names}, assumed: labels after NMS do not tell how many there are"
+        return BUILT_IN[proposal.names], why
     for name, names in BUILT_IN.items():
         if len(names) == count and name in ("coco80", "coco91"):
             return names, f"classes: {name}, because there are {count}"
     if proposal.task == "single" and count == 3:
         return BUILT_IN["cctsdb3"], "classes: cctsdb3, because a single-object head has 3"
-    return numbered(count), f"classes: {count} without names, because the graph has {count} and names none"
+    named = f"its metadata names {len(seen.names)}" if seen.names else "names none"
+    return numbered(count), f"classes: {count} without names, because the graph has {count} and {named}"
 
 
 def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
@@ -94,7 +96,11 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
         facts["dtype"] = seen.dtype
         reasons.append(f"dtype: {seen.dtype}, because the graph's input is of that type")
     inside = seen.starts & NORMALISES
-    if inside or seen.dtype == "uint8":
+    if seen.dtype != "uint8" and seen.takes_unit:
+        facts |= {"scale": 1 / 255, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+        first = ", ".join(sorted(inside))
+        reasons.append(f"scale: 1/255, because the graph begins with {first} of constants for values in 0..1")
+    elif inside or seen.dtype == "uint8":
         facts |= {"scale": 1.0, "mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
         first = f"the graph begins with {', '.join(sorted(inside))}" if inside else "it takes bytes"
         reasons.append(f"scale: 1, because {first}")

@@ -39,6 +39,7 @@ class Seen:
     ends: Mapping[str, frozenset[str]]  # the operators that compute each output, behind those that only move
     starts: frozenset[str]  # the operators that first meet the image
     names: tuple[str, ...]  # class names the exporter left in the file
+    takes_unit: bool  # whether the first constants the image meets are those of values in 0..1
 
     def shapes(self) -> str:
         """The outputs with their shapes, for reasons and messages."""
@@ -64,13 +65,14 @@ def look(path: Path) -> Seen:
         outputs=outputs,
         kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
         ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
-        starts=_starts(proto.graph, tensor.name),
+        starts=frozenset(node.op_type for node in _first_nodes(proto.graph, tensor.name)),
         names=_class_names(info.metadata),
+        takes_unit=_takes_unit(proto.graph, tensor.name),
     )
 
 
 def _layout(tensor: TensorInfo, path: Path) -> Layout:
-    _, a, _, c = tensor.shape
+    a, _, c = tensor.shape[-3:]
     if a == 3 or (c != 3 and not isinstance(a, int)):
         return "nchw"
     if c == 3:
@@ -80,10 +82,10 @@ def _layout(tensor: TensorInfo, path: Path) -> Layout:
 
 def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tuple[Size, bool]:
     """The input's width and height, and whether the graph leaves them open."""
-    height, width = tensor.shape[2:] if layout == "nchw" else tensor.shape[1:3]
+    height, width = tensor.shape[-2:] if layout == "nchw" else tensor.shape[-3:-1]
     if isinstance(height, int) and isinstance(width, int):
         return Size(width, height), False
-    told = _literal(metadata.get("imgsz", ""))
+    told = literal(metadata.get("imgsz", ""))
     if isinstance(told, list) and len(told) == 2 and all(isinstance(v, int) for v in told):
         return Size(told[1], told[0]), True
     return Size(FREE_SIZES[0], FREE_SIZES[0]), True
@@ -107,7 +109,8 @@ def _run(
     except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
         raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
     for at in sizes:
-        shape = (1, 3, at.height, at.width) if layout == "nchw" else (1, at.height, at.width, 3)
+        image = (3, at.height, at.width) if layout == "nchw" else (at.height, at.width, 3)
+        shape = (1, *image)[-len(tensor.shape) :]
         try:
             values = session.run(None, {tensor.name: np.full(shape, 0.5, tensor.dtype)})
         except Exception as refusal:  # noqa: BLE001
@@ -136,9 +139,9 @@ def _ends(graph: Any, name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _starts(graph: Any, name: str) -> frozenset[str]:
-    """The operators that first meet the image, behind those that only move values."""
-    found: set[str] = set()
+def _first_nodes(graph: Any, name: str) -> list[Any]:
+    """The nodes that first meet the image, behind those that only move values."""
+    found: list[Any] = []
     todo, done = {name}, set()
     while todo:
         now = todo.pop()
@@ -149,11 +152,28 @@ def _starts(graph: Any, name: str) -> frozenset[str]:
             if node.op_type in MOVES:
                 todo |= set(node.output) - done
             elif node.op_type != "Shape":
-                found.add(node.op_type)
-    return frozenset(found)
+                found.append(node)
+    return found
 
 
-def _literal(text: str) -> Any:
+def _takes_unit(graph: Any, name: str) -> bool:
+    """Whether the image meets constants for values in 0..1: a mean or divisor up to 1, a factor above 0.1."""
+    from onnx import numpy_helper
+
+    stored = {w.name: w for w in graph.initializer}
+    constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
+    stored |= {output: a.t for output, a in constants if a.name == "value"}
+    fits = []
+    for node in _first_nodes(graph, name):
+        known = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
+        if node.op_type in ("Sub", "Add", "Div", "Mul") and known:
+            largest = float(np.abs(numpy_helper.to_array(known[0])).max(initial=0.0))
+            fits.append(largest > 0.1 if node.op_type == "Mul" else largest <= 1)
+    return bool(fits) and all(fits)
+
+
+def literal(text: str) -> Any:
+    """The Python value a text of the metadata stands for; None if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -162,7 +182,7 @@ def _literal(text: str) -> Any:
 
 def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
     """Class names from the metadata `names` ({0: 'person', ...}) that common exporters write."""
-    names = _literal(metadata.get("names", ""))
+    names = literal(metadata.get("names", ""))
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
         names = [names[i] for i in range(len(names))]
     if isinstance(names, list) and names and len(set(map(str, names))) == len(names):

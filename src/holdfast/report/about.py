@@ -31,8 +31,9 @@ def _reused(about: About) -> str:
 
 
 def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:
-    """What the reader must know before the numbers: failures, guesses, problems of the data."""
-    about, found = evaluation.about, []
+    """What the reader must know before the numbers: doubts, failures, guesses, problems of the data."""
+    about = evaluation.about
+    found = [Alert(line, "trouble") for line in evaluation.result.get("warnings", ())]
     failed, total = len(evaluation.failed), len(evaluation.failed) + len(evaluation.records)
     if failed:
         is_are = "is" if failed == 1 else "are"

@@ -78,9 +78,10 @@ def _card(model: ModelNoise) -> Card:
 
 
 def _alerts(suite: Suite) -> tuple[Alert, ...]:
+    found = [Alert(f"{m.model}: {line}", "about") for m in suite.models for line in m.warnings]
     lost = sum(len(m.failed) for m in suite.models)
     said = f"{many(lost, 'image')} failed and {'is' if lost == 1 else 'are'} not in the numbers"
-    return (Alert(said, "about"),) if lost else ()
+    return (*found, *([Alert(said, "about")] if lost else []))
 
 
 def _about(suite: Suite) -> Section:

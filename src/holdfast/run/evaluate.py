@@ -25,6 +25,7 @@ from holdfast.run.classes import Alignment, align, realign
 from holdfast.run.evaluation import CELLS, About, Evaluation, identity, read_cells, save
 from holdfast.run.executor import SHARD, Progress, execute
 from holdfast.run.job import Job, job_of
+from holdfast.run.reading import doubts
 from holdfast.run.records import Failed
 from holdfast.run.score import Settings, score_records
 from holdfast.run.store import Store, to_json
@@ -116,9 +117,11 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     if not kept:
         raise DataError(f"none of the {len(records)} images shows a class that is evaluated")
     result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
+    warnings = doubts(plan.model, plan.dataset, pipeline, records, alignment)
+    result |= {"warnings": list(warnings)} if warnings else {}
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
-    remarks = (*([alignment.note] if alignment.note else []), *cells.notes)
+    remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)
     evaluation = Evaluation(about, kept, failed, remarks, result, keys, alignment, cells.content)
     save(evaluation, run_folder(plan))
     return evaluation

@@ -20,7 +20,7 @@ from holdfast.core.sources import code_of
 from holdfast.core.types import Tensor
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
-from holdfast.stages.infer import batch_of
+from holdfast.stages.infer import batch_of, batched
 
 # Sizes change before the layers that make sizes equal, and what is quantised is what is there in the end.
 BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # stages that make a tensor of an image
@@ -145,10 +145,6 @@ def _content(entry: Entry) -> str:
         return "unreadable"
 
 
-def _times(tensor: Tensor, batch: int) -> Tensor:
-    return tensor.repeat(batch, axis=0) if batch > 1 else tensor
-
-
 def rewritten(model: Model, names: Iterable[str], calibration: Calibration | None) -> Rewritten:
     """The model after the named rewrites, one after the other, with all that changed; the file stays."""
     import onnx
@@ -158,7 +154,7 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
         raise CannotRewrite(calibration.lack)
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
     batch = batch_of(graph.graph)
-    tensors = (lambda: (_times(t, batch) for t in calibration.tensors(model))) if calibration else None
+    tensors = (lambda: (batched(t, batch) for t in calibration.tensors(model))) if calibration else None
     context = Context(model.card, tensors)
     changed: list[str] = []
     how: list[str] = []

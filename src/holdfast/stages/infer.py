@@ -57,25 +57,37 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
 
 
 def one_of(run: Run, batch: int, model: Model) -> Run:
-    """A function that runs one tensor (1, …) where `run` takes `batch` at once: copies in, the first out."""
+    """A function that runs one tensor (1, …) where `run` takes `batch` at once: copies in, the first out.
+
+    A batch of 0 is a model without a batch axis: it takes the image alone and its outputs are of one image.
+    """
     if batch == 1:
         return run
+    if batch == 0:
+        return lambda tensor: run(tensor[0])
 
     def alone(tensor: Tensor) -> Mapping[str, Tensor]:
-        return _first(run(np.repeat(tensor, batch, axis=0)), batch, model)
+        return _first(run(batched(tensor, batch)), batch, model)
 
     return alone
 
 
+def batched(tensor: Tensor, batch: int) -> Tensor:
+    """The tensor (1, …) as a model takes it: repeated for a fixed batch, without its first axis for 0."""
+    return np.asarray(tensor[0]) if batch == 0 else tensor.repeat(batch, axis=0) if batch > 1 else tensor
+
+
 def batch_of(graph: Any) -> int:
-    """How many images a parsed ONNX graph wants at once; weights listed among its inputs do not count."""
+    """How many images a parsed ONNX graph takes at once, 0 without a batch axis; weights do not count."""
     weights = {w.name for w in graph.initializer}
     images = [i for i in graph.input if i.name not in weights]
     return fixed_batch([d.dim_value for d in images[0].type.tensor_type.shape.dim]) if images else 1
 
 
 def fixed_batch(shape: Sequence[Any]) -> int:
-    """How many images a model wants at once: 1 unless its file fixes another number."""
+    """How many images a model takes at once: 0 without a batch axis, 1 unless its file fixes another."""
+    if len(shape) == 3:
+        return 0
     first = shape[0] if len(shape) else 1
     return first if isinstance(first, int) and first > 1 else 1
 
@@ -95,9 +107,9 @@ def _check_shape(model: Model, shape: list[Any]) -> None:
     wanted = model.card.input
     w, h = wanted.size
     expected = [1, 3, h, w] if wanted.layout == "nchw" else [1, h, w, 3]
-    if len(shape) != 4:
-        raise ModelError(f"{model.path}: expected an image input of 4 dimensions, got shape {shape}")
-    for got, want in zip(shape[1:], expected[1:], strict=True):
+    if len(shape) not in (3, 4):
+        raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
+    for got, want in zip(shape[-3:], expected[1:], strict=True):
         if isinstance(got, int) and got > 0 and got != want:
             raise CardError(
                 f"{model.path}: the card says {wanted.layout} {w}×{h}, input shape {expected}; "

@@ -132,3 +132,42 @@ def test_selected_indices():
     only(run(raw, card("selected", form="cxcywh")))
     with pytest.raises(CardError, match=r"expected boxes \(1, n, 4\), scores \(1, 4 classes, n\)"):
         run(raw, card("selected", classes=4))
+
+
+def test_columns_behind_the_classes_are_not_scores():
+    raw = np.zeros((1, 9, 5))
+    raw[0, :, 3] = [*CENTRE, 0.2, 0.05, 0.8, 0.9, 99.0]
+    only(run({"o": raw}, card("yolov8", multi_label=False, trailing=2)))
+    only(run({"o": raw.transpose(0, 2, 1)}, card("yolov8", multi_label=False, trailing=2)))
+    with pytest.raises(CardError, match=r"4 \+ 3 classes \+ 3 trailing columns"):
+        run({"o": raw}, card("yolov8", trailing=3))
+
+
+@pytest.mark.parametrize("angle", [0.5 * np.pi, -0.5 * np.pi])
+def test_the_upright_box_around_a_rotated_one(angle):
+    turned = [*CENTRE[:2], CENTRE[3], CENTRE[2]]
+    raw = np.zeros((1, 8, 5))
+    raw[0, :, 3] = [*turned, 0.0, 0.0, 0.8, angle]
+    only(run({"o": raw}, card("yolov8", trailing=1, angle=True)))
+    table = np.array([[*turned, 0.8, 2, angle]])
+    columns = ("cx", "cy", "w", "h", "score", "label", "angle")
+    only(run({"o": table}, card("boxes", columns=columns)))
+    with pytest.raises(CardError, match="set trailing = 1"):
+        run({"o": raw[:, :7]}, card("yolov8", angle=True))
+
+
+def test_a_rotated_square_needs_a_larger_upright_box():
+    raw = np.zeros((1, 8, 1))
+    raw[0, :, 0] = [50, 50, 10, 10, 0, 0, 0.8, np.pi / 4]
+    found = run({"o": raw}, card("yolov8", trailing=1, angle=True))
+    half = 10 / np.sqrt(2)
+    assert found.boxes[0] == pytest.approx([50 - half, 50 - half, 50 + half, 50 + half])
+
+
+def test_rtdetr_gives_the_best_class_of_each_query():
+    raw = np.zeros((1, 5, 7))
+    raw[0, 1] = [*(np.array(CENTRE) / [96, 64, 96, 64]), 0.2, 0.3, 0.8]
+    only(run({"o": raw}, card("rtdetr")))
+    assert part("head", "rtdetr").facts["nms"] is False
+    with pytest.raises(CardError, match=r"\(1, queries, 4 \+ 2 classes\)"):
+        run({"o": raw}, card("rtdetr", classes=2))

@@ -24,7 +24,7 @@ def test_every_head_has_its_facts():
     heads = {name: part("head", name).facts for name in names("head")}
     assert set(heads) == {
         *("anchors", "boxes", "classifier", "fastestdet", "landmark", "nanodet", "segmentation"),
-        *("selected", "yolov3", "yolov5", "yolov8", "yolox"),
+        *("rtdetr", "selected", "yolov3", "yolov5", "yolov8", "yolox"),
     }
     assert all({"task", "nms", "options"} <= set(facts) for facts in heads.values())
     assert {n for n, f in heads.items() if f["nms"]} == {

@@ -11,10 +11,10 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import from_centres
+from holdfast.graph.candidates import from_centres, upright_sides
 from holdfast.graph.outputs import options_of, shapes, wrong
 
-Column = Literal["x1", "y1", "x2", "y2", "cx", "cy", "w", "h", "score", "label", "-"]
+Column = Literal["x1", "y1", "x2", "y2", "cx", "cy", "w", "h", "score", "label", "angle", "-"]
 
 _CORNERS = {
     "xyxy": ("x1", "y1", "x2", "y2"),
@@ -31,8 +31,9 @@ class Options:
     scores: str = ""
     labels: str = ""
     count: str = ""  # how many rows are filled, if the graph says so
-    columns: tuple[Column, ...] = ()  # of a single output, e.g. ["x1", "y1", "x2", "y2", "score", "label"]
-    form: Literal["xyxy", "yxyx", "cxcywh", "xywh"] = "xyxy"  # of a boxes output of its own
+    columns: tuple[Column, ...] = ()  # of a single output, e.g. ["x1", "y1", "x2", "y2", "score", "label"];
+    # "angle" is the rotation of a box cx cy w h, of which the upright box around it is taken
+    form: Literal["xyxy", "yxyx", "cxcywh", "xywh"] = "xyxy"  # order in a boxes output of its own
     normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
     label_offset: int = 0  # subtracted from every label, e.g. 1 where 0 is the background
 
@@ -50,7 +51,8 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
         raise wrong(
             card,
             f"a label is {int(labels[used].max())}, but the card names {len(card.classes)} classes (0 to "
-            f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card",
+            f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card (COCO's own ids, "
+            'up to 90, are classes = "coco91")',
         )
     unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
     return Detections(found[used] * unit, scores[used], labels[used])
@@ -84,6 +86,8 @@ def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Fl
             'columns = ["x1", "y1", "x2", "y2", "score", "label"] ("-" for one to skip)',
         )
     found = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
+    if "angle" in names and form == "cxcywh":
+        found[:, 2:] = upright_sides(found[:, 2:], table[:, names.index("angle")])
     labels = np.rint(table[:, names.index("label")]).astype(np.int64)
     return _as_xyxy(found, form), table[:, names.index("score")], labels
 

@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Tensor
-from holdfast.graph.candidates import above, from_centres
+from holdfast.graph.candidates import above, from_centres, upright_sides
 from holdfast.graph.outputs import one_image, options_of, single, wrong
 
 
@@ -21,6 +21,8 @@ class Options:
     outputs: tuple[str, ...] = ()
     normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
     multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+    trailing: int = 0  # columns behind the classes: mask coefficients, keypoints, an angle
+    angle: bool = False  # the first of them is the box's rotation; the upright box around it is taken
 
 
 @stage("head", task="detect", nms=True, options=Options)
@@ -29,17 +31,23 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
     chosen = options_of(Options, card)
     name, value = single(raw, chosen.outputs, card)
     found = one_image(name, value, card)
-    width = 4 + len(card.classes)
+    last = 4 + len(card.classes)
+    width = last + chosen.trailing
     if found.ndim != 2 or width not in found.shape:
+        more = f" + {chosen.trailing} trailing columns" if chosen.trailing else ""
         raise wrong(
             card,
-            f"output {name!r} {value.shape}: expected (1, 4 + {len(card.classes)} classes, boxes) or its "
-            'transpose; correct `classes` in the card (or, with objectness, the head: "yolov5")',
+            f"output {name!r} {value.shape}: expected (1, 4 + {len(card.classes)} classes{more}, boxes) or "
+            'its transpose; correct `classes` in the card (or, with objectness, the head: "yolov5")',
         )
+    if chosen.angle and not chosen.trailing:
+        raise wrong(card, "angle = true needs a column for the angle: set trailing = 1 in the card")
     columns = found if found.shape[0] == width else found.T
-    used = np.flatnonzero(columns[4:].max(axis=0) >= card.score)
+    used = np.flatnonzero(columns[4:last].max(axis=0) >= card.score)
     cells = columns[:, used].T.astype(np.float64)
-    index, classes, scores = above(cells[:, 4:], card.score, chosen.multi_label)
+    index, classes, scores = above(cells[:, 4:last], card.score, chosen.multi_label)
     unit = np.array(card.input.size, np.float64) if chosen.normalised else 1.0
-    boxes = from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit)
-    return Detections(boxes, scores, classes)
+    sides = cells[index, 2:4] * unit
+    if chosen.angle:
+        sides = upright_sides(sides, cells[index, last])
+    return Detections(from_centres(cells[index, :2] * unit, sides), scores, classes)

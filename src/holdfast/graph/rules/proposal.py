@@ -26,6 +26,7 @@ class Proposal:
     size: Size | None = None  # a better guess where the graph leaves the size open
     resize: str = "pillow-bilinear"
     thresholds: Mapping[str, Any] = field(default_factory=dict)
+    names: str = "coco80"  # the built-in names assumed where neither outputs nor metadata tell the classes
     warnings: tuple[str, ...] = ()
 
 

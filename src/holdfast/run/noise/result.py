@@ -75,6 +75,7 @@ class ModelNoise:
     calibration: str = ""
     rule: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # why the clean predictions may be read wrongly
     failed: tuple[str, ...] = ()
     cells: tuple[str, ...] = field(default=(), repr=False)  # of the clean records
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
@@ -171,7 +172,7 @@ def _model(plain: dict[str, Any]) -> ModelNoise:
     values = {key: value for key, value in plain.items() if key in known}
     values["rows"] = tuple(_row(r) for r in plain["rows"])
     values["combined"] = None if plain["combined"] is None else _row(plain["combined"])
-    for name in ("notes", "failed", "cells"):
+    for name in ("notes", "warnings", "failed", "cells"):
         values[name] = tuple(values.get(name, ()))
     return ModelNoise(**values)
 

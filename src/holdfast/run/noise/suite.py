@@ -26,6 +26,7 @@ from holdfast.run.noise.choose import Asked, Ground, Wanted, asked, reason_of, t
 from holdfast.run.noise.result import ModelNoise, Outcome, Row, harm
 from holdfast.run.noise.sweep import SweepPlan, steps, sweep
 from holdfast.run.noise.variants import CLEAN, Swept, Variant, same_inputs
+from holdfast.run.reading import doubts
 from holdfast.run.records import Failed, Record, to_plain
 from holdfast.run.store import to_json
 from holdfast.stages.deployed import Deployed
@@ -167,6 +168,7 @@ class _Judge:
     inputs: Mapping[str, str]
     failed: tuple[Failed, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     jpeg: float
     answers: str
     cells: tuple[str, ...]
@@ -242,6 +244,7 @@ class _Judge:
             calibration=ground.reserved.words if calibrated else "",
             rule=self.clean.rule,
             notes=self.notes,
+            warnings=self.warnings,
             failed=tuple(str(f) for f in self.failed),
             cells=self.cells,
             alignment=self.prepared.alignment.to_plain(),
@@ -259,7 +262,18 @@ def _judge(prepared: Prepared, clean: Swept) -> _Judge:
         raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
     side = side_of(plan, prepared.alignment, cells.records)
     jpeg = jpeg_share(plan.dataset.entries)
-    return _Judge(prepared, side, cells.inputs, failed, tuple(cells.notes), jpeg, _answers(side), clean.cells)
+    warnings = doubts(plan.model, plan.dataset, prepared.ground.clean, cells.records, prepared.alignment)
+    return _Judge(
+        prepared,
+        side,
+        cells.inputs,
+        failed,
+        tuple(cells.notes),
+        warnings,
+        jpeg,
+        _answers(side),
+        clean.cells,
+    )
 
 
 def _answers(side: Side) -> str:

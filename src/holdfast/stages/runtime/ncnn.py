@@ -16,7 +16,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.stages.infer import batch_of
+from holdfast.stages.infer import batch_of, batched
 from holdfast.stages.runtime.probe import batch_in, blank, cannot_load, in_shape, output_shapes
 
 SECONDS = 300  # a conversion takes a few
@@ -63,7 +63,7 @@ def _converted(source: bytes | str, model: Model, folder: Path) -> Path:
     graph.graph.input.extend(inputs)
     onnx.save(graph, str(folder / "net.onnx"))
     # The batch the file fixes: in its own networks ncnn has none, so these take one image all the same.
-    tensor = blank(model).repeat(batch_of(graph.graph), axis=0)
+    tensor = batched(blank(model), batch_of(graph.graph))
     kind = {"float32": "f32", "float16": "f16", "uint8": "u8"}[str(tensor.dtype)]
     shape = ",".join(str(d) for d in tensor.shape)
     command = [program, "net.onnx", f"inputshape=[{shape}]{kind}", "fp16=0"]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +19,24 @@ from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
-from holdfast.stages.infer import one_of
-from holdfast.stages.runtime.probe import batch_in, blank, cannot_load, output_shapes, shaped
+from holdfast.stages.infer import batched, one_of
+from holdfast.stages.runtime.probe import (
+    batch_in,
+    blank,
+    cannot_load,
+    output_shapes,
+    selects_by_value,
+    shaped,
+)
+
+SECONDS = 300  # a first run takes a few at most
+# Run a network once in a process of its own: what ends that process would end holdfast too.
+TRIAL = """
+import sys, cv2, numpy
+net = cv2.dnn.readNetFromONNX(sys.argv[1], *map(int, sys.argv[4:]))
+net.setInput(numpy.load(sys.argv[2]))
+net.forward(sys.argv[3].split(chr(10)))
+"""
 
 
 @stage("runtime", "opencv-dnn", systems="OpenCV's dnn module")
@@ -44,10 +66,16 @@ def opencv_dnn_classic(source: bytes | str, model: Model, threads: int) -> Run:
 def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: int) -> Run:
     shapes = output_shapes(source, model)
     names, batch = list(shapes), batch_in(source)
+    if selects_by_value(source) and (end := _ended(source, batched(blank(model), batch), names, *engine)):
+        raise cannot_load(
+            "OpenCV",
+            model,
+            f"OpenCV {cv2.__version__} ends the process ({end}) on a blank image, which has no detection",
+        )
     try:
         net = _read(cv2, source, *engine)
         # Many faults show only when it first runs.
-        _forward(cv2, net, blank(model).repeat(batch, axis=0), names, threads)
+        _forward(cv2, net, batched(blank(model), batch), names, threads)
     except Exception as problem:
         raise cannot_load("OpenCV", model, problem) from problem
 
@@ -62,6 +90,25 @@ def _opened(cv2: Any, source: bytes | str, model: Model, threads: int, *engine: 
         return dict(zip(names, values, strict=True))
 
     return shaped("OpenCV", one_of(run, batch, model), shapes)
+
+
+def _ended(source: bytes | str, tensor: Tensor, names: list[str], *engine: int) -> str:
+    """How OpenCV ends a process in which it runs this tensor; empty if it gives outputs or an exception."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        model, image = Path(folder) / "net.onnx", Path(folder) / "image.npy"
+        if isinstance(source, bytes):
+            model.write_bytes(source)
+        np.save(image, tensor)
+        given = [str(model) if isinstance(source, bytes) else source, str(image), "\n".join(names)]
+        command = [sys.executable, "-c", TRIAL, *given, *map(str, engine)]
+        known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            done = subprocess.run(command, env=known, capture_output=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return f"it has no answer after {SECONDS} seconds"
+    if done.returncode in (0, 1):  # 1: an exception, which the run in this process tells in full
+        return ""
+    return signal.Signals(-done.returncode).name if done.returncode < 0 else f"code {done.returncode}"
 
 
 def _misread(cv2: Any, source: bytes | str) -> str:

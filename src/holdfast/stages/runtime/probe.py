@@ -1,4 +1,4 @@
-"""What a model's outputs are to be: the measure for what another runtime gives back."""
+"""What the outputs of a model must look like, whichever runtime computes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
 from holdfast.stages.infer import batch_of, open_onnx
 
-Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+Shape: TypeAlias = tuple[int | None, ...]  # None: as many as the image has, e.g. detections after NMS
+Shapes: TypeAlias = Mapping[str, Shape]
+# Operators whose output has as many entries as the values of the image make it have.
+DATA_DEPENDENT = frozenset({"NonMaxSuppression", "NonZero", "Unique", "Compress", "Loop", "If"})
 
 
 def blank(model: Model) -> Tensor:
@@ -26,24 +29,48 @@ def blank(model: Model) -> Tensor:
 
 
 def output_shapes(source: bytes | str, model: Model) -> Shapes:
-    """The name and shape of every output, in order, as ONNX Runtime gives them for one image."""
+    """The name and shape of every output, in order, as ONNX Runtime gives them for one image.
+
+    An axis that the file leaves open is None if the graph selects by value: a blank image has no detections,
+    the next one may have many.
+    """
     try:
-        return {name: value.shape for name, value in open_onnx(source, model, 1)(blank(model)).items()}
+        found = {name: value.shape for name, value in open_onnx(source, model, 1)(blank(model)).items()}
     except ImageError as problem:
         raise ModelError(f"{model.path}: {problem}") from problem
+    graph = _graph(source)
+    if not _selects(graph):
+        return found
+    fixed = {o.name: [d.dim_value for d in o.type.tensor_type.shape.dim] for o in graph.output}
+    return {
+        name: tuple(size if known else None for size, known in zip(shape, fixed[name], strict=True))
+        if len(shape) == len(fixed[name])
+        else (None,) * len(shape)
+        for name, shape in found.items()
+    }
+
+
+def selects_by_value(source: bytes | str) -> bool:
+    """Whether sizes within the graph depend on the image: it has NonMaxSuppression or the like."""
+    return _selects(_graph(source))
+
+
+def _selects(graph: Any) -> bool:
+    return any(node.op_type in DATA_DEPENDENT for node in graph.node)
 
 
 def batch_in(source: bytes | str) -> int:
-    """How many images the file wants at once: 1 unless it fixes another number."""
+    """How many images the file takes at once: 1 unless it fixes another number, 0 without a batch axis."""
+    return batch_of(_graph(source))
+
+
+def _graph(source: bytes | str) -> Any:
+    """The parsed graph, without weights kept in files of their own."""
     import onnx
 
-    # Without weights kept beside it: only the shape of the input is asked for.
-    whole: Any = (
-        onnx.load_from_string(source)
-        if isinstance(source, bytes)
-        else onnx.load(source, load_external_data=False)
-    )
-    return batch_of(whole.graph)
+    if isinstance(source, bytes):
+        return onnx.load_from_string(source).graph
+    return onnx.load(source, load_external_data=False).graph
 
 
 def cannot_load(runtime: str, model: Model, problem: BaseException | str) -> ModelError:
@@ -52,13 +79,18 @@ def cannot_load(runtime: str, model: Model, problem: BaseException | str) -> Mod
     return ModelError(f"{model.path}: {runtime} cannot load it: {said}")
 
 
-def in_shape(runtime: str, name: str, value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The output in the shape it should have; ImageError if it has more or fewer numbers."""
-    if value.shape == shape:
+def in_shape(runtime: str, name: str, value: Tensor, shape: Shape) -> Tensor:
+    """The output in the shape it should have; ImageError if its numbers do not fill that shape."""
+    if value.ndim == len(shape) and all(
+        want in (None, got) for got, want in zip(value.shape, shape, strict=True)
+    ):
         return value
-    if value.size != int(np.prod(shape)):
-        raise ImageError(f"{runtime} gives output {name!r} in shape {value.shape}, expected {shape}")
-    return value.reshape(shape)
+    known, free = int(np.prod([d for d in shape if d is not None])), shape.count(None)
+    fits = value.size == known if free == 0 else free == 1 and known > 0 and value.size % known == 0
+    if not fits:
+        wanted = str(shape).replace("None", "n")
+        raise ImageError(f"{runtime} gives output {name!r} in shape {value.shape}, expected {wanted}")
+    return value.reshape([-1 if d is None else d for d in shape])
 
 
 def shaped(runtime: str, run: Run, shapes: Shapes) -> Run:
