@@ -41,7 +41,8 @@ def _seen(made: Made) -> list[Section]:
     entry = made.plan.plan.dataset.entries[0]
     try:
         picture = entry.load().data
-        maps = features(model, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+        rewrites = Wanted(only=("ceil=ceil", "precision=int8-minmax"))
+        maps = features(model, picture, rewrites, prepared.calibrated_on)
         few = list(shown(picture, model, Wanted(only=tuple(SHOWN.split()))))
     except (
         HoldfastError
