@@ -231,7 +231,8 @@ def test_images_of_the_calibration_are_in_no_field(plan, ground):
     assert held == 2
     assert {m.images for m in made.meetings} == {8 - held}
     assert made.at("square", TRAINED).struck == 8 - held
-    assert f"{held} of 8 images left out of all fields: precision=int8-minmax was calibrated on them" in made.notes
+    said = f"{held} of 8 images left out of all fields: precision=int8-minmax was calibrated on them"
+    assert said in made.notes
     only = matrix(ground, int8, [], names=sorted(ground.ground.reserved.without))
     assert only.at(NO_THREAT, "precision=int8-minmax").value is None
     assert "calibrated on these very images" in only.at(NO_THREAT, "precision=int8-minmax").note
