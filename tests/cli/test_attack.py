@@ -275,7 +275,8 @@ def test_a_black_box_holds_under_its_deployments_too(holdfast, blobs, tmp_path):
         (("--black-box", "--diverse"), "--diverse: needs gradients"),
         (("--black-box", "--deployment", "resize=opencv-nearest", "--goal", "fabricate"), "--goal vanish"),
         (("--universal", "spot", "--amplitude", "9"), "--amplitude: a universal patch"),
-        (("--deployment", "precision=int8"), "needs calibration images"),
+        (("--deployment", "precision=int8"), "precision=int8-minmax: needs calibration images"),
+        (("--deployment", "precision=int8-entropy"), "needs calibration images"),
         (("--universal", "spot", "--mask", "cross"), "--mask: a universal patch"),
     ],
 )

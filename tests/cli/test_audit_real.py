@@ -27,7 +27,7 @@ def check(tmp_path, metric):
         broken = sum(s["broken"] for s in layer["standings"])
         assert certified + broken <= len(layer["standings"])
     fields = {(m["threat"], m["deployment"]): m for m in found["matrix"]["meetings"]}
-    assert ("3000px", "precision=int8") in fields
+    assert ("3000px", "precision=int8-minmax") in fields
     assert fields["3000px", "as trained"]["value"] <= fields["none", "as trained"]["value"]
     assert {r["deployment"] for r in found["rechecks"]} >= {"precision=fp16"}
     page = (tmp_path / "report.html").read_bytes()

@@ -10,7 +10,7 @@ import pytest
 
 import making
 
-METHOD = "percentile 99.99, per channel"
+METHOD = "min-max, per channel"
 
 
 @pytest.fixture
@@ -61,9 +61,10 @@ def test_a_diagnosis_of_data_says_what_integers_were_calibrated_on(holdfast, tin
     assert seen["on"].startswith("3 of the 12 images")
     assert METHOD in seen["how"]
     notes = {share["label"]: share["note"] for share in told["blame"]["shares"]}
-    assert METHOD in notes["precision=int8"]
+    assert METHOD in notes["precision=int8-minmax"]
     assert notes["decode=zune"] == ""
     assert f"note     integer precisions calibrated on {seen['on']}" in done.out
+    assert "note     precision=int8 stands for precision=int8-minmax (" in done.err
     assert done.out.count(METHOD) == 1
     page = (tmp_path / "d.html").read_text()
     assert seen["on"] in page
@@ -116,7 +117,7 @@ def test_on_a_picture_it_is_said_that_the_picture_itself_was_calibrated_on(holdf
 
 
 def test_a_graph_that_stays_in_floats_is_not_said_to_be_in_integers(holdfast, tiny, picture):
-    done = holdfast("diagnose", tiny[0], picture, "--deploy", "precision=int8")
+    done = holdfast("diagnose", tiny[0], picture, "--deploy", "precision=int8-mixed")
     assert "method: nothing in the graph it could change" in done.out  # one picture: all inputs are uneven
 
 

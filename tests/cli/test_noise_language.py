@@ -34,12 +34,12 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
         by = of["rules"][0]
         cells.append("/".join(f"{n:.2f}" for n in (100 * by["clean"], *(r["drop"] for r in by["rows"]))))
     assert re.search(rf"^tiny +{cells[0]} +{cells[1]}$", text.out, re.MULTILINE), text.out
-    assert "FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8(Δ)" in text.out
+    assert "FP32(ACC)/FP16(Δ)/INT8-DYNAMIC(Δ)/INT8-MIXED(Δ)" in text.out
     assert "p (plain)" in text.out
     assert "l (greedy)" in text.out
     assert "divided by the ending's bytes (length-normalised)" in text.out
     assert "static 8 bits see 7 of the 30 questions" in text.err
-    assert "7 texts, percentile 99.99, per channel, QDQ" in text.out
+    assert "7 texts, percentile 99.99 at each end, per channel, QDQ" in text.out
     shaped = holdfast("noise", *tiny, *TASK, "--csv", "--jobs", 1)
     rows = list(csv.DictReader(io.StringIO(shaped.out)))
     assert len(rows) == 4 * 4

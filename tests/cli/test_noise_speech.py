@@ -64,7 +64,7 @@ def test_a_dry_run_measures_nothing(run, ground):
 def test_some_clips_only(run):
     code, out, err = run("fast.onnx", "clips", "--only", "precision=int8", "--images", "1", "--csv")
     assert code == 0
-    assert "fast,clips,parallel,precision,int8,measured,1," in out
+    assert "fast,clips,parallel,precision,int8-minmax,measured,1," in out
     assert "1 texts of clips that are not tested on" in err
 
 

@@ -9,12 +9,12 @@ import texting
 from holdfast.core.registry import part
 from holdfast.graph.inspect import runtime
 from holdfast.graph.rewrite.fp16 import bf16, fp16
-from holdfast.graph.rewrite.int8 import int8, int8_minmax
+from holdfast.graph.rewrite.int8 import int8_minmax, int8_mixed
 from holdfast.graph.rewrite.int8_dynamic import int8_dynamic
 from holdfast.graph.rewrite.quant_observe import observe
 from holdfast.graph.rewrite.types import CannotRewrite, Context
 
-ALL = [fp16, bf16, int8_dynamic, int8, int8_minmax]
+ALL = [fp16, bf16, int8_dynamic, int8_mixed, int8_minmax]
 LAYOUTS = [{}, {"past": True}, {"mask": "mul"}]
 
 
@@ -136,7 +136,7 @@ def test_a_language_model_stays_near_also_where_a_whole_row_is_masked(rewrite, l
 
 def test_the_embeddings_and_the_masks_are_no_layers_of_the_static_plan():
     shape = texting.Shape()
-    made = int8(texting.causal(shape), texts(shape, 12))
+    made = int8_mixed(texting.causal(shape), texts(shape, 12))
     assert made.how.startswith("12 texts, percentile")
     stored = {w.name: w for w in made.model.graph.initializer}
     assert stored["embed"].data_type == TensorProto.FLOAT
@@ -161,12 +161,12 @@ def test_texts_of_different_lengths_are_observed_and_channels_are_the_last_axis(
 def test_what_cannot_be_calibrated_says_so():
     shape = texting.Shape()
     with pytest.raises(CannotRewrite, match="need calibration texts"):
-        int8(texting.causal(shape), Context(unit="text"))
+        int8_mixed(texting.causal(shape), Context(unit="text"))
     with pytest.raises(CannotRewrite, match="no calibration text could be read"):
-        int8(texting.causal(shape), Context(None, lambda: iter(()), "text"))
+        int8_mixed(texting.causal(shape), Context(None, lambda: iter(()), "text"))
     wrong = Context(None, lambda: iter([{"input_ids": np.zeros((1, 3), np.int64)}]), "text")
     with pytest.raises(CannotRewrite, match="cannot run a calibration text"):
-        int8(texting.causal(shape), wrong)
+        int8_mixed(texting.causal(shape), wrong)
 
 
 def test_constants_that_only_an_inner_graph_reads_are_kept():
@@ -204,7 +204,7 @@ def test_layers_behind_a_norm_with_one_huge_channel_stay_in_float32_in_the_caref
         made = rewrite(copy, texts(shape))
         return np.square(run(made.model, feeds) - clean).mean() / np.square(clean).mean(), made.how
 
-    careful, how = error(int8)
+    careful, how = error(int8_mixed)
     plain, other = error(int8_minmax)
     assert "of uneven input in float32" in how
     assert "uneven" not in other

@@ -8,7 +8,16 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
-from holdfast.noise.families import FAMILIES, applied, families, family, option, options, options_of
+from holdfast.noise.families import (
+    FAMILIES,
+    alias_notes,
+    applied,
+    families,
+    family,
+    option,
+    options,
+    options_of,
+)
 from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import Deployed
 
@@ -27,7 +36,7 @@ ASKED = {
     "colour": {"yuv444", "yuv444-fixed", "nv12", "nv12-bilinear", "nv12-opencv", "nv12-swscale"},
     "ceil": {"ceil"},
     "precision": {
-        "fp16", "bf16", "int8", "int8-per-tensor", "int8-minmax", "int8-entropy", "int8-percentile",
+        "fp16", "bf16", "int8-mixed", "int8-per-tensor", "int8-minmax", "int8-entropy", "int8-percentile",
     },
     "runtime": {"onnxruntime", "openvino", "ncnn"},
     "boxes": {"offset", "round-floor", "round-nearest", "round-ceil", "nms-inclusive", "exp-fp16"},
@@ -70,6 +79,21 @@ def test_rewrites_add_up_with_the_precision_last_and_one_of_a_family():
     infer = applied(Pipeline(), chosen).infer
     assert isinstance(infer, Deployed)
     assert infer.rewrites == ("ceil", "upsample-bilinear", "fp16")
+
+
+def test_the_default_table_has_int8_as_products_do_it_and_the_careful_mix_by_its_own_name():
+    listed = {o.name for o in options(family("precision")) if o.default}
+    assert listed == {
+        "bf16", "fp16", "int8-entropy", "int8-minmax", "int8-mixed", "int8-percentile",
+    }  # fmt: skip
+
+
+def test_int8_is_an_alias_of_min_max_and_a_note_says_so():
+    assert option("precision=int8") == option("precision=int8-minmax")
+    (note,) = alias_notes(["precision=int8", "precision", "precision=fp16", "precision=int8"])
+    assert note.startswith("precision=int8 stands for precision=int8-minmax (TensorFlow Lite's default")
+    assert note.endswith("; also int8-dynamic, int8-entropy, int8-mixed, int8-per-tensor, int8-percentile")
+    assert alias_notes(["precision=int8-minmax"]) == ()
 
 
 def test_a_runtime_keeps_the_rewrites():

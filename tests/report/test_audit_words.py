@@ -89,12 +89,28 @@ def test_a_gain_is_not_called_a_loss():
 
 
 def test_no_change_at_all_is_said_so():
-    worst = line(with_worst(drop=0.0, low=0.0, high=0.0, changed=0), "Worst single cause")
+    still = tuple(
+        replace(c, drop=0.0, low=0.0, high=0.0, changed=0) if c.outcome == "measured" else c
+        for c in sample_audit().causes
+    )
+    worst = line(replace(sample_audit(), causes=still), "Worst single cause")
     assert (worst.tone, worst.figure) == ("good", "0.0 points")
-    assert worst.text.endswith("no number and no prediction changes.")
+    assert worst.text == (
+        "No single cause changes anything: 2 system noises measured, no number and no prediction changes."
+    )
     quiet = line(replace(sample_audit(), causes=sample_audit().causes[2:]), "Worst single cause")
     assert (quiet.tone, quiet.word) == ("good", "no loss")
     assert "None of 2 system noises" in quiet.text
+
+
+def test_a_cause_that_changes_nothing_is_never_the_worst():
+    still = Cause("decode=zune", "decode", "measured", 0.0, 0.0, 0.0, 0, 40)
+    gain = Cause("colour=nv12", "colour", "measured", -0.02, -0.03, -0.01, 3, 40)
+    worst = line(replace(sample_audit(), causes=(still, gain)), "Worst single cause")
+    assert worst.text.startswith("colour=nv12, the worst of 2 measured")
+    unknown = replace(still, changed=None)  # whether a prediction changes is not known
+    found = line(replace(sample_audit(), causes=(unknown,)), "Worst single cause")
+    assert found.text.startswith("decode=zune, the only one measured")
 
 
 def test_a_cause_that_could_not_run_is_no_good_news():

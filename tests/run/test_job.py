@@ -34,7 +34,9 @@ def setup(model, **infer):
     return job_of(model, pipeline, 2, None, Store(Path("anywhere"))).setup
 
 
-@pytest.mark.parametrize("how", [{"rewrites": ("fp16",)}, {"rewrites": ("int8",)}, {"runtime": "opencv-dnn"}])
+@pytest.mark.parametrize(
+    "how", [{"rewrites": ("fp16",)}, {"rewrites": ("int8-minmax",)}, {"runtime": "opencv-dnn"}]
+)
 def test_the_folder_of_rewritten_models_names_no_cell(model, data, tmp_path, how):
     calibration = Calibration(data.entries[:4], pipeline_of(model.card))
     shutil.copytree(tmp_path / "data", tmp_path / "moved")
@@ -57,16 +59,21 @@ def test_two_calibrations_never_share_a_cell(model, data):
         dataclasses.replace(one, pipeline=clean.replace(resize="opencv-nearest")),
         None,
     )
-    calibrated = [setup(model, rewrites=("int8",), calibration=c) for c in (one, *others)]
+    calibrated = [setup(model, rewrites=("int8-minmax",), calibration=c) for c in (one, *others)]
     assert len(set(calibrated)) == 6
     assert len({setup(model, rewrites=("fp16",), calibration=c) for c in (one, *others)}) == 1
-    assert len({setup(model, rewrites=(name,), calibration=one) for name in ("int8", "fp16", "ceil")}) == 3
+    assert (
+        len({setup(model, rewrites=(name,), calibration=one) for name in ("int8-minmax", "fp16", "ceil")})
+        == 3
+    )
     assert len({setup(model, runtime=name) for name in ("onnxruntime", "opencv-dnn")}) == 2
 
 
 def test_a_run_folder_spelled_otherwise_or_copied_is_taken_up_again(model, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wanted = Wanted(only=("precision=fp16", "precision=int8", "resize=opencv-nearest", "colour=yuv444"))
+    wanted = Wanted(
+        only=("precision=fp16", "precision=int8-minmax", "resize=opencv-nearest", "colour=yuv444")
+    )
 
     def run(runs):
         plan = Plan(model, data, runs=Path(runs), jobs=1)

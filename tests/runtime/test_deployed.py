@@ -29,9 +29,9 @@ def calibration(tmp_path, model):
 
 
 def test_a_rewrite_is_made_once_and_kept(tmp_path, model, calibration):
-    deployed = Deployed(("int8",), calibration=calibration, folder=tmp_path / "kept")
+    deployed = Deployed(("int8-minmax",), calibration=calibration, folder=tmp_path / "kept")
     first = deployed.built(model)
-    assert first.how[0].startswith("6 images, percentile 99.99, per channel")
+    assert first.how[0].startswith("6 images, min-max, per channel")
     stamp = first.path.stat().st_mtime_ns
     assert deployed.built(model) == first
     assert first.path.stat().st_mtime_ns == stamp
@@ -42,7 +42,7 @@ def test_a_rewrite_is_made_once_and_kept(tmp_path, model, calibration):
 
 def test_int8_without_calibration_is_one_line(model):
     with pytest.raises(ModelError, match="calibration images"):
-        Deployed(("int8",))(model, 1)
+        Deployed(("int8-minmax",))(model, 1)
 
 
 def test_calibration_counts_only_for_those_that_look_at_it(model, calibration):
@@ -50,7 +50,7 @@ def test_calibration_counts_only_for_those_that_look_at_it(model, calibration):
         return Deployed((name,), calibration=images).key(model)
 
     fewer = dataclasses.replace(calibration, entries=calibration.entries[:3])
-    assert key("int8", calibration) != key("int8", fewer)
+    assert key("int8-minmax", calibration) != key("int8-minmax", fewer)
     assert key("fp16", calibration) == key("fp16", fewer) == key("fp16", None)
 
 
@@ -63,7 +63,7 @@ def test_a_fixed_batch_is_rewritten_and_run(tmp_path, calibration):
         tensor.type.tensor_type.shape.dim[0].dim_value = 4
     onnx.save(graph, path)
     four, free = load_model(path), load_model(classifier(tmp_path))
-    for rewrites in (("int8",), ("fp16",)):
+    for rewrites in (("int8-minmax",), ("fp16",)):
         one, other = (Deployed(rewrites, calibration=calibration)(m, 1)(X)["y"] for m in (four, free))
         assert one.shape == other.shape == (1, 2)
         assert np.array_equal(one, other)
@@ -78,11 +78,14 @@ def test_images_that_cannot_be_read_are_all_alike(tmp_path, model, calibration):
         calibration, entries=(*calibration.entries[1::-1], *calibration.entries[2:])
     )
     assert keys[0] != keys[1] == swapped.key()
-    assert Deployed(("int8",), calibration=calibration, folder=tmp_path).built(model).how[0][:8] == "4 images"
+    assert (
+        Deployed(("int8-minmax",), calibration=calibration, folder=tmp_path).built(model).how[0][:8]
+        == "4 images"
+    )
 
 
 def test_one_precision_and_it_comes_last():
-    chosen = with_rewrite(with_rewrite(with_rewrite("onnxruntime", "int8"), "ceil"), "fp16")
+    chosen = with_rewrite(with_rewrite(with_rewrite("onnxruntime", "int8-minmax"), "ceil"), "fp16")
     assert chosen.rewrites == ("ceil", "fp16")
     assert with_runtime(chosen, "opencv-dnn").runtime == "opencv-dnn"
 

@@ -18,8 +18,10 @@ from holdfast.cli.noise import (
     CalibrationImages,
     Use,
     load_own,
+    note_aliases,
     plans_of,
     watch,
+    words_of,
 )
 from holdfast.cli.noise_shape import Shape
 from holdfast.cli.output import say, write_json
@@ -81,6 +83,7 @@ def diagnose(
     """
     Shape(json=json, out=out).check()
     load_own(use)
+    note_aliases(words_of((train, deploy)))
     given = Given(train, deploy, input_dump, output_dump, calibration, calibration_images, rule)
     how = Choices(card, data_format, split, images, (), rename, False, classes == "common", None, runs, jobs)
     found = _diagnosed(model, images_or_data, how, given)

@@ -221,7 +221,8 @@ def demo_sections(model: str, data: str, how: Choices) -> list[Section]:
     entry = plan.plan.dataset.entries[0]
     picture, loaded = entry.load().data, plan.plan.model
     few = Wanted(only=tuple(SHOWN_IN_DEMO.split()))
-    maps = features(loaded, picture, Wanted(only=("ceil=ceil", "precision=int8")), prepared.calibrated_on)
+    rewrites = Wanted(only=("ceil=ceil", "precision=int8-minmax"))
+    maps = features(loaded, picture, rewrites, prepared.calibrated_on)
     seen = [one for one in maps if isinstance(one, Feature)]
     return [
         *sections_of(suite, (stairs,), told=False),
@@ -256,6 +257,7 @@ def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: A
     load_own(asked.use)
     wanted = Wanted(words_of(asked.only), words_of(asked.skip), asked.every)
     wanted.check()
+    note_aliases((*wanted.only, *wanted.skip))
     settings = Settings(rule_named(asked.rule or "coco"))
     data = words[-1]
     for place, model in enumerate(words[:-1]):
@@ -270,8 +272,16 @@ def words_of(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.strip() for text in given for word in text.split(",") if word.strip())
 
 
+def note_aliases(labels: Sequence[str]) -> None:
+    """Write a note for every FAMILY=OPTION that is an alias: which option it stands for."""
+    from holdfast.noise.families import alias_notes
+
+    for note in alias_notes(labels):
+        sys.stderr.write(f"note     {note}\n")
+
+
 def load_own(files: Sequence[Path]) -> None:
-    """Nothing; the noises of these files are known by name."""
+    """Register the noises of these files."""
     from holdfast.core.registry import load_parts
 
     for file in files:

@@ -46,16 +46,18 @@ def language(how: Beyond) -> int:
 
 def plan_of(how: Beyond) -> LanguagePlan:
     """The plan of a command line; InputError for words that are neither model nor set."""
-    from holdfast.cli.noise import words_of
+    from holdfast.cli.noise import note_aliases, words_of
     from holdfast.core.errors import InputError
     from holdfast.run.language.plan import LanguagePlan
-    from holdfast.run.language.precisions import chosen
+    from holdfast.run.language.precisions import FAMILY, chosen
     from holdfast.run.language.subject import FILES, file_of
     from holdfast.stages.language.shipped import shipped
 
     if how.card:
         raise InputError("--card: means nothing with --task language; leave it out")
     precisions = chosen(words_of(how.only), words_of(how.skip), how.every)
+    named = [word for word in words_of((*how.only, *how.skip)) if word != FAMILY]
+    note_aliases([word if "=" in word else f"{FAMILY}={word}" for word in named])
     files = {word: file_of(word) for word in how.words}
     models = [file for word in how.words if (file := files[word]) is not None]
     words = [word for word in how.words if files[word] is None]

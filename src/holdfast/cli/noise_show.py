@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from holdfast.cli import offers
 from holdfast.cli.args import Argument, Option
-from holdfast.cli.noise import Only, Skip, Use, load_own, words_of
+from holdfast.cli.noise import Only, Skip, Use, load_own, note_aliases, words_of
 from holdfast.cli.noise_shape import check_file, check_folder
 from holdfast.cli.output import say
 
@@ -47,6 +47,7 @@ def show(
     load_own(use)
     wanted = Wanted(words_of(only), words_of(skip))
     wanted.check()
+    note_aliases((*wanted.only, *wanted.skip))
     check_file("--out", out, "noise.html")
     if folder:
         check_folder("--folder", folder)

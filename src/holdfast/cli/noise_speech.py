@@ -65,10 +65,10 @@ def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
 
 def plans_of(how: Beyond) -> list[SpeechPlan]:
     """A plan for each model, the clips last among the words."""
-    from holdfast.cli.noise import words_of
+    from holdfast.cli.noise import note_aliases, words_of
     from holdfast.core.errors import DataError, InputError
     from holdfast.data.speech import open_clips
-    from holdfast.run.speech.options import Wanted
+    from holdfast.run.speech.options import PRECISION, Wanted
     from holdfast.run.speech.suite import SpeechPlan
     from holdfast.stages.speech.card import load_speech
 
@@ -81,6 +81,7 @@ def plans_of(how: Beyond) -> list[SpeechPlan]:
         raise InputError(f"--images: expected a number of clips of 1 or more, got {how.images}")
     wanted = Wanted(words_of(how.only), words_of(how.skip), how.every)
     wanted.taken()
+    note_aliases([word for word in (*wanted.only, *wanted.skip) if word.startswith(f"{PRECISION}=")])
     clips, spare = open_clips(data, how.images), _spare(how, data)
     if clips.problems and how.strict:
         raise DataError(clips.problems[0])

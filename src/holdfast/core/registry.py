@@ -110,13 +110,15 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def part(kind: str, name: str) -> Part:
-    """The part of that kind and name, or UnknownName with the nearest one that exists."""
+    """The part of that kind and name (or fact `aliases`), or UnknownName with the nearest that exists."""
     if (kind, name) not in _PARTS:
         _load(kind)
-    try:
+    if (kind, name) in _PARTS:
         return _PARTS[kind, name]
-    except KeyError:
-        raise UnknownName(kind, name, names(kind)) from None
+    for found in _PARTS.values():
+        if found.kind == kind and name in found.facts.get("aliases", ()):
+            return found
+    raise UnknownName(kind, name, names(kind))
 
 
 def lookup(kind: str, choice: str | Callable[..., Any]) -> Callable[..., Any]:

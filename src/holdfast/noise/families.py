@@ -9,7 +9,8 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
     noise                         `Pipeline -> Pipeline`, fact `family`: your own
 
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` and
-`extra` (module and pip extra), `paper` (in the paper's list), `tasks`, `default` (False: only on demand).
+`extra` (module and pip extra), `paper` (in the paper's list), `tasks`, `default` (False: only on demand),
+`aliases` (other names it is found by).
 """
 
 from __future__ import annotations
@@ -90,11 +91,18 @@ class Option:
     tasks: tuple[Task, ...] = TASKS
     default: bool = True  # part of the suite without being asked for
     missing: str = ""  # why it cannot run here, with the line that installs it
+    aliases: tuple[str, ...] = ()
+    calibrated: bool = False  # needs calibration images
 
     @property
     def label(self) -> str:
         """family=name, as the command line takes it."""
         return f"{self.family}={self.name}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """family=name of the option and of its aliases."""
+        return (self.label, *(f"{self.family}={name}" for name in self.aliases))
 
 
 def family(name: str) -> Family:
@@ -124,15 +132,29 @@ def options(of: Family) -> tuple[Option, ...]:
 
 
 def option(label: str) -> Option:
-    """The option named `family=name`, or an error with the nearest."""
+    """The option named `family=name`, by its name or an alias, or an error with the nearest."""
     if "=" not in label:
         raise InputError(f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}")
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
-    for found in offered:
-        if found.name == name:
-            return found
+    for found in (*(o for o in offered if o.name == name), *(o for o in offered if name in o.aliases)):
+        return found
     raise UnknownName(chosen, name, [o.name for o in offered])
+
+
+def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
+    """One line for each FAMILY=OPTION that is an alias: which option it stands for, and which there are."""
+    notes = []
+    for word in dict.fromkeys(words):
+        found = option(word) if "=" in word else None
+        if found is None or found.label == word:
+            continue
+        name = word.split("=", 1)[1]
+        others = [
+            o.name for o in options(family(found.family)) if o.name.startswith(f"{name}-") and o != found
+        ]
+        notes.append(f"{word} stands for {found.label} ({found.systems}); also {', '.join(others)}")
+    return tuple(notes)
 
 
 def options_of(text: str) -> tuple[Option, ...]:
@@ -167,7 +189,7 @@ def _option(registered: Part, of: Family) -> Option:
     return Option(
         of.name, registered.name, noise, registered.summary, facts.get("systems", ""),
         facts.get("alike", ""), facts.get("paper", False), facts.get("tasks", of.tasks),
-        facts.get("default", True), missing,
+        facts.get("default", True), missing, facts.get("aliases", ()), facts.get("calibrated", False),
     )  # fmt: skip
 
 

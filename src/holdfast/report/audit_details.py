@@ -56,7 +56,7 @@ def _seen(made: Made) -> list[Section]:
         return []
     entry = made.plan.plan.dataset.entries[0]
     built = {one.option.label for one in prepared.asked}  # what was too slow to calibrate is not shown
-    labels = tuple(label for label in ("ceil=ceil", "precision=int8") if label in built)
+    labels = tuple(label for label in ("ceil=ceil", "precision=int8-minmax") if label in built)
     try:
         picture = entry.load().data
         kept = prepared.calibrated_on, prepared.ground.folder

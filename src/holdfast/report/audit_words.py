@@ -141,7 +141,12 @@ def _single(audit: Audit) -> Line:
 
 def _no_cause(audit: Audit, name: str) -> Line:
     ran = [c for c in audit.causes if c.outcome in ("identical", "no effect")]
-    if any(c.outcome == "measured" for c in audit.causes):
+    measured = [c for c in audit.causes if c.outcome == "measured"]
+    if any(c.drop is not None for c in measured):
+        count = many(len(measured), "system noise")
+        text = f"No single cause changes anything: {count} measured, no number and no prediction changes."
+        return Line(name, text, audit.command, "good", "no loss", "0.0 points")
+    if measured:
         text = "Nothing to measure: none of the images that met the noises has anything true."
         return Line(name, text, audit.command, "open", MISSING, "–")
     if not ran:

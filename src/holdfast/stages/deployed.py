@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,13 @@ LIBRARIES = ("numpy", "pillow", "opencv-python-headless", "av", "simplejpeg")  #
 ORDER = {"ceil": 1, "upsample": 2, "precision": 9}  # families not named come between upsample and precision
 
 
+class Observed(dict[str, Any]):
+    """What calibration saw of each graph, by a hash of the graph. Pickled empty: a process keeps its own."""
+
+    def __reduce__(self) -> tuple[type[Observed], tuple[()]]:
+        return Observed, ()
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Images that are not tested on, and the pipeline that makes tensors of them: for integer precisions."""
@@ -35,6 +42,7 @@ class Calibration:
     entries: tuple[Entry, ...]
     pipeline: Pipeline
     lack: str = ""  # why there are none, and what to do
+    observed: Observed = field(default_factory=Observed, compare=False, repr=False)
 
     def key(self) -> str:
         """A hash of the images, wherever they lie, and of how they are prepared."""
@@ -155,7 +163,7 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
     batch = batch_of(graph.graph)
     tensors = (lambda: (batched(t, batch) for t in calibration.tensors(model))) if calibration else None
-    context = Context(model.card, tensors)
+    context = Context(model.card, tensors, observed=calibration.observed if calibration else {})
     changed: list[str] = []
     how: list[str] = []
     for name in names:

@@ -4,12 +4,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.inspect import runtime
-from holdfast.graph.rewrite.int8 import int8, int8_minmax, int8_per_tensor
+from holdfast.graph.rewrite.int8 import int8_minmax, int8_mixed, int8_per_tensor
 from holdfast.graph.rewrite.quant_observe import observe
 from holdfast.graph.rewrite.quant_plan import plan_of
 from holdfast.graph.rewrite.quant_tidy import tidy
@@ -81,7 +82,7 @@ def test_every_method_stays_near_and_says_how(name):
     made = rewrite(detector(), CONTEXT)
     assert made.how.startswith("12 images, ")
     assert "QDQ" in made.how
-    assert len(made.changed) == (2 if name == "int8" else 4)  # int8 leaves the two heads in float32
+    assert len(made.changed) == (2 if name == "int8-mixed" else 4)  # it leaves the two heads in float32
 
 
 def test_the_plan_of_a_detector():
@@ -130,28 +131,92 @@ def test_integer_kernels_run_it(tmp_path):
     assert "QLinearConv" in {n.op_type for n in onnx.load(tmp_path / "seen.onnx").graph.node}
 
 
+class Reader(CalibrationDataReader):
+    def __init__(self):
+        self.images = iter(IMAGES)
+
+    def get_next(self):
+        image = next(self.images, None)
+        return None if image is None else {"x": image}
+
+
+def constants(model):
+    return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def grids(model, operator, dtype):
+    """Scale and zero point of every node of the operator whose integers are of the type, by its tensor."""
+    stored, found = constants(model), {}
+    for node in model.graph.node:
+        if node.op_type == operator and stored[node.input[2]].dtype == dtype:
+            found[node.input[0]] = stored[node.input[1]], stored[node.input[2]]
+    return found
+
+
+@pytest.mark.parametrize(("rewrite", "per_channel"), [(int8_minmax, True), (int8_per_tensor, False)])
+def test_min_max_grids_and_weights_are_those_of_onnx_runtimes_quantize_static(tmp_path, rewrite, per_channel):
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "first"),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], "second"),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["y"], "third"),
+    ]
+    weights = {
+        "w0": weight(8, 3, 3, 3), "b0": weight(8), "w1": weight(4, 8, 1, 1, seed=1),
+        "w2": weight(2, 4, 1, 1, seed=2),
+    }  # fmt: skip
+    model = model_of(nodes, weights, {"y": [1, 2, 14, 14]})
+    ours = rewrite(onnx.ModelProto.FromString(model.SerializeToString()), CONTEXT).model
+    quantize_static(model, tmp_path / "theirs.onnx", Reader(), per_channel=per_channel)
+    theirs = onnx.load(tmp_path / "theirs.onnx")
+    wanted = grids(theirs, "QuantizeLinear", np.int8)
+    got = grids(ours, "QuantizeLinear", np.int8)
+    assert list(got) == ["x", "r0", "r1"]
+    for name, (scale, zero) in got.items():
+        assert scale == pytest.approx(wanted[name][0], rel=1e-6)
+        assert zero == wanted[name][1]
+    for kind, parts in ((np.int8, ("w0", "w1", "w2")), (np.int32, ("b0",))):
+        own, other = (grids(made, "DequantizeLinear", kind) for made in (ours, theirs))
+        for part_of in parts:
+            mine = next(k for k in own if k.endswith(f":{part_of}:integers"))
+            its = next(k for k in other if k.startswith(part_of))
+            assert np.allclose(own[mine][0], other[its][0], rtol=1e-6)
+            assert np.abs(constants(ours)[mine].astype(int) - constants(theirs)[its]).max() <= 1
+
+
+def test_several_methods_run_the_calibration_images_twice_in_all():
+    runs = []
+    context = Context(CARD, lambda: runs.append(1) or iter(IMAGES))
+    shared = [part("rewrite", name).function(detector(), context).model for name in INT8]
+    assert len(runs) == 2  # extremes, then the histogram
+    fresh = [Context(CARD, lambda: iter(IMAGES)) for _ in INT8]
+    alone = [part("rewrite", n).function(detector(), c).model for n, c in zip(INT8, fresh, strict=True)]
+    assert [m.SerializeToString() for m in shared] == [m.SerializeToString() for m in alone]
+
+
 def test_an_old_opset_is_brought_up():
-    made = int8(detector(opset=11), CONTEXT).model
+    made = int8_mixed(detector(opset=11), CONTEXT).model
     assert made.opset_import[0].version >= 13
-    assert noise_over_signal(int8, detector(opset=11)) < 0.01
+    assert noise_over_signal(int8_mixed, detector(opset=11)) < 0.01
 
 
 def test_two_builds_give_the_same_bytes():
-    first, second = (int8(detector(), CONTEXT).model.SerializeToString() for _ in range(2))
+    first, second = (int8_mixed(detector(), CONTEXT).model.SerializeToString() for _ in range(2))
     assert first == second
 
 
 def test_without_images_it_says_what_is_missing():
     with pytest.raises(CannotRewrite, match="calibration images"):
-        int8(detector(), Context(CARD))
+        int8_mixed(detector(), Context(CARD))
     with pytest.raises(CannotRewrite, match="no calibration image"):
-        int8(detector(), Context(CARD, lambda: iter(())))
+        int8_mixed(detector(), Context(CARD, lambda: iter(())))
 
 
 def test_a_graph_without_layers_is_left_as_it_came():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {}, {"y": [1, 3, 16, 16]})
     before = model.SerializeToString()
-    made = int8(model, CONTEXT)
+    made = int8_mixed(model, CONTEXT)
     assert made.changed == ()
     assert made.model.SerializeToString() == before
 
@@ -176,11 +241,11 @@ def uneven():
 
 
 def test_a_layer_whose_input_is_uneven_stays_in_float32():
-    made = int8(uneven(), CONTEXT)
+    made = int8_mixed(uneven(), CONTEXT)
     assert "depthwise" in made.how
     assert set(made.changed) == {"stem"}
     assert "the last layer in float32" in made.how
-    assert noise_over_signal(int8, uneven()) < 0.2 * noise_over_signal(int8_minmax, uneven())
+    assert noise_over_signal(int8_mixed, uneven()) < 0.2 * noise_over_signal(int8_minmax, uneven())
 
 
 def test_dead_channels_and_large_biases_do_not_overflow():
@@ -189,7 +254,7 @@ def test_dead_channels_and_large_biases_do_not_overflow():
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["y"], "only")]
     bias = np.array([0, 1, 5e4, -3], np.float32)
     model = model_of(nodes, {"w": w, "b": bias}, {"y": [1, 4, 16, 16]})
-    made = int8(model, CONTEXT).model
+    made = int8_mixed(model, CONTEXT).model
     assert np.abs(run(made, IMAGES[0])[0, 2] - 5e4).max() < 1.0
 
 
@@ -202,8 +267,8 @@ def test_a_gemm_behind_a_flatten(transposed):
         helper.make_node("Gemm", ["f", "w", "b"], ["y"], "head", transB=transposed),
     ]
     model = model_of(nodes, {"w": weight(*shape), "b": weight(5)}, {"y": [1, 5]})
-    assert 0 < noise_over_signal(int8, model) < 0.01
-    assert int8(model, CONTEXT).changed == ("head",)
+    assert 0 < noise_over_signal(int8_mixed, model) < 0.01
+    assert int8_mixed(model, CONTEXT).changed == ("head",)
 
 
 def test_padding_with_zeros_moves_the_grid_and_with_others_does_not():

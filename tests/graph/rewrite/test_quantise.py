@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
+from onnxruntime.quantization.calibrate import HistogramCollector
 
 from holdfast.graph.inspect import runtime
-from holdfast.graph.rewrite.quant_ranges import METHODS, Seen
-from holdfast.graph.rewrite.quantise import dequantise, grid_over, quantise, symmetric_scale
+from holdfast.graph.rewrite.quant_ranges import BINS, LEVELS, METHODS, PERCENTILE, STEP, Seen
+from holdfast.graph.rewrite.quantise import dequantise, grid_over, quantise, symmetric_grid, symmetric_scale
 
 FINITE = {"allow_nan": False, "allow_infinity": False, "width": 32}
 
@@ -90,39 +91,90 @@ def test_the_same_as_the_operators_of_onnx_runtime(zero):
     assert np.array_equal(dequantise(quantise(x, scale, zero), scale, zero), back)
 
 
-def seen_of(values, bins=2048):
-    counts, edges = np.histogram(values, bins)
-    return Seen(float(edges[0]), float(edges[-1]), counts)
+def seen_of(values):
+    limit = np.abs(values).max()
+    counts, _ = np.histogram(values, 2 * BINS, range=(-limit, limit))
+    return Seen(float(values.min()), float(values.max()), counts)
+
+
+def ends_of(method, values):
+    return METHODS[method](seen_of(values)).ends
 
 
 def test_ranges_of_a_bell_with_one_outlier():
-    values = np.append(np.random.default_rng(0).normal(0, 1, 100_000), 50.0)
-    seen = seen_of(values)
-    assert METHODS["min-max"](seen) == (seen.low, 50.0)
-    for method in ("percentile", "entropy"):
-        low, high = METHODS[method](seen)
+    values = np.append(np.random.default_rng(0).normal(0, 1, 200_000), 50.0)
+    assert METHODS["min-max"](seen_of(values)) == grid_over(values.min(), 50.0)
+    for method in ("percentile", "entropy", "two-sided percentile"):
+        low, high = ends_of(method, values)
         assert 2.0 < high < 8.0, method
-        assert seen.low <= low < -2.0, method
+        assert -8.0 < low < -2.0, method
 
 
-def test_a_percentile_leaves_out_no_more_than_it_says():
-    values = np.random.default_rng(1).exponential(1, 200_000)
-    low, high = METHODS["percentile"](seen_of(values))
-    assert (values > high).mean() <= 1e-4
-    assert (values < low).mean() <= 1e-4
+@pytest.mark.parametrize(("method", "share"), [("percentile", 1e-5), ("two-sided percentile", 1e-4)])
+def test_a_percentile_leaves_out_no_more_than_it_says(method, share):
+    values = np.random.default_rng(1).exponential(1, 400_000)
+    low, high = ends_of(method, values)
+    assert (values > high).mean() <= share
+    assert (values < low).mean() <= share
     assert high < values.max()
 
 
+def test_the_percentile_is_that_of_onnx_runtime():
+    values = np.random.default_rng(2).normal(0.5, 1, 450_000).astype(np.float32)
+    values[:3] = [30.0, -20.0, 0.0]
+    collector = HistogramCollector("percentile", True, BINS, 0, PERCENTILE, "same")
+    collector.collect({"x": values})
+    low, high = (float(v) for v in collector.compute_collection_result()["x"][:2])
+    wanted, got = grid_over(low, high), METHODS["percentile"](seen_of(values))
+    # ONNX Runtime takes the lower edge of the last bin, here it is the upper one.
+    assert got.scale == pytest.approx(wanted.scale, abs=2 * (30.0 / BINS) / 255)
+    assert abs(got.zero - wanted.zero) <= 1
+    assert high < 8.0
+
+
 def test_entropy_keeps_a_range_that_is_used_evenly():
-    low, high = METHODS["entropy"](seen_of(np.linspace(0.0, 4.0, 100_000)))
-    assert low == 0.0
+    low, high = ends_of("entropy", np.linspace(0.0, 4.0, 100_000))
     assert high > 3.9
+    assert low == pytest.approx(-high * 128 / 127)  # TensorRT's grids are symmetric
+
+
+def reference_entropy(counts, limit):
+    """The search of NVIDIA's pytorch-quantization (calib/histogram.py), with its plain loops."""
+    bins = counts.astype(np.float64)
+    bins[0] = bins[1]
+    divergences = []
+    for size in range(LEVELS, len(bins) + 1, STEP):
+        place = np.digitize(range(size), np.linspace(0, size, LEVELS + 1)) - 1
+        place[bins[:size] == 0] = -1
+        density, new = np.zeros(LEVELS), np.zeros(size)
+        for index, level in enumerate(place):
+            density[level] += bins[index] if level != -1 else 0.0
+        for index, level in enumerate(place):
+            new[index] = density[level] / (place == level).sum() if level != -1 else 0.0
+        old = bins[:size].copy()
+        old[-1] += bins[size:].sum()
+        old, new = old / old.sum(), new / new.sum()
+        divergences.append(sum(p * np.log(p / max(q, 1e-12)) for p, q in zip(old, new, strict=True) if p))
+    best = len(divergences) - 1 - int(np.argmin(divergences[::-1]))
+    return limit * (best * STEP + LEVELS) / len(bins)
+
+
+def test_the_entropy_search_is_that_of_nvidia():
+    rng = np.random.default_rng(3)
+    for values in (rng.normal(0, 1, 20_000), rng.laplace(0, 1, 20_000)):
+        values[0] = limit = 30.0
+        counts, _ = np.histogram(values, 1024, range=(-limit, limit))
+        seen = Seen(float(values.min()), float(values.max()), counts)
+        wanted = reference_entropy(seen.magnitudes, limit)
+        assert wanted < limit
+        assert METHODS["entropy"](seen) == symmetric_grid(wanted)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("value", [0.0, 3.0, -2.0])
 def test_a_constant_tensor_has_a_grid(method, value):
-    seen = Seen(value, value, np.bincount([0], weights=[100], minlength=2048).astype(np.int64))
-    grid = grid_over(*METHODS[method](seen))
+    counts = np.zeros(2 * BINS, np.int64)
+    counts[BINS + int(np.sign(value)) * (BINS - 1)] = 100
+    grid = METHODS[method](Seen(value, value, counts))
     back = dequantise(quantise(np.array([value]), grid.scale, grid.zero), grid.scale, grid.zero)[0]
     assert abs(back - value) <= abs(value) / 250

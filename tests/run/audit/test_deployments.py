@@ -19,7 +19,8 @@ from holdfast.run.noise.suite import NoisePlan, measure, prepare
 
 ONLY = (
     "decode=fast-idct", "decode=opencv", "colour=nv12", "colour=yuv444", "precision=bf16", "precision=fp16",
-    "precision=int8", "ceil", "runtime=opencv-dnn",
+    "precision=int8-minmax", "precision=int8-mixed", "precision=int8-percentile", "ceil",
+    "runtime=opencv-dnn",
 )  # fmt: skip
 
 
@@ -51,7 +52,9 @@ SOME = {
     "colour=yuv444": ("measured", 2.0, 4),
     "precision=bf16": ("measured", 9.0, 8),
     "precision=fp16": ("measured", 0.0, 1),
-    "precision=int8": ("measured", 3.0, 5),
+    "precision=int8-minmax": ("measured", 3.0, 5),
+    "precision=int8-mixed": ("measured", 0.5, 2),
+    "precision=int8-percentile": ("measured", 2.0, 2),
 }
 
 
@@ -62,8 +65,8 @@ def titles(found):
 def test_as_trained_then_the_worst_of_each_family_the_named_precisions_and_all_together(prepared):
     found = deployments_of(measured(prepared, **SOME), prepared)
     assert titles(found) == [
-        TRAINED, "decode=fast-idct", "colour=yuv444", "precision=bf16", "precision=fp16", "precision=int8",
-        TOGETHER,
+        TRAINED, "decode=fast-idct", "colour=yuv444", "precision=bf16", "precision=fp16",
+        "precision=int8-minmax", "precision=int8-mixed", TOGETHER,
     ]  # fmt: skip
     assert found[0].variant.pipeline == prepared.ground.clean
     together = found[-1]
@@ -83,7 +86,7 @@ def test_as_trained_then_the_worst_of_each_family_the_named_precisions_and_all_t
         (1, [TRAINED]),
         (2, [TRAINED, TOGETHER]),
         (3, [TRAINED, "precision=bf16", TOGETHER]),
-        (5, [TRAINED, "colour=yuv444", "precision=bf16", "precision=int8", TOGETHER]),
+        (5, [TRAINED, "colour=yuv444", "precision=bf16", "precision=int8-minmax", TOGETHER]),
     ],
 )
 def test_where_there_is_little_room_the_costliest_stay(prepared, most, expected):
@@ -114,14 +117,14 @@ def test_what_cannot_be_built_stays_with_its_reason_if_it_is_all_its_family_has(
         "decode=fast-idct": ("impossible", None, None),
         "decode=opencv": ("identical", 0.0, 0),
         "precision=fp16": ("measured", 0.1, 1),
-        "precision=int8": ("impossible", None, None),
+        "precision=int8-minmax": ("impossible", None, None),
     }
     found = deployments_of(measured(prepared, **rows), prepared)
-    assert titles(found) == [TRAINED, "colour=nv12", "precision=fp16", "precision=int8"]
+    assert titles(found) == [TRAINED, "colour=nv12", "precision=fp16", "precision=int8-minmax"]
     assert [one.variant is None for one in found] == [False, True, False, True]
     assert found[1].note == "said so"
     made = matrix(prepared, found, [], replicates=10)
-    assert made.at(NO_THREAT, "precision=int8").note == "said so"
+    assert made.at(NO_THREAT, "precision=int8-minmax").note == "said so"
     assert made.at(NO_THREAT, "precision=fp16").value is not None
 
 

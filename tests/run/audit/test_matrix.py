@@ -224,17 +224,18 @@ def test_only_the_named_images_count(plan, ground):
 
 
 def test_images_of_the_calibration_are_in_no_field(plan, ground):
-    int8 = under(ground, "precision=int8")
+    int8 = under(ground, "precision=int8-minmax")
     assert int8[0].variant is not None
     made = matrix(ground, int8, [Threatened("square", struck_by(plan, 8))])
     held = len(ground.ground.reserved.without)
     assert held == 2
     assert {m.images for m in made.meetings} == {8 - held}
     assert made.at("square", TRAINED).struck == 8 - held
-    assert f"{held} of 8 images left out of all fields: precision=int8 was calibrated on them" in made.notes
+    said = f"{held} of 8 images left out of all fields: precision=int8-minmax was calibrated on them"
+    assert said in made.notes
     only = matrix(ground, int8, [], names=sorted(ground.ground.reserved.without))
-    assert only.at(NO_THREAT, "precision=int8").value is None
-    assert "calibrated on these very images" in only.at(NO_THREAT, "precision=int8").note
+    assert only.at(NO_THREAT, "precision=int8-minmax").value is None
+    assert "calibrated on these very images" in only.at(NO_THREAT, "precision=int8-minmax").note
     assert only.at(NO_THREAT, TRAINED).value is not None
 
 

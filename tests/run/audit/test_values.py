@@ -52,6 +52,15 @@ def test_numbers_of_the_sample() -> None:
     assert values_of(better_audit())["noise.resize.map50.drop"] == 0.01
 
 
+def test_a_gate_may_name_an_option_by_its_alias() -> None:
+    sample = sample_audit()
+    renamed = [replace(c, label=c.label.replace("int8", "int8-minmax")) for c in sample.causes]
+    audit = replace(sample, causes=tuple(renamed))
+    assert measured(audit)["noise.precision.int8.map50.drop"].about == "precision=int8-minmax"
+    assert pattern_of("noise.precision.int8.map50.drop") is not None
+    assert "noise.precision.int8.map50.drop" not in values_of(audit)  # one number, one name in a comparison
+
+
 def test_every_name_of_an_audit_is_known_and_documented() -> None:
     audit = replace(sample_audit(), proofs=(Proof("a.vnnlib", "", "violated", "attack", 1.0),))
     table = documented()

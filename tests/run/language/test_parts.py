@@ -29,14 +29,15 @@ def text_set(count, name="s", start=0):
 
 
 def test_the_three_precisions_of_the_table_run_by_default_and_others_on_demand():
-    assert chosen() == ("fp16", "int8-dynamic", "int8") == DEFAULT
+    assert chosen() == ("fp16", "int8-dynamic", "int8-mixed") == DEFAULT
     assert "bf16" in chosen(every=True)
     assert chosen(only=["bf16"]) == ("bf16",)
     assert chosen(only=["precision=bf16", "fp16"]) == ("fp16", "bf16")
     assert chosen(only=["precision"]) == DEFAULT
-    assert chosen(skip=["int8"]) == ("fp16", "int8-dynamic")
+    assert chosen(skip=["int8-mixed"]) == ("fp16", "int8-dynamic")
+    assert chosen(only=["int8"]) == chosen(only=["precision=int8"]) == ("int8-minmax",)
     assert set(chosen(every=True)) == set(known())
-    assert [p for p in DEFAULT if is_calibrated(p)] == ["int8"]
+    assert [p for p in DEFAULT if is_calibrated(p)] == ["int8-mixed"]
 
 
 def test_words_that_are_no_precision_are_refused_with_the_nearest():

@@ -52,7 +52,7 @@ def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
         for by in of.rules:
             right = hits(direct, [q.answer for q in text.questions], by.rule)
             assert by.clean == right.mean()
-            assert [r.precision for r in by.rows] == ["fp16", "int8-dynamic", "int8"]
+            assert [r.precision for r in by.rows] == ["fp16", "int8-dynamic", "int8-mixed"]
             for row in by.rows:
                 trial = next(t for t in prepared.trials if (t.text, t.precision) == (text, row.precision))
                 names = [q.name for q in trial.questions]
@@ -73,8 +73,8 @@ def test_calibrated_precisions_are_not_tested_on_what_they_saw(tmp_path, lm, set
     assert len(trials["fp16"].questions) == len(trials["int8-dynamic"].questions) == 40
     seen = {q.name for q in prepared.reserved["p"].questions}
     assert len(seen) == 10
-    assert not seen & {q.name for q in trials["int8"].questions}
-    assert trials["int8"].note.startswith("10 texts, percentile")
+    assert not seen & {q.name for q in trials["int8-mixed"].questions}
+    assert trials["int8-mixed"].note.startswith("10 texts, percentile")
     made = measure(prepared)
     assert made.models[0].sets[0].calibration.startswith("10 of the 40 questions")
 

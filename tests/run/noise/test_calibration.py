@@ -117,11 +117,11 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     model = load_model(tmp_path / "tiny.onnx")
     one = dataclasses.replace(data, entries=data.entries[:1])
     plan = Plan(model, one, runs=tmp_path / "runs", jobs=1)
-    wanted = Wanted(only=("precision=int8", "precision=int8-minmax", "resize=opencv-nearest"))
+    wanted = Wanted(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
     made = measure(prepare(NoisePlan(plan, wanted)))
     said = {row.label: (row.outcome, row.note) for row in made.rows}
     reason = "1 image: none is left to test on; give --calibration DATA"
-    assert said["precision=int8"] == said["precision=int8-minmax"] == ("impossible", reason)
+    assert said["precision=int8-mixed"] == said["precision=int8-minmax"] == ("impossible", reason)
     assert said["resize=opencv-nearest"][0] != "impossible"
     assert made.calibration == ""
     kept = reserve(one, one, pipeline_of(model.card), 100)

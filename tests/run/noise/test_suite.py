@@ -211,6 +211,29 @@ def test_on_demand_options_run_only_when_named_or_all_are():
     assert not Wanted(every=True, skip=(quiet.label,)).takes(quiet)
 
 
+def test_an_option_that_changes_nothing_is_never_named_the_worst():
+    still = Row("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
+    gain = Row("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
+
+    def model(*rows):
+        return ModelNoise("m", "ab", "detect", "mAP", 0.9, 8, rows, None, {})
+
+    assert model(still).worst is None
+    assert model(still, gain).worst is gain
+    assert line((still, gain), "decode").option == ""  # the largest loss is 0, by an option that does nothing
+    assert line((gain,), "decode").option == "ffmpeg"
+
+
+def test_an_alias_selects_the_option_it_stands_for():
+    minmax, mixed = option("precision=int8-minmax"), option("precision=int8-mixed")
+    only, skip = Wanted(only=("precision=int8",)), Wanted(skip=("precision=int8",))
+    assert only.takes(minmax)
+    assert only.singles_out(minmax)
+    assert not only.takes(mixed)
+    assert not skip.takes(minmax)
+    assert skip.takes(mixed)
+
+
 def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
     wanted = Wanted(only=("decode=fast-idct", "resize=opencv-nearest", "boxes=offset", "colour=nv12"))
     prepared = prepare(NoisePlan(boxes, wanted, replicates=200))

@@ -20,7 +20,7 @@ from holdfast.stages.speech.mel import log_mel
 from holdfast.stages.speech.vocoder import Vocoder
 from speaking import SPECTRUM, hum, write_autoregressive, write_clips, write_parallel, write_wav
 
-FEW = Wanted(only=("precision=fp16", "precision=int8", "stft=symmetric-window", "stft=power-2"))
+FEW = Wanted(only=("precision=fp16", "precision=int8-mixed", "stft=symmetric-window", "stft=power-2"))
 QUICK = Vocoder(iterations=3)
 
 
@@ -45,21 +45,21 @@ def test_every_noise_is_measured(ground, name):
     prepared = prepare(plan_of(ground, name))
     made = measure(prepared)
     rows = {row.option: row for row in made.rows}
-    assert list(rows) == ["fp16", "int8", "power-2", "symmetric-window"]
+    assert list(rows) == ["fp16", "int8-mixed", "power-2", "symmetric-window"]
     assert all(row.outcome == "measured" for row in made.rows)
-    assert 0 < rows["fp16"].mel.mean < rows["int8"].mel.mean < 1.0
+    assert 0 < rows["fp16"].mel.mean < rows["int8-mixed"].mel.mean < 1.0
     assert rows["fp16"].wave.mean > 0
     assert rows["power-2"].heard.mean > 10 * rows["symmetric-window"].heard.mean > 0
-    assert (rows["int8"].clips, rows["fp16"].clips, made.clips) == (3, 4, 4)
+    assert (rows["int8-mixed"].clips, rows["fp16"].clips, made.clips) == (3, 4, 4)
     assert "1 of the 4 texts" in made.calibration
-    assert made.combined.option == "precision=int8 + stft=power-2"
+    assert made.combined.option == "precision=int8-mixed + stft=power-2"
     assert made.combined.mel is None
     assert made.combined.clips == 3
     assert made.own.mean > made.copy.mean > 0
     assert made.own.low <= made.own.mean <= made.own.high
     seen = shown(prepared, made)
     assert [s.label for s in seen.sounds] == [
-        "recording", "clean", "precision=int8", "stft=power-2", "precision=int8 + stft=power-2"
+        "recording", "clean", "precision=int8-mixed", "stft=power-2", "precision=int8-mixed + stft=power-2"
     ]  # fmt: skip
     assert seen.clip == "c3"  # the shortest text that was not calibrated on
     save_shown(seen, ground / "kept")
@@ -131,7 +131,7 @@ def test_two_processes_find_the_same(ground, tmp_path):
 
 def test_calibration_on_other_texts_costs_no_clip(ground, tmp_path):
     spare = open_clips(write_clips(tmp_path / "spare", ("go on.", "a road.", "wait here.")))
-    made = measure(prepare(plan_of(ground, wanted=Wanted(only=("precision=int8",)), spare=spare)))
+    made = measure(prepare(plan_of(ground, wanted=Wanted(only=("precision=int8-mixed",)), spare=spare)))
     assert made.calibration == "2 texts of spare that are not tested on"
     assert made.rows[0].clips == 4
 
@@ -139,7 +139,7 @@ def test_calibration_on_other_texts_costs_no_clip(ground, tmp_path):
 def test_nothing_is_tested_on_a_text_it_was_calibrated_on(ground, tmp_path):
     whole = open_clips(ground / "clips")
     one = dataclasses.replace(whole, clips=whole.clips[:1])
-    row = {r.option: r for r in measure(prepare(plan_of(ground, data=one, runs=tmp_path))).rows}["int8"]
+    row = {r.option: r for r in measure(prepare(plan_of(ground, data=one, runs=tmp_path))).rows}["int8-mixed"]
     assert row.outcome == "impossible"
     assert "8-bit integers need texts to calibrate on" in row.note
     said = [clip.text for clip in whole.clips]
@@ -190,7 +190,10 @@ def test_words_that_mean_nothing_are_told(ground):
 
 def test_the_defaults_hold_the_papers_precisions_and_all_settings():
     names = [one.label for one in Wanted().taken()]
-    assert {"precision=fp16", "precision=int8", "precision=int8-dynamic", "stft=scipy-default"} <= set(names)
+    assert {"precision=fp16", "precision=int8-mixed", "precision=int8-dynamic", "stft=scipy-default"} <= set(
+        names
+    )
+    assert [one.name for one in Wanted(only=("precision=int8",)).taken()] == ["int8-minmax"]
     assert "stft=scipy-unscaled" not in names
     assert "stft=scipy-unscaled" in [one.label for one in Wanted(every=True).taken()]
     assert "numpy" not in [one.name for one in options()]

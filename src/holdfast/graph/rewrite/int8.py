@@ -9,13 +9,14 @@ from collections import Counter
 
 import numpy as np
 
+from holdfast.core import fingerprint
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.quant_insert import insert
 from holdfast.graph.rewrite.quant_observe import Observed, observe
 from holdfast.graph.rewrite.quant_plan import Plan, plan_of, without
-from holdfast.graph.rewrite.quant_ranges import BINS, METHODS, PERCENTILE
+from holdfast.graph.rewrite.quant_ranges import EITHER_END, METHODS, PERCENTILE
 from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
-from holdfast.graph.rewrite.quantise import Grid, grid_over
+from holdfast.graph.rewrite.quantise import Grid
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
@@ -23,36 +24,16 @@ ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds 
 
 
 @stage(
-    "rewrite", family="precision", calibrated=True, paper=True, systems="integer engines with mixed precision"
-)
-def int8(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel, percentile ranges; last layers and uneven inputs in float32."""
-    return quantised(model, context, "percentile", careful=True)
-
-
-@stage(
-    "rewrite",
-    "int8-percentile",
-    family="precision",
-    calibrated=True,
-    default=False,
-    systems="TensorRT toolkits, ONNX Runtime",
-)
-def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel of weights, ranges without the outermost 0.01 %."""
-    return quantised(model, context, "percentile")
-
-
-@stage(
     "rewrite",
     "int8-minmax",
+    aliases=("int8",),
     family="precision",
     calibrated=True,
-    default=False,
-    systems="ONNX Runtime's default, TensorFlow Lite",
+    paper=True,
+    systems="TensorFlow Lite's default, ONNX Runtime's quantize_static with per_channel=True",
 )
 def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel of weights, ranges of all that calibration saw."""
+    """Static 8 bits, min-max ranges, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "min-max")
 
 
@@ -61,12 +42,35 @@ def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
     "int8-entropy",
     family="precision",
     calibrated=True,
-    default=False,
-    systems="TensorRT, ONNX Runtime",
+    systems="TensorRT's entropy calibrator, ncnn",
 )
 def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale a channel of weights, ranges that lose the least information."""
+    """Static 8 bits, symmetric ranges of least KL divergence, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "entropy")
+
+
+@stage(
+    "rewrite",
+    "int8-percentile",
+    family="precision",
+    calibrated=True,
+    systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT",
+)
+def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
+    """Static 8 bits, ranges clipped to 99.999 % of |x|, per-channel weights; every layer in 8 bits."""
+    return quantised(model, context, "percentile")
+
+
+@stage(
+    "rewrite",
+    "int8-mixed",
+    family="precision",
+    calibrated=True,
+    systems="hand-tuned mixed-precision engines; no product's default",
+)
+def int8_mixed(model: ModelProto, context: Context) -> Rewritten:
+    """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
+    return quantised(model, context, "two-sided percentile", careful=True)
 
 
 @stage(
@@ -75,34 +79,31 @@ def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
     family="precision",
     calibrated=True,
     default=False,
-    systems="engines with one scale a layer",
+    systems="ONNX Runtime's quantize_static with its defaults",
 )
 def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
-    """Static 8 bits, one scale for all weights of a layer, percentile ranges."""
-    return quantised(model, context, "percentile", per_channel=False)
+    """Static 8 bits, min-max ranges, one scale for all weights of a layer; every layer in 8 bits."""
+    return quantised(model, context, "min-max", per_channel=False)
 
 
 def quantised(
     model: ModelProto, context: Context, method: str, per_channel: bool = True, careful: bool = False
 ) -> Rewritten:
-    """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images."""
+    """The graph with QDQ pairs, ranges of activations by one of METHODS; CannotRewrite without images.
+
+    `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
+    of weights. The products that the other options stand for do neither.
+    """
     original = type(model)()
     original.CopyFrom(model)
     model = tidy(model)
     if not plan_of(model).layers:
         return Rewritten(original, ())
-    if context.calibration is None:
-        raise CannotRewrite(
-            f"8-bit integers need calibration {context.unit}s; give some that are not tested on"
-        )
     model = at_opset(model)
     plan = plan_of(model)
-    entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
-    watched = list(dict.fromkeys([*plan.readers, *entering]))
-    bins = 0 if method == "min-max" else BINS
-    observed = observe(model, watched, context.calibration, bins, context.unit)
-    plan = without(plan, [n for n, seen in observed.seen.items() if max(-seen.low, seen.high) > ENDLESS])
-    grids = {name: grid_over(*METHODS[method](observed.seen[name])) for name in plan.readers}
+    observed = _observed(model, plan, context, histogram=method != "min-max")
+    plan = without(plan, [n for n, seen in observed.seen.items() if seen.limit > ENDLESS])
+    grids = {name: METHODS[method](observed.seen[name]) for name in plan.readers}
     uneven = _uneven(plan, grids, observed) if careful else ()
     last = plan.last if careful else frozenset()
     chosen = without(plan, uneven, last)
@@ -115,8 +116,25 @@ def quantised(
     plan = chosen
     changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
     how = _how(plan, named(method, per_channel), _many(observed.images, context.unit), told)
-    insert(model, plan, {name: grids[name] for name in plan.readers}, observed.means, per_channel)
+    means = observed.means if careful else {}
+    insert(model, plan, {name: grids[name] for name in plan.readers}, means, per_channel)
     return Rewritten(model, changed, how)
+
+
+def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: bool) -> Observed:
+    """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
+    if context.calibration is None:
+        raise CannotRewrite(
+            f"8-bit integers need calibration {context.unit}s; give some that are not tested on"
+        )
+    key = fingerprint.of_bytes(model.SerializeToString())
+    kept: Observed | None = context.observed.get(key)
+    if kept is None or (histogram and not kept.histogram):
+        entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
+        watched = list(dict.fromkeys([*plan.readers, *entering]))
+        kept = observe(model, watched, context.calibration, context.unit, histogram=histogram)
+        context.observed[key] = kept
+    return kept
 
 
 def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str, ...]:
@@ -133,8 +151,12 @@ def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str
 
 def named(method: str, per_channel: bool) -> str:
     """The method in words."""
-    ranges = f"percentile {PERCENTILE}" if method == "percentile" else method
-    return f"{ranges}, per {'channel' if per_channel else 'tensor'}"
+    ranges = {
+        "percentile": f"percentile {PERCENTILE} of |x|",
+        "entropy": "entropy, symmetric",
+        "two-sided percentile": f"percentile {EITHER_END} at each end",
+    }
+    return f"{ranges.get(method, method)}, per {'channel' if per_channel else 'tensor'}"
 
 
 def _spared(last: int, uneven: list[str]) -> str:

@@ -18,6 +18,7 @@ from holdfast.graph.rewrite.quant_ranges import BINS, Seen
 from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
+TINY = 1e-30  # below it BINS / limit overflows float32, and all values count as 0
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,18 @@ class Observed:
     means: dict[str, NDArray[np.float64]]
     variances: dict[str, NDArray[np.float64]]
     images: int
+    histogram: bool = True
 
 
 def observe(
     model: ModelProto,
     tensors: Sequence[str],
     images: Callable[[], Iterable[Tensor | Feeds]],
-    bins: int = BINS,
     unit: str = "image",
+    *,
+    histogram: bool = True,
 ) -> Observed:
-    """Extremes, channel means and counts of the named tensors; `bins` 0 leaves out the counts."""
+    """Extremes, channel means and, with `histogram`, counts of the named tensors."""
     run = _opened(model, tensors, unit)
     low = dict.fromkeys(tensors, np.inf)
     high = dict.fromkeys(tensors, -np.inf)
@@ -67,15 +70,15 @@ def observe(
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")
     means = {name: total / number for name, total in sums.items()}
     variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
-    counts = {name: np.zeros(bins, np.int64) for name in tensors}
-    for given in images() if bins else ():
+    seen = {n: Seen(low[n], high[n], np.zeros(2 * BINS if histogram else 0, np.int64)) for n in tensors}
+    for given in images() if histogram else ():
         for name, value in zip(tensors, run(given), strict=True):
-            counts[name] += _binned(value, low[name], high[name], bins)
-    return Observed({n: Seen(low[n], high[n], counts[n]) for n in tensors}, means, variances, number)
+            seen[name].counts[:] += _binned(value, seen[name].limit)
+    return Observed(seen, means, variances, number, histogram)
 
 
 def _add(sums: dict[str, Any], name: str, more: NDArray[np.float64]) -> None:
-    """Nothing; the channels are added to those before, or their mean if their number is not the same."""
+    """Add the channels to those before, or their mean if the number of channels differs."""
     before = sums.get(name, 0.0)
     if np.shape(before) not in ((), more.shape):
         before = before.mean()
@@ -89,12 +92,12 @@ def _channel_means(value: Tensor, axis: int) -> NDArray[np.float64]:
     )
 
 
-def _binned(value: Tensor, low: float, high: float, bins: int) -> NDArray[np.int64]:
-    """How many values lie in each of the equal bins of [low, high]."""
-    if high <= low:
-        return np.bincount([0], weights=[value.size], minlength=bins).astype(np.int64)
-    place = ((value.ravel() - np.float32(low)) * np.float32(bins / (high - low))).astype(np.int32)
-    return np.bincount(np.clip(place, 0, bins - 1), minlength=bins)
+def _binned(value: Tensor, limit: float) -> NDArray[np.int64]:
+    """How many values lie in each of the 2 · BINS equal bins of [-limit, limit]."""
+    if limit < TINY:
+        return np.bincount([BINS], weights=[value.size], minlength=2 * BINS).astype(np.int64)
+    place = np.floor(value.ravel() * np.float32(BINS / limit)).astype(np.int32) + BINS
+    return np.bincount(np.clip(place, 0, 2 * BINS - 1), minlength=2 * BINS)
 
 
 def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:

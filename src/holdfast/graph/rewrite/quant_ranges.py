@@ -1,8 +1,9 @@
-"""The range a tensor is quantised over, from what calibration saw of it.
+"""The grid a tensor is quantised on, from what calibration saw of it.
 
-min-max      all that was seen
-percentile   all but the outermost 0.01 % on either side
-entropy      the clipping that loses the least information (Kullback–Leibler divergence), after TensorRT
+min-max                all values seen, asymmetric (ONNX Runtime, TensorFlow Lite)
+percentile             all values seen, clipped to ±T with 99.999 % of |x| below T (ONNX Runtime)
+entropy                ±T, where clipping loses the least information, symmetric (TensorRT)
+two-sided percentile   all but the outermost 0.01 % at each end, asymmetric
 """
 
 from __future__ import annotations
@@ -14,70 +15,81 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-BINS = 2048
-PERCENTILE = 99.99
+from holdfast.graph.rewrite.quantise import Grid, grid_over, symmetric_grid
+
+BINS = 2048  # of either sign
+PERCENTILE = 99.999  # of |x|; ONNX Runtime's default
+EITHER_END = 99.99  # of the values, at each end
 LEVELS = 128  # integers of one sign: what TensorRT's calibrator merges the bins into
 STEP = 8  # entropy tries every STEP-th clipping
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What calibration saw of a tensor: its extremes, and counts in equal bins between them."""
+    """What calibration saw of a tensor: its extremes, and counts in equal bins over [-limit, limit]."""
 
     low: float
     high: float
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # (2 · BINS,); empty without a histogram
 
     @property
-    def centres(self) -> NDArray[np.float64]:
-        """The middle of every bin."""
-        edges = np.linspace(self.low, self.high, len(self.counts) + 1)
-        middle: NDArray[np.float64] = (edges[1:] + edges[:-1]) / 2
-        # Most numbers near 0 are 0 itself, from ReLU and padding.
-        return np.where((edges[:-1] <= 0) & (edges[1:] >= 0), 0.0, middle)
+    def limit(self) -> float:
+        """The largest |x|."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def magnitudes(self) -> NDArray[np.int64]:
+        """Counts of |x| in equal bins over [0, limit]."""
+        half = len(self.counts) // 2
+        return np.asarray(self.counts[half:] + self.counts[:half][::-1])
 
 
-Method: TypeAlias = Callable[[Seen], tuple[float, float]]
+Method: TypeAlias = Callable[[Seen], Grid]
 
 
-def minmax(seen: Seen) -> tuple[float, float]:
-    """The extremes."""
-    return seen.low, seen.high
+def minmax(seen: Seen) -> Grid:
+    """The grid over everything that was seen."""
+    return grid_over(seen.low, seen.high)
 
 
-def percentile(seen: Seen) -> tuple[float, float]:
-    """The range without the outermost 0.01 % of the values on either side."""
+def percentile(seen: Seen) -> Grid:
+    """The grid over what was seen, clipped to ±T, the percentile of |x|."""
+    counts = seen.magnitudes
+    total = int(counts.sum())
+    if total == 0:
+        return grid_over(seen.low, seen.high)
+    share = np.cumsum(counts) / total
+    bins = int(np.searchsorted(share, PERCENTILE / 100)) + 1
+    threshold = seen.limit * min(bins, len(counts)) / len(counts)
+    return grid_over(max(seen.low, -threshold), min(seen.high, threshold))
+
+
+def two_sided_percentile(seen: Seen) -> Grid:
+    """The grid without the outermost 0.01 % of the values at each end."""
     total = int(seen.counts.sum())
     if total == 0 or seen.high <= seen.low:
-        return seen.low, seen.high
+        return grid_over(seen.low, seen.high)
     share = np.concatenate([[0.0], np.cumsum(seen.counts) / total])
-    edges = np.linspace(seen.low, seen.high, len(seen.counts) + 1)
-    cut = 1.0 - PERCENTILE / 100
+    edges = np.linspace(-seen.limit, seen.limit, len(seen.counts) + 1)
+    cut = 1.0 - EITHER_END / 100
     # An edge is left out only if fewer than `cut` of the values lie beyond it.
     first = int(np.searchsorted(share, cut, side="right")) - 1
     last = int(np.searchsorted(share, 1.0 - cut, side="left"))
-    return float(edges[first]), float(edges[last])
+    return grid_over(max(seen.low, float(edges[first])), min(seen.high, float(edges[last])))
 
 
-def entropy(seen: Seen) -> tuple[float, float]:
-    """The extremes clipped to ±T, where 128 levels up to T tell the most of the distribution of |x|."""
-    counts, limit = _magnitudes(seen)
-    if counts.sum() == 0 or limit <= 0:
-        return seen.low, seen.high
+def entropy(seen: Seen) -> Grid:
+    """The symmetric grid up to T, where 128 levels up to T tell the most of the distribution of |x|.
+
+    The search of TensorRT's entropy calibrator, with the details of NVIDIA's pytorch-quantization.
+    """
+    counts = seen.magnitudes.astype(np.float64)
+    if counts.sum() == 0 or seen.limit == 0:
+        return symmetric_grid(seen.limit)
     counts[0] = counts[1]  # zeros of ReLU and padding say nothing about the range
     sizes = range(LEVELS, len(counts) + 1, STEP)
     kept = min(sizes, key=lambda size: (_divergence(counts, size), -size))
-    threshold = limit * kept / len(counts)
-    return max(seen.low, -threshold), min(seen.high, threshold)
-
-
-def _magnitudes(seen: Seen) -> tuple[NDArray[np.float64], float]:
-    """Counts of |x| in equal bins from 0, and where the last one ends."""
-    limit = max(abs(seen.low), abs(seen.high))
-    if limit == 0:
-        return np.zeros(BINS), 0.0
-    place = np.minimum((np.abs(seen.centres) / limit * BINS).astype(np.int64), BINS - 1)
-    return np.bincount(place, weights=seen.counts, minlength=BINS).astype(np.float64), limit
+    return symmetric_grid(seen.limit * kept / len(counts))
 
 
 def _divergence(counts: NDArray[np.float64], size: int) -> float:
@@ -100,4 +112,9 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
 
-METHODS: dict[str, Method] = {"min-max": minmax, "percentile": percentile, "entropy": entropy}
+METHODS: dict[str, Method] = {
+    "min-max": minmax,
+    "percentile": percentile,
+    "entropy": entropy,
+    "two-sided percentile": two_sided_percentile,
+}

@@ -54,6 +54,11 @@ def grid_over(low: float, high: float) -> Grid:
     return Grid(scale, zero)
 
 
+def symmetric_grid(largest: float) -> Grid:
+    """The grid of zero point 0 that covers ±largest, as TensorRT has it for activations."""
+    return Grid(float(np.float32(max(float(largest) / HIGH, SMALLEST))), 0)
+
+
 def symmetric_scale(largest: Floats) -> NDArray[np.float32]:
     """The scales of weights up to ±largest: z = 0 and integers −127…127, so that no sign is favoured."""
     return np.maximum(np.asarray(largest, np.float64) / HIGH, 1e-12).astype(np.float32)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,11 +23,13 @@ class Context:
 
     `calibration` gives what enters the graph, of images or texts that are not tested on, each time from the
     start: the tensor (1, …) of a graph with one input, or all inputs by name. `unit` is what one is called.
+    `observed` keeps what calibration saw, so that several rewrites of one graph run the images once.
     """
 
     card: Card | None = None  # None: the model does not look at pictures
     calibration: Callable[[], Iterable[Tensor | Feeds]] | None = None
     unit: str = "image"
+    observed: MutableMapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def picture(self) -> Card:

@@ -115,7 +115,7 @@ def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
 
 
 def check_attack(attack: AttackPlan) -> None:
-    """Nothing, or one line on what cannot be done."""
+    """Raise InputError, one line, for what cannot be done."""
     plan = attack.plan
     if plan.model.card.task not in ("detect", "single"):
         raise InputError(f"{plan.model.name}: expected a detector, got a model to {plan.model.card.task}")
@@ -127,11 +127,12 @@ def check_attack(attack: AttackPlan) -> None:
                 f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
                 f"{len(other.card.classes)}, got none; correct the names in its card"
             )
-    if any(option.label == "precision=int8" for text in attack.deployments for option in options_of(text)):
-        raise InputError(
-            "--deployment precision=int8: needs calibration images, which an attack has not; "
-            "take fp16 or bf16, or a model quantised already"
-        )
+    for one in (option for text in attack.deployments for option in options_of(text)):
+        if one.calibrated:
+            raise InputError(
+                f"--deployment {one.label}: needs calibration images, which an attack has not; "
+                "take fp16 or bf16, or a model quantised already"
+            )
     if not attack.method.black_box and not is_installed("torch"):
         raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
     names = [m.name for m in attack.unseen]

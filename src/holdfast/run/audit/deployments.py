@@ -16,12 +16,13 @@ from holdfast.run.noise.suite import Prepared, worst_options
 from holdfast.run.noise.variants import Variant
 
 TOGETHER = "all together"
-ALWAYS = ("precision=int8", "precision=fp16")  # what is proven of fp32 is asked of these by name
+# What is proven of fp32 is asked of these by name: the commonest 8 bits, the most careful, and 16 bits.
+ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
 MOST = 12  # columns a page can show side by side
 
 
 def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> list[Asked]:
-    """As trained, then the option of each family that costs most, int8, fp16, and all families together.
+    """As trained, the option of each family that costs most, the precisions of ALWAYS, all together.
 
     At most so many, the costliest, in the families' order. An option that cannot be built stays in, with its
     reason, where nothing else of its family can be measured; what has no effect is no deployment.

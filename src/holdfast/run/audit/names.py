@@ -149,7 +149,7 @@ def _labels(audit: Audit | None) -> list[tuple[str, str]]:
     """Family and option of every noise there is, those of the audit (perhaps the user's own) among them."""
     from holdfast.noise.families import families, options  # here: it loads every registered part
 
-    found = [(f.name, o.name) for f in families() for o in options(f)]
+    found = [(f.name, name) for f in families() for o in options(f) for name in (o.name, *o.aliases)]
     causes = audit.causes if audit is not None else ()
     own = [(c.family, c.label.partition("=")[2]) for c in causes if c.label.startswith(f"{c.family}=")]
     return list(dict.fromkeys([*found, *own]))

@@ -232,9 +232,13 @@ class Audit:
 
     @property
     def worst(self) -> Cause | None:
-        """The single system noise that costs most; None if none was measured."""
-        measured = [c for c in self.causes if c.outcome == "measured" and c.drop is not None]
-        return max(measured, key=lambda c: (c.drop or 0.0, c.changed or 0), default=None)
+        """Of the system noises that change the metric or a prediction, the one that costs most; else None."""
+        moving = [
+            c
+            for c in self.causes
+            if c.outcome == "measured" and c.drop is not None and (c.drop or c.changed != 0)
+        ]
+        return max(moving, key=lambda c: (c.drop or 0.0, c.changed or 0), default=None)
 
     @property
     def findings(self) -> tuple[Recheck, ...]:

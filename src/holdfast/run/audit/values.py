@@ -32,11 +32,30 @@ class Measured:
 
 def values_of(audit: Audit) -> dict[str, float]:
     """Every number of the audit by the name gates use; what was not measured is not there."""
-    return {name: one.value for name, one in measured(audit).items()}
+    return {name: one.value for name, one in _by_name(audit).items()}
 
 
 def measured(audit: Audit) -> dict[str, Measured]:
-    """Every number of the audit by the name gates use, with where it comes from."""
+    """Every number of the audit by each name a gate may use, aliases included, with where it comes from."""
+    from holdfast.noise.families import families, options  # here: it loads every registered part
+
+    found = _by_name(audit)
+    same = {
+        f"noise.{f.name}.{alias}.": f"noise.{f.name}.{o.name}."
+        for f in families()
+        for o in options(f)
+        for alias in o.aliases
+    }
+    aliases = {
+        name.replace(begin, alias, 1): one
+        for alias, begin in same.items()
+        for name, one in found.items()
+        if name.startswith(begin)
+    }
+    return aliases | found
+
+
+def _by_name(audit: Audit) -> dict[str, Measured]:
     found: dict[str, Measured] = {}
     for rows in (_clean, _noise, _attack, _proofs, _rechecks, _matrix, _whole):
         for name, value, about, command, *images in rows(audit):

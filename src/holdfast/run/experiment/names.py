@@ -47,7 +47,7 @@ def options() -> Iterable[str]:
     from holdfast.noise.families import families
     from holdfast.noise.families import options as options_of
 
-    return [option.label for family in families() for option in options_of(family)]
+    return [label for family in families() for option in options_of(family) for label in option.labels]
 
 
 def noises() -> Iterable[str]:

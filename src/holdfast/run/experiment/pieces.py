@@ -124,7 +124,7 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
 
 def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> tuple[Plan, str]:
     """The plan with options of noise, without the images calibrated on, and what is to be said of it."""
-    from holdfast.noise.families import option
+    from holdfast.noise.families import alias_notes, option
     from holdfast.run.noise.choose import tried
 
     chosen = [option(label) for label in work.noise]
@@ -143,9 +143,10 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
         raise InputError(f"{' + '.join(work.noise)}: {made.note}")
     without = made.variant.without
     kept = tuple(entry for entry in plan.dataset.entries if entry.name not in without)
-    note = f"{len(without)} images were calibrated on and left out" if without else ""
+    notes = [*alias_notes(work.noise)]
+    notes += [f"{len(without)} images were calibrated on and left out"] if without else []
     dataset = replace(plan.dataset, entries=kept)
-    return replace(plan, pipeline=made.variant.pipeline, dataset=dataset), note
+    return replace(plan, pipeline=made.variant.pipeline, dataset=dataset), "; ".join(notes)
 
 
 def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:

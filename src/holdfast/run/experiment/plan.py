@@ -60,7 +60,7 @@ class Evaluate:
     stage: Stages = ()
     noise: Annotated[
         Texts,
-        Takes("Options of noise, all at once.", names=names.options, example="precision=int8",
+        Takes("Options of noise, all at once.", names=names.options, example="precision=int8-minmax",
               check=names.missing),
     ] = ()  # fmt: skip
     calibration: Calibration = None

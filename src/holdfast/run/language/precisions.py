@@ -9,7 +9,7 @@ from holdfast.core.registry import names, part
 
 CLEAN = "fp32"  # the file as it is
 FAMILY = "precision"
-DEFAULT = ("fp16", "int8-dynamic", "int8")  # the paper's Table 5, with both kinds of 8 bits
+DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
 
 
 def known() -> tuple[str, ...]:
@@ -42,6 +42,11 @@ def _named(words: Sequence[str]) -> Iterator[str]:
         if word == FAMILY:
             continue
         name = word.removeprefix(f"{FAMILY}=")
-        if name not in known():
+        if name not in (*known(), *_aliases()):
             raise UnknownName("precision of a language model", name, known())
-        yield name
+        yield part("rewrite", name).name
+
+
+def _aliases() -> Iterator[str]:
+    for name in known():
+        yield from part("rewrite", name).facts.get("aliases", ())

@@ -41,18 +41,22 @@ class Wanted:
     every: bool = False
 
     def check(self) -> None:
-        """Nothing, or UnknownName for a family or option that does not exist."""
+        """Raise UnknownName for a family or option that does not exist."""
         for text in (*self.only, *self.skip):
             if "=" in text:
                 option(text)
             elif text not in (known := [f.name for f in families()]):
                 raise UnknownName("noise", text, known)
 
+    def singles_out(self, found: Option) -> bool:
+        """Whether `only` has this option by name, not just its family."""
+        return bool(set(found.labels) & set(self.only))
+
     def takes(self, found: Option) -> bool:
         """Whether the option is to be run."""
-        if found.family in self.skip or found.label in self.skip:
+        if found.family in self.skip or set(found.labels) & set(self.skip):
             return False
-        if found.label in self.only:
+        if self.singles_out(found):
             return True
         named = not self.only or found.family in self.only
         return named and (found.default or self.every)
@@ -96,7 +100,7 @@ def _of_family(of: Family, ground: Ground, wanted: Wanted) -> Iterator[Asked]:
     for offered in options(of):
         if not wanted.takes(offered):
             continue
-        named = offered.label in wanted.only
+        named = wanted.singles_out(offered)
         if task not in offered.tasks:
             if named:
                 fitting = ", ".join(offered.tasks)

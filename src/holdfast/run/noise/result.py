@@ -54,7 +54,7 @@ class Line:
     family: str
     mean: float | None
     worst: float | None
-    option: str  # the worst one; empty if none changes the metric or a prediction
+    option: str  # the worst one; empty if it changes neither the metric nor a prediction
     distinct: int  # options with inputs or graphs of their own
     words: str = ""  # when there is nothing to measure
 
@@ -87,9 +87,8 @@ class ModelNoise:
 
     @property
     def worst(self) -> Row | None:
-        """The single option that costs most; None if none changes the metric or a prediction."""
-        measured = [r for r in self.rows if r.drop is not None and r.outcome == "measured"]
-        return max(measured, key=harm) if any(map(moves, measured)) else None
+        """Of the options that change the metric or a prediction, the one that costs most; else None."""
+        return max((r for r in self.rows if r.drop is not None and moves(r)), key=harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def line(rows: Sequence[Row], family: str) -> Line:
         return Line(family, None, None, "", 0, _words(own))
     worst = max(measured, key=harm)
     drops = [r.drop or 0.0 for r in measured]
-    named = worst.option if any(map(moves, measured)) else ""
+    named = worst.option if moves(worst) else ""
     return Line(family, sum(drops) / len(drops), worst.drop, named, len(measured))
 
 

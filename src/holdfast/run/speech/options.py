@@ -63,11 +63,17 @@ class SpeechOption:
     default: bool = True
     missing: str = ""
     calibrated: bool = False
+    aliases: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """family=name, as the command line takes it."""
         return f"{self.family}={self.name}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """family=name of the option and of its aliases."""
+        return (self.label, *(f"{self.family}={name}" for name in self.aliases))
 
     def of(self, system: System) -> System:
         """The system with this option put in."""
@@ -97,7 +103,7 @@ def _option(registered: Part, family: str) -> SpeechOption:
     calibrated = bool(facts.get("calibrated", False))
     return SpeechOption(
         family, registered.kind, registered.name, registered.summary, str(facts.get("systems", "")),
-        default, missing, calibrated,
+        default, missing, calibrated, facts.get("aliases", ()),
     )  # fmt: skip
 
 
@@ -117,7 +123,7 @@ class Wanted:
         if not found:
             raise InputError("no noise is left to run: --only and --skip leave none")
         for one in found:
-            if one.missing and one.label in self.only:
+            if one.missing and set(one.labels) & set(self.only):
                 raise InputError(f"--only {one.label}: {one.missing}")
         return found
 
@@ -127,13 +133,13 @@ class Wanted:
             if family not in (PRECISION, STFT):
                 raise UnknownName("noise of speech", family, (PRECISION, STFT))
             known = [one.name for one in offered if one.family == family]
-            if "=" in text and name not in known:
+            if "=" in text and not any(text in one.labels for one in offered):
                 raise UnknownName(family, name, known)
 
     def _takes(self, one: SpeechOption) -> bool:
-        if one.family in self.skip or one.label in self.skip:
+        if one.family in self.skip or set(one.labels) & set(self.skip):
             return False
-        if one.label in self.only:
+        if set(one.labels) & set(self.only):
             return True
         named = not self.only or one.family in self.only
         return named and (one.default or self.every)
