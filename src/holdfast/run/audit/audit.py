@@ -163,10 +163,10 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     began = time.monotonic()
     wanted = Wanted(skip=tuple(skipped))
     some = NoisePlan(_plan(made, count, until), wanted, made.plan.spare, replicates=made.plan.replicates)
-    prepared = prepare(some)
     done = clock.finished("noise")
     if done == 0:
         return Ran(0, LATE)
+    prepared = prepare(some)
     try:
         prepared = prepared if done is None else prepared.first(done)
         found = measure(prepared, watch, clock.finished("noise together") != 0)
@@ -248,9 +248,7 @@ def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> R
     made.struck = tuple(one.with_command(made.again("attack")) for one in found.struck)
     larger = sorted(set(made.plan.wish.pixels))[budgets:]
     said = [fewer(count, whole, given)]
-    said += (
-        [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger and until < math.inf else []
-    )
+    said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []
     return Ran(count, "; ".join(filter(None, said)))
 
 
