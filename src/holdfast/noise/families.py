@@ -137,8 +137,9 @@ def option(label: str) -> Option:
         raise InputError(f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}")
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
-    for found in (*(o for o in offered if o.name == name), *(o for o in offered if name in o.aliases)):
-        return found
+    found = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
+    if found:
+        return found[0]
     raise UnknownName(chosen, name, [o.name for o in offered])
 
 
