@@ -377,8 +377,8 @@ def offs_keep_the_signs_of_weights(patch):
 def product_rest_dropped(patch):
     once = forms._multiplied
 
-    def multiplied(left, right):
-        form, made = once(left, right)
+    def multiplied(left, right, error):
+        form, made = once(left, right, error)
         return form, dataclasses.replace(made, rest=torch.zeros_like(made.rest))
 
     patch.setattr(forms, "_multiplied", multiplied)

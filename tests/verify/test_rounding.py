@@ -173,3 +173,14 @@ def test_the_steps_of_an_evaluation_give_what_the_merged_ones_give(tmp_path, see
     points = rng.uniform(-1, 1, (7, 2))
     assert np.allclose(evaluate(merged, points), evaluate(whole, points), atol=1e-12)
     assert len(whole.steps) > len(merged.steps)
+
+
+def test_a_value_that_is_read_twice_keeps_both_its_products(tmp_path):
+    nodes = [
+        helper.make_node("Gather", ["x", "twice"], ["g"], axis=1),
+        helper.make_node("MatMul", ["g", "w"], ["y"]),
+    ]
+    weights = {"twice": np.array([0, 0]), "w": np.array([[LARGE], [1 - LARGE]], np.float32)}
+    model = saved(tmp_path, nodes, weights, 1, 1)
+    net = lower_onnx(model.path, np.zeros(1), np.full(1, 3.0), as_evaluated=True)
+    assert rounding_of(net, np.zeros(1), np.full(1, 3.0)).error >= 1.0

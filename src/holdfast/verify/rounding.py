@@ -61,7 +61,7 @@ def step_error(net: Net, step: Step) -> float:
 def curve_error(net: Net, step: Activation, largest: Any) -> Any:
     """The error of evaluating a curve whose values are at most `largest` (an array or a tensor)."""
     if not net.roundoff or step.curve in _EXACT:
-        return 0.0 * largest
+        return largest.clip(0.0, 0.0)  # not 0 times a value that may be infinite
     return CURVE * net.roundoff * (largest if step.curve in _RELATIVE else 1.0 + largest)
 
 

@@ -111,7 +111,13 @@ def _rounds_apart(step: Step, before: list[Step]) -> bool:
     if isinstance(step, Scale):  # a sum after a product without one is that product's bias
         bias = isinstance(source, Dense | Conv) and not source.bias.any()
         return not (bias and (step.factor == 1).all())
-    return not isinstance(source, Take) or source.fill is not None
+    return not isinstance(source, Take) or source.fill is not None or not distinct(source)
+
+
+def distinct(step: Take) -> bool:
+    """Whether a Take reads no element twice."""
+    live = step.index[step.index >= 0]
+    return len(np.unique(live)) == live.size
 
 
 def _merged_scale(step: Scale, source: Step, only: bool) -> Step:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from holdfast.graph.ir import Activation, Net, Product, Scale, Start, Take, sources_of
+from holdfast.graph.lower.tidy import distinct
 from holdfast.verify.linear.curves import Bend, Hinge, bend, span
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
@@ -82,7 +83,9 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
         if isinstance(step, Start):
             continue
         # A box stays one where every element is scaled by itself: intervals are exact up to the next step.
-        alone = isinstance(step, Scale) or (isinstance(step, Take) and len(step.sources) == 1)
+        alone = isinstance(step, Scale) or (
+            isinstance(step, Take) and len(step.sources) == 1 and distinct(step)
+        )
         depth[at] = max(depth[s] for s in sources_of(step)) + (not alone)
         if not isinstance(step, Activation | Product):
             sweep.hold(at, interval(pieces, at, sweep), known)
@@ -106,12 +109,11 @@ def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]
     """The range of a curve or a product with the error of evaluating it."""
     if not net.roundoff:
         return ends
-    largest = torch.maximum(ends[0].abs(), ends[1].abs())
     if isinstance(step, Activation):
-        error = curve_error(net, step, largest)
+        low, high = (curve_error(net, step, end.abs()) for end in ends)
     else:
-        error = step_error(net, step) * largest
-    return _outward(ends[0] - error, ends[1] + error)
+        low, high = (step_error(net, step) * end.abs() for end in ends)
+    return _outward(ends[0] - low, ends[1] + high)
 
 
 def behind(net: Net, top: int) -> list[int]:

@@ -27,7 +27,7 @@ COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the 
 def search(problem: Problem, clock: Clock) -> Answer:
     """Whether a case can be met, for a net of few inputs made of linear steps and relus; else unknown.
 
-    "holds" is proven in real arithmetic, all rounding of the proof accounted for.
+    "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     cases = [case for case in problem.cases if not (case.lower > case.upper).any()]  # NaN is no proof
     layers = layers_of(problem.net, inputs=any(case.inputs is not None for case in cases))

@@ -134,7 +134,8 @@ def forward(machine: Machine, given: Form) -> Passed:
             bands[at] = found = band(step, sources[at].lower, sources[at].upper)
             ends = span(step, sources[at].lower, sources[at].upper)
             mass[at] = curve_error(machine.net, step, torch.maximum(ends[0].abs(), ends[1].abs()))
-            held[at] = _bent(ends, sources[at], found, mass[at])
+            low, high = (curve_error(machine.net, step, end.abs()) for end in ends)
+            held[at] = _bent((ends[0] - low, ends[1] + high), sources[at], found, mass[at])
         elif isinstance(step, Product):
             held[at], times[at] = _multiplied(held[step.left], held[step.right], machine.step_error(at))
             sources[at], mass[at] = held[step.left], held[step.left].size * held[step.right].size
@@ -181,9 +182,9 @@ def _spread(slopes: Tensor) -> Tensor:
 
 
 def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) -> Form:
-    """A curve's form: the line in the middle of the band; its values are also between the curve's `ends`.
+    """A curve's form: the line in the middle of the band, up to the `error` (b, n) of evaluating the curve.
 
-    Both are kept up to the `error` (b, n) of evaluating the curve.
+    Its values are also between the `ends`.
     """
     unit = 16 * UNIT
     middle = found.slope * given.middle + (found.low + found.high) / 2
@@ -192,7 +193,7 @@ def _bent(ends: tuple[Tensor, Tensor], given: Form, found: Band, error: Tensor) 
     off = found.slope.abs() * given.off * (1 + unit) + found.gap / 2 * (1 + unit) + unit * room + error
     spread = found.slope.abs() * given.spread * (1 + unit)
     low, high = _ends(middle, spread + off, unit)
-    least, most = ends[0] - error, ends[1] + error
+    least, most = ends
     return Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
 
 
@@ -209,7 +210,7 @@ def _multiplied(left: Form, right: Form, error: float) -> tuple[Form, Times]:
     spread = _spread(slopes)
     low, high = _ends(middle, spread + off, unit)
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
-    pad = (unit + error) * corners.abs().amax(0)
-    least, most = corners.amin(0) - pad, corners.amax(0) + pad
+    least, most = corners.amin(0), corners.amax(0)
+    least, most = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
     form = Form(middle, slopes, spread, off, torch.maximum(low, least), torch.minimum(high, most))
     return form, Times(own, other, rest)

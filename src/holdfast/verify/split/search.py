@@ -38,7 +38,7 @@ MOST_OPEN = 1 << 20  # boxes waiting, at most
 def search(problem: Problem, clock: Clock) -> Answer:
     """Whether a case can be met, by halving boxes of inputs; else what was reached.
 
-    "holds" is proven in real arithmetic, all rounding of the proof accounted for.
+    "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     cases = [case for case in problem.cases if (case.lower <= case.upper).all()]
     if not cases:

@@ -26,7 +26,7 @@ TRIED = 17  # points of a doubtful segment
 def search(problem: Problem, clock: Clock) -> Answer:
     """Whether a case can be met, for a piecewise-linear net of one input; else unknown.
 
-    "holds" is proven in real arithmetic, all rounding of the proof accounted for.
+    "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
     """
     if not piecewise(problem.net):
         return Answer("unknown", ENGINE, note="not a piecewise-linear net of one input")
