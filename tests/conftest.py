@@ -1,6 +1,7 @@
 """Fixtures every test may use."""
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,11 @@ PATIENT = {"deadline": None, "database": None, "suppress_health_check": [HealthC
 settings.register_profile("repeat", derandomize=True, **PATIENT)
 settings.register_profile("explore", max_examples=MORE * 100, print_blob=True, **PATIENT)
 settings.load_profile("repeat")
+
+# A background job (`make test &`, nohup) ignores these signals, and so would the processes that tests kill.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -50,7 +50,7 @@ def test_a_run_shows_the_page_written_beside_it(tmp_path):
 def test_the_text_is_the_verdict():
     lines = repr(holdfast.show(sample_audit())).splitlines()
     assert len(lines) == 5
-    assert lines[3].startswith("Smallest patch that works: 100 px (broken). 100 changed pixels hide")
+    assert lines[3].startswith("Smallest patch that works: 100 px (indication). 100 changed pixels hide")
 
 
 def test_nothing_there_is_an_input_error(tmp_path):

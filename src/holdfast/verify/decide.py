@@ -109,12 +109,12 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
 
 def _real_only(answer: Answer, rounded: Problem | None, domain: Domain, why: str) -> Answer:
     """A proof in real arithmetic alone, with what is known of the rounding of an evaluation."""
-    from holdfast.verify.rounding import rounding_of
+    from holdfast.verify.rounding import error_of_rows, rounding_of
 
     kind = domain.dtype.name
     if rounded is not None:
         error = rounding_of(rounded.net, *domain.within(None)).error
-        most = max(float((np.abs(case.rows) @ error).max(initial=0.0)) for case in rounded.cases)
+        most = max(float(error_of_rows(case.rows, error).max(initial=0.0)) for case in rounded.cases)
         why = f"rounding may reach {most:.3g}"
         why += "" if answer.margin is None else f", margin is {answer.margin:.3g}"
     note = f"proven for real arithmetic, not for {kind}: {why}"

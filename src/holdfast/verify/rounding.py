@@ -171,6 +171,12 @@ def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
     return np.full_like(size, 1.13)  # of sigmoid, tanh, erf, softplus, sin and relu
 
 
+def error_of_rows(rows: Array, error: Array) -> Array:
+    """Error (m,) of rows (m, k) over outputs with errors (k,); an infinite one with weight 0 does not count."""
+    counted = np.broadcast_to(error, rows.shape)
+    return np.multiply(np.abs(rows), counted, out=np.zeros(rows.shape), where=rows != 0).sum(axis=1)
+
+
 def magnitude(step: Step, unit: float) -> Step:
     """A linear step with the magnitudes of its weights, and `unit` times those of its constants."""
     if isinstance(step, Dense | Conv):
