@@ -173,8 +173,9 @@ def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
 
 def error_of_rows(rows: Array, error: Array) -> Array:
     """Error (m,) of rows (m, k) over outputs with errors (k,); weight 0 takes away an infinite one."""
-    counted = np.broadcast_to(error, rows.shape)
-    return np.multiply(np.abs(rows), counted, out=np.zeros(rows.shape), where=rows != 0).sum(axis=1)
+    parts: Array = np.zeros(rows.shape)
+    np.multiply(np.abs(rows), error, out=parts, where=rows != 0)
+    return np.asarray(parts.sum(axis=1))
 
 
 def magnitude(step: Step, unit: float) -> Step:
