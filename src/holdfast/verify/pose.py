@@ -71,6 +71,8 @@ def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> 
     found, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
     if not found.largest < float(kind.max) / 2:
         raise ModelError(f"values may exceed the range of {kind.dtype.name}")
+    if not np.isfinite(found.underflow).all():
+        raise ModelError(f"what underflows in {kind.dtype.name} is not bounded")
     spread = 0.0
     if softmax:
         # p_i <= p_j of computed shares says z_i - z_j <= spread, unless both are rounded to 0.
