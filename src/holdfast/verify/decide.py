@@ -91,7 +91,7 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
         rounded, why = None, _told(reason)
     if rounded is not None:
         part = _part(clock, AS_EVALUATED)
-        answer = _first(_engines(rounded, part, rng), part)
+        answer = _first(_engines(rounded, part, rng), part, thorough=False)
         if answer.status in _DECIDED:
             return _noted(answer, f"proven for every evaluation in {domain.dtype.name}")
     try:
@@ -123,8 +123,11 @@ def _real_only(answer: Answer, rounded: Problem | None, domain: Domain, why: str
     return dataclasses.replace(_noted(answer, note), real_only=True)
 
 
-def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
-    """The first answer that decides; else the last one with all notes, or the first failure, raised."""
+def _first(engines: Iterator[Callable[[], Answer]], clock: Clock, thorough: bool = True) -> Answer:
+    """The first answer that decides; else the last one with all notes, or the first failure, raised.
+
+    Unless it is to be `thorough`, an engine that only rounding is in the way of is the last one asked.
+    """
     last, notes, failed = Answer("unknown", "none"), [], ""
     for engine in engines:
         try:
@@ -143,6 +146,8 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock) -> Answer:
             return answer
         last = answer
         notes.append(f"{answer.engine}: {answer.note}" if answer.note else answer.engine)
+        if answer.at_limit and not thorough:
+            break
     if failed:
         raise RuntimeError(failed)
     late = last.status == "timeout" or clock.left <= 0
