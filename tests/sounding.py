@@ -270,7 +270,7 @@ def check_threshold(seed: int) -> list[str]:
     return said
 
 
-def check_cut(seed: int) -> None:
+def check_cut(seed: int, seconds: float = 1.0) -> None:
     """Fails if a sigmoid net is said not to reach the least of many values that it takes.
 
     Witnesses are refused, so that nothing but a complete search can be the answer.
@@ -280,7 +280,7 @@ def check_cut(seed: int) -> None:
     least = float((values_of(given.net, given.points)[-1] @ row[0]).min())
     case = Case(given.lower, given.upper, row, np.array([least + 1e-4]))
     asked = replace(problem(given.net, case), violates=lambda points: np.zeros(len(points), np.bool_))
-    check_verdict(asked, True, seconds=1.0)
+    check_verdict(asked, True, seconds=seconds)
 
 
 def check_offsets(seed: int) -> None:

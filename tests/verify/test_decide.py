@@ -106,6 +106,13 @@ def test_a_proof_found_for_real_arithmetic_alone_is_marked_as_one(tmp_path, monk
     assert "margin is 0.5" in verdict.note
 
 
+def test_where_rounding_is_in_the_way_no_other_engine_is_asked_to_count_it(tmp_path, monkeypatch, proven):
+    told = proven(Answer("unknown", "few", at_limit=True), branch=Answer("holds", "branch", margin=0.5))
+    verdict = decide.verify(asked(network(tmp_path), [1, -1], -9.0), Budget(10))
+    assert (verdict.status, verdict.real_only) == ("holds", True)
+    assert told == ["few", "few", "split", "falsify", "split", "branch"]
+
+
 def test_an_engine_that_fails_is_followed_by_others_and_is_an_error_if_none_decides(tmp_path, proven):
     question = asked(network(tmp_path), [1, -1], -9.0)
     told = proven(Answer("holds", "branch"), few=ValueError("bang"), split=OPEN, falsify=OPEN)

@@ -184,3 +184,18 @@ def test_a_value_that_is_read_twice_keeps_both_its_products(tmp_path):
     model = saved(tmp_path, nodes, weights, 1, 1)
     net = lower_onnx(model.path, np.zeros(1), np.full(1, 3.0), as_evaluated=True)
     assert rounding_of(net, np.zeros(1), np.full(1, 3.0)).error >= 1.0
+
+
+def test_a_softmax_of_values_far_apart_does_not_overflow(tmp_path):
+    nodes = [
+        helper.make_node("Mul", ["x", "large"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=1),
+        helper.make_node("MatMul", ["p", "w"], ["y"]),
+    ]
+    weights = {"large": np.array([500.0], np.float32), "w": np.ones((3, 1), np.float32)}
+    model = saved(tmp_path, nodes, weights, 3, 1)
+    net = lower_onnx(model.path, np.full(3, -1.0), np.ones(3), as_evaluated=True)
+    found = rounding_of(net, np.full(3, -1.0), np.ones(3))
+    assert found.largest < 3000.0
+    assert found.error < 0.1
+    assert found.underflow < 1e-30

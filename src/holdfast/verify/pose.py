@@ -15,7 +15,7 @@ from holdfast.graph.ir import Net
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Case, Problem
 from holdfast.verify.replay import Runner, runner_of, violations
-from holdfast.verify.rounding import TYPES, error_of_rows, rounding_of
+from holdfast.verify.rounding import TYPES, rounding_of
 from holdfast.verify.softmax import last_softmax, without_softmax
 
 
@@ -71,6 +71,8 @@ def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> 
     found, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
     if not found.largest < float(kind.max) / 2:
         raise ModelError(f"values may exceed the range of {kind.dtype.name}")
+    if not np.isfinite(found.underflow).all():
+        raise ModelError(f"what underflows in {kind.dtype.name} is not bounded")
     spread = 0.0
     if softmax:
         # p_i <= p_j of computed shares says z_i - z_j <= spread, unless both are rounded to 0.
@@ -78,10 +80,10 @@ def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> 
         compared = all((np.abs(case.bound) < 1e-300).all() for case in cases)
         if not compared or 2 * found.outputs > -0.9 * np.log(float(kind.tiny)):
             raise ModelError(f"the rounding of the last {softmax} is not bounded")
-    raised = [case.bound + error_of_rows(case.rows, found.underflow) + spread for case in cases]
-    if not all(np.isfinite(bound).all() for bound in raised):
-        raise ModelError("the error from underflow is not bounded")
-    return tuple(dataclasses.replace(case, bound=b) for case, b in zip(cases, raised, strict=True))
+    return tuple(
+        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ found.underflow + spread)
+        for case in cases
+    )
 
 
 def _before_softmax(question: Property, kind: str) -> tuple[Rows, ...]:

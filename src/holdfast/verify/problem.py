@@ -51,7 +51,8 @@ class Problem:
 class Answer:
     """What an engine found; `witness` (n,) are free inputs, `margin` the smallest one proven.
 
-    `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations.
+    `real_only` is set if it holds in real arithmetic but was not shown to for floating-point evaluations,
+    `at_limit` if what is left open cannot be split any more: nothing but rounding is in the way.
     """
 
     status: Literal["holds", "violated", "unknown", "timeout"]
@@ -60,6 +61,7 @@ class Answer:
     margin: float | None = None
     note: str = ""
     real_only: bool = False
+    at_limit: bool = False
 
 
 Tell: TypeAlias = Callable[[str, int, float], None]  # what is being done, open domains, best bound

@@ -9,6 +9,7 @@ be computed to `CURVE` units of roundoff: what ONNX Runtime's approximations nee
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from holdfast.graph.ir import (
     sources_of,
 )
 
-EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm
+EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm, underflow
 CURVE = 8  # units of roundoff to which a curve is computed
 _EXACT = ("relu", "sign")
 _RELATIVE = ("leaky", "square", "sqrt", "exp", "reciprocal")  # the others may be off by a part of 1
@@ -91,20 +92,32 @@ class _Range:
     def size(self) -> Array:
         return np.maximum(np.abs(self.lower), np.abs(self.upper))
 
+    @property
+    def least(self) -> Array:
+        """The least magnitude."""
+        apart = (self.lower > 0) | (self.upper < 0)
+        return np.where(apart, np.minimum(np.abs(self.lower), np.abs(self.upper)), 0.0)
+
 
 def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
     """What evaluating the net over a box of its free inputs can be off."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
     held: dict[int, _Range] = {}
+    inside: set[int] = set()  # steps of a softmax, before its shares
     largest = 0.0
     with np.errstate(all="ignore"):
         for at, step in enumerate(net.steps):
+            given = [held[source] for source in sources_of(step)]
             if isinstance(step, Start):
                 held[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
+            elif inside.intersection(sources_of(step)):
+                held[at] = _of_softmax(net, step, given)
             else:
-                held[at] = _evaluated(net, step, [held[source] for source in sources_of(step)])
-            largest = np.fmax(largest, held[at].size.max(initial=0.0))  # not a number: infinite
-            largest = np.inf if np.isnan(held[at].size).any() else largest
+                held[at] = _evaluated(net, step, given)
+            if _in_softmax(step, inside):
+                inside.add(at)
+            size = held[at].size
+            largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
             for source in set(sources_of(step)):
                 if last_use[source] == at:
                     del held[source]
@@ -118,14 +131,14 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
     first = given[0]
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
-        found = first.error * _steepest(step, first.lower, first.upper)
+        found = _times(first.error, _steepest(step, first.lower, first.upper))
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
-        exact = step.curve in _EXACT
+        least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, Product):
         ends = [a * b for a in (first.lower, first.upper) for b in (given[1].lower, given[1].upper)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
         found = first.error * given[1].size + given[1].error * first.size + first.error * given[1].error
-        own, exact = step_error(net, step) * first.size * given[1].size, False
+        own, least = step_error(net, step) * first.size * given[1].size, first.least * given[1].least
     else:
         sizes, alone = magnitude(step, 1.0), magnitude(step, 0.0)
         middle = step_values(step, [(r.lower + r.upper) / 2 for r in given], net)
@@ -133,10 +146,44 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
         mass = step_values(sizes, [r.size for r in given], net)
         low, high = middle - reach - 1e-9 * mass, middle + reach + 1e-9 * mass
         found = step_values(alone, [r.error for r in given], net)
-        own, exact = step_error(net, step) * mass, isinstance(step, Take)
-    flushed = 0.0 if exact else float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
-    error = found * (1 + 1e-9) + np.concatenate([own + flushed, np.full_like(own, flushed)])
-    return _Range(low - own - flushed, high + own + flushed, error)
+        own = step_error(net, step) * mass
+        exact = isinstance(step, Take)
+        least = np.full_like(mass, np.inf) if exact else step_values(sizes, [r.least for r in given], net)
+    # What underflows is less than one more rounding of the terms, if they are not tiny.
+    tiny = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
+    flushed = np.where(least * net.roundoff >= tiny, 0.0, tiny)
+    error = found * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
+    low, high = low - own - flushed, high + own + flushed
+    return _Range(low, high, np.fmin(error, high - low))
+
+
+def _times(error: Array, slope: Array) -> Array:
+    """The error behind a curve of this slope; none stays none, however steep the curve is."""
+    return np.where(error == 0, 0.0, error * slope)
+
+
+def _in_softmax(step: Step, inside: set[int]) -> bool:
+    """Whether a step is the differences that a softmax begins with, or follows them before the shares."""
+    if isinstance(step, Total) and step.roundings:
+        return True
+    last = isinstance(step, Activation) and step.curve == "reciprocal"
+    return not last and bool(inside.intersection(sources_of(step)))
+
+
+def _of_softmax(net: Net, step: Step, given: list[_Range]) -> _Range:
+    """A step of 1 / (1 + sum of exp(differences)): its largest relative error; the shares are in [0, 1].
+
+    A runtime subtracts the largest value before it takes exp, so that nothing in between overflows.
+    """
+    shape = (2, prod(step.shape))
+    own = CURVE * net.roundoff if isinstance(step, Activation) else step_error(net, step)
+    flushed = float(TYPES[net.roundoff].tiny) * (terms(step) + EXTRA)
+    error = np.max([one.error.max(axis=1) for one in given], axis=0)
+    found = np.broadcast_to((2 * error + flushed + [own, 0.0])[:, None], shape)
+    found = np.where(found < 0.5, found, np.inf)
+    zero = np.zeros((1, shape[1]))
+    last = isinstance(step, Activation) and step.curve == "reciprocal"
+    return _Range(zero, zero + last, found)
 
 
 def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -169,13 +216,6 @@ def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
         power = 1 if step.curve == "log" else 2
         return np.where(inside, np.inf, 1 / least**power)
     return np.full_like(size, 1.13)  # of sigmoid, tanh, erf, softplus, sin and relu
-
-
-def error_of_rows(rows: Array, error: Array) -> Array:
-    """Error (m,) of rows (m, k) over outputs with errors (k,); weight 0 takes away an infinite one."""
-    parts: Array = np.zeros(rows.shape)
-    np.multiply(np.abs(rows), error, out=parts, where=rows != 0)
-    return np.asarray(parts.sum(axis=1))
 
 
 def magnitude(step: Step, unit: float) -> Step:

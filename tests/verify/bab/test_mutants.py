@@ -188,7 +188,7 @@ def one_half_not_searched(patch):
 
 def one_part_of_a_curve_not_searched(patch):
     patch.setattr(grow, "children", lambda *given: tree.children(*given)[::2])
-    return (lambda s=seed: check_cut(s) for seed in range(8))
+    return (lambda s=seed: check_cut(s, seconds=120) for seed in range(8))
 
 
 def moves_drop_what_is_decided(patch):

@@ -65,7 +65,8 @@ class _Search:
                 return answer
         note = f"{self.seen:,} boxes"
         if self.parked:
-            return Answer("unknown", ENGINE, note=f"{note}, {self.parked} of them at the limit of float64")
+            note = f"{note}, {self.parked} of them at the limit of float64"
+            return Answer("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=note)
 
@@ -120,7 +121,8 @@ class _Search:
         self.parked += 1
         if self.parked < PARKED:
             return None
-        return Answer("unknown", ENGINE, note=f"{self.parked} boxes at the limit of float64")
+        note = f"{self.parked} boxes at the limit of float64"
+        return Answer("unknown", ENGINE, note=note, at_limit=True)
 
     def pooled(self, jobs: int) -> None:
         """Nothing; from now on walkers walk side by side."""

@@ -116,7 +116,7 @@ class _Search:
             self.clock.tell("splitting inputs", sum(map(len, stack)), self.worst)
         if self.parked:
             note = f"{self.parked:,} of {self.seen:,} boxes cannot be split any more"
-            return Answer("unknown", ENGINE, margin=self.worst, note=note)
+            return Answer("unknown", ENGINE, margin=self.worst, note=note, at_limit=True)
         margin = self.margin if math.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} boxes")
 

@@ -92,7 +92,7 @@ class _Sweep:
         if self.doubts:
             kind = self.problem.dtype.name
             note = f"{self.doubts:,} segments come too near, and no {kind} there was seen to violate"
-            return Answer("unknown", ENGINE, note=note)
+            return Answer("unknown", ENGINE, note=note, at_limit=True)
         margin = float(self.margin) if np.isfinite(self.margin) else None
         return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
 
