@@ -110,7 +110,9 @@ def alive(pid):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.2, 1.6, 2.0])
+@pytest.mark.parametrize(
+    "seconds", [0.3, 1.2, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.8, 1.6, 2.0))]
+)
 def test_ctrl_c_ends_two_processes_soon_whenever_it_comes(tmp_path, seconds):
     making.classifier(tmp_path)
     making.image_folder(tmp_path / "data", 400, size=160)

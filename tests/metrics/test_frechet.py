@@ -121,6 +121,7 @@ def test_a_distance(seed, n, m, d, scale):
     assert frechet(one, one[rng.permutation(n)]) <= 1e-24 * (scale**2 + 9) * n * d
 
 
+@pytest.mark.slow
 def test_equal_sets_of_real_size_are_at_zero():
     rng = np.random.default_rng(1)
     rows = rng.gamma(0.3, 4.0, size=(300, 560)).astype(np.float32)

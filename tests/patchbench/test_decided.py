@@ -62,6 +62,7 @@ def agrees(instance, every=every_output):
     return verdict.status
 
 
+@pytest.mark.slow
 def test_both_answers_agree_on_the_shipped_detector(holdfast, tmp_path):
     done = holdfast("patchbench", "make", "b", "--images", 1, "--patch", 1, "--patch", 3, "--seed", 4)
     assert done.code == 0, done

@@ -156,6 +156,7 @@ def test_the_branch_of_a_merged_graph_is_settled_before_it_is_rewritten():
     assert settled(plain) is plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("past", [False, True])
 def test_a_random_opt_of_real_width_is_converted_and_scored(tmp_path, past):
     folder = tmp_path / "opt"

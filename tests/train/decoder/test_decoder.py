@@ -130,6 +130,7 @@ def test_the_onnx_file_gives_what_the_net_gives_at_any_size(tmp_path):
         np.testing.assert_allclose(session.run(None, {"planes": x.numpy()})[0], want, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_to_restore_what_it_is_shown(pool, tmp_path):
     shown = draw(pool, STAGE, np.random.default_rng(2))
     torch.manual_seed(0)

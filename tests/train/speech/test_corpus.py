@@ -92,7 +92,7 @@ def test_batches_are_whole_steps(small):
     assert int(lengths.max()) == ids.shape[1]
 
 
-@pytest.mark.parametrize("recipe", [recipes.fast_speech, recipes.taco])
+@pytest.mark.parametrize("recipe", [recipes.fast_speech, pytest.param(recipes.taco, marks=pytest.mark.slow)])
 def test_a_killed_training_goes_on_to_the_same_weights(small, recipe, tmp_path):
     stages = (Stage("s", 4, 3, 30, 1e-3, 1e-4),)
     whole = fit(recipe(small, 0, stages), tmp_path / "whole.pt", lambda line: None)

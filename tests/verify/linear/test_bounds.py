@@ -22,12 +22,23 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+COSTLY = ("conv", "product", "share", "mixed")  # kinds of nets whose trees take seconds
+OTHERS = ((1, 0.2), (2, 30.0), (3, 1e-6))  # seeds and radii
+
+
 @pytest.mark.parametrize("effort", [CROWN, ALPHA, TREES], ids=["crown", "alpha", "trees"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_is_contained(kind, effort):
-    few = effort is TREES and kind == "conv"
-    for seed, radius in ((0, 1.0),) if few else ((0, 1.0), (1, 0.2), (2, 30.0), (3, 1e-6)):
+    few = effort is TREES and kind in COSTLY
+    for seed, radius in ((0, 1.0),) if few else ((0, 1.0), *OTHERS):
         check_steps(sample(kind, seed, radius), effort)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COSTLY)
+def test_trees_contain_every_step_at_other_radii(kind):
+    for seed, radius in OTHERS:
+        check_steps(sample(kind, seed, radius), TREES)
 
 
 def test_more_effort_is_never_worse():
