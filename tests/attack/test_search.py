@@ -30,6 +30,7 @@ def test_the_target_vanishes(victim, target, plain):
     assert plain.steps <= 25
 
 
+@pytest.mark.slow
 def test_shrinking_takes_fewer_pixels_and_less_amplitude(victim, target, plain):
     small = found(victim, target, Method(), steps=8)
     assert small.success

@@ -134,6 +134,7 @@ def blobs(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_more_images_may_be_attacked_than_met_the_noises(made):
     wish = dataclasses.replace(made.plan.wish, noise_images=2, only=("matrix",), steps=2)
     found = audit(dataclasses.replace(made.plan, wish=wish)).found

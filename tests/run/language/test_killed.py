@@ -26,9 +26,8 @@ def cells(folder, runs):
     return {p: p.read_bytes() for p in (folder / runs).glob("cells/??/*.json")}
 
 
-@pytest.mark.parametrize(
-    ("how", "jobs"), [(signal.SIGKILL, "2"), pytest.param(signal.SIGINT, "1", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "jobs"), [(signal.SIGKILL, "2"), (signal.SIGINT, "1")])
 def test_a_killed_suite_goes_on_and_ends_with_the_same_bytes(tmp_path, how, jobs):
     texting.language_model(tmp_path, width=96, heads=4, layers=4)
     texting.piqa(tmp_path / "p.jsonl", QUESTIONS)

@@ -43,6 +43,7 @@ def test_a_miniature(tmp_path):
     assert dict(zip(head.split(","), body[0].split(","), strict=True))["trained_with"] == "standard"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_starting_weights_keep_their_normalisation(name, tmp_path):
     model = start(name, tmp_path, 0, quiet, steps=2, pictures=80, jobs=1)

@@ -114,6 +114,7 @@ def test_a_miniature(started, monkeypatch):
     assert any(line.startswith(f"{model.name}, opencv-nearest, seed 0: tuning 40/40 loss") for line in said)
 
 
+@pytest.mark.slow
 def test_rows_side_by_side_are_the_same_to_the_byte(started, tmp_path):
     (seen, _), model, folder = started
     rows = matrix_rows(model, "decode", ("pillow", "fast-idct"), ("pillow", "fast-idct"))
