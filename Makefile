@@ -68,10 +68,10 @@ bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
 	$(BIN)/python benchmarks/verify.py acasxu
 
 train: $(VENV)/.full  ## train the six shipped models again (about two and a half hours on two cores)
-	$(BIN)/python -m holdfast.train --out src/holdfast/models
+	PYTHONPATH=tools $(BIN)/python -m models --out src/holdfast/models
 
 train-paper: $(VENV)/.full  ## what helps against system noise: the paper's Tables 6 to 9 and Fig. 4 (at most two hours on two cores)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_paper.py
+	PYTHONPATH=tools OMP_NUM_THREADS=1 $(BIN)/python benchmarks/train_paper.py
 
 clean:  ## remove what was set up and made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html holdfast-runs holdfast-train

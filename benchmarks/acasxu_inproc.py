@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.core.model import Network
 from holdfast.core.verdict import Budget
-from holdfast.verify.decide import verify
+from holdfast.verify.run import verify
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 
 

@@ -37,12 +37,12 @@ from holdfast.core.patch import changed_pixels
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Image, Size
 from holdfast.data.open import open_dataset
+from holdfast.engine.records import Found as Record
+from holdfast.engine.versions import versions
+from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 from holdfast.metrics.similarity import psnr
-from holdfast.run.records import Found as Record
-from holdfast.run.score import Settings, score_records
-from holdfast.run.versions import versions
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.resize.pillow import pillow_bilinear
 
@@ -136,7 +136,7 @@ def victims_of(names: tuple[str, ...], work: str) -> list[Any]:
     """The attacked models opened for gradients, once a process."""
     import torch
 
-    from holdfast.attack.victim import open_victim
+    from holdfast.attack.gradient.victim import open_victim
 
     torch.set_num_threads(1)
     return [open_victim(model_of(name, work)) for name in names]
@@ -155,7 +155,7 @@ def one(row: Row, how: str, steps: int, work: str, picture: tuple[str, Image, Bo
     assert target is not None
     began, spent = time.process_time(), steps
     if how == "ours":
-        from holdfast.attack.search import search
+        from holdfast.attack.gradient.search import search
 
         rng = generator(0, row.name, name)
         made = search(victims_of(row.attacked, work), target, row.method, row.limits, rng)

@@ -21,9 +21,9 @@ from art.estimators.pytorch import PyTorchEstimator
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.attack.loss import overlap
+from holdfast.attack.gradient.loss import overlap
+from holdfast.attack.gradient.victim import Victim
 from holdfast.attack.types import Target
-from holdfast.attack.victim import Victim
 from holdfast.core.types import Image
 
 METHODS = ("art-dpatch", "art-robust-dpatch", "art-adversarial-patch")

@@ -22,16 +22,16 @@ from typing import Any
 
 import onnx
 
-from holdfast.cli.progress import progress
 from holdfast.data.open import open_dataset
+from holdfast.engine.progress import progress
+from holdfast.engine.store import to_json
+from holdfast.engine.versions import versions
+from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
-from holdfast.report.noise_tables import families_table, models_csv, models_table, options_table
+from holdfast.noise.vision.result import Suite, as_plain
+from holdfast.noise.vision.run import NoisePlan, measure, prepare
+from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table
 from holdfast.report.tables import to_csv, to_markdown, to_text
-from holdfast.run.evaluate import Plan
-from holdfast.run.noise.result import Suite, as_plain
-from holdfast.run.noise.suite import NoisePlan, measure, prepare
-from holdfast.run.store import to_json
-from holdfast.run.versions import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

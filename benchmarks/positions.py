@@ -28,15 +28,15 @@ from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.graph.wire import read_graph
+from holdfast.patchbench.network.folder import instances, open_bench
+from holdfast.patchbench.positions import bench as files
+from holdfast.patchbench.positions.files import Network, effect, open_instance, open_network, told
+from holdfast.patchbench.positions.models import map_positions, open_detector, read
+from holdfast.patchbench.positions.sweep import Swept
+from holdfast.patchbench.positions.trunk import pasted, shares
 from holdfast.report.tables import Column, Table, to_markdown
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.resize.pillow import pillow_bilinear
-from holdfast.verify.patchbench.folder import instances, open_bench
-from holdfast.verify.positions import bench as files
-from holdfast.verify.positions.files import Network, effect, open_instance, open_network, told
-from holdfast.verify.positions.models import map_positions, open_detector, read
-from holdfast.verify.positions.sweep import Swept
-from holdfast.verify.positions.trunk import pasted, shares
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 
 Way = Callable[[int], Floats]  # with so many threads, the whole map

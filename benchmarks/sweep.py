@@ -2,7 +2,7 @@
 
     python benchmarks/sweep.py [--images 500] [--jobs 2] [--cells 30] [--model efflite0]
 
-a  the sweep: `holdfast.run.noise.sweep.sweep`, from nothing to all cells written
+a  the sweep: `holdfast.noise.vision.sweep.sweep`, from nothing to all cells written
 b  the distinct inferences alone: the same processes and threads, every tensor in memory before the clock
    runs; half of the images before the sweep and half after it, because a machine may have slow minutes
 c  the cells one by one: an evaluation each, with as many processes
@@ -32,18 +32,18 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.data.open import open_dataset
+from holdfast.engine.executor import cores
+from holdfast.engine.job import Job, job_of
+from holdfast.engine.share import tensors
+from holdfast.engine.store import Store
+from holdfast.engine.versions import versions
+from holdfast.engine.work import routes_of
+from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.families import family, option, options
-from holdfast.run.evaluate import Plan, evaluate
-from holdfast.run.executor import cores
-from holdfast.run.job import Job, job_of
-from holdfast.run.noise.sweep import SweepPlan, sweep
-from holdfast.run.noise.variants import CLEAN, Variant
-from holdfast.run.share import tensors
-from holdfast.run.store import Store
-from holdfast.run.versions import versions
-from holdfast.run.work import routes_of
+from holdfast.noise.vision.sweep import SweepPlan, sweep
+from holdfast.noise.vision.variants import CLEAN, Variant
 from holdfast.stages.deployed import Calibration, Deployed
+from holdfast.stages.families import family, option, options
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -5,7 +5,7 @@
 Data: `far`, signs of 25 to 50 % of a picture's side, 6,000 to train on and 2,000 others to test on, JPEG
 4:2:0 of quality 10 to 40, 2 to 3 times as large as what the network sees. Networks: that of signs-class and a
 narrow one of depthwise convolutions, both at 48 pixels and with their batch normalisation kept. Every row of
-a table starts from the same weights (`holdfast.train.start`: signs drawn at the network's scale, no JPEG, no
+a table starts from the same weights (`models.signs.start`: signs drawn at the network's scale, no JPEG, no
 resize) and takes the same steps; rows of one seed see the same images in the same order.
 
 Everything is kept in --work: a run that was ended goes on, and no trained row is trained again. Writes
@@ -26,19 +26,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.cli.progress import progress
 from holdfast.core.dataset import Dataset
 from holdfast.core.fingerprint import of_file
 from holdfast.core.model import Model
 from holdfast.core.registry import names
 from holdfast.data.open import open_dataset
 from holdfast.data.signs import write_far
-from holdfast.report import mitigate as tables
+from holdfast.engine.progress import progress
+from holdfast.noise.vision.calibration import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
-from holdfast.run.mitigate.adapt import Adaptation, Adapted, adapt
-from holdfast.run.mitigate.families import Trial, families
-from holdfast.run.mitigate.matrix import matrix, verdict
-from holdfast.run.mitigate.rows import (
+from holdfast.train import tables
+from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt
+from holdfast.train.mitigate.families import Trial, families
+from holdfast.train.mitigate.matrix import matrix, verdict
+from holdfast.train.mitigate.rows import (
     DECODERS,
     EVERY,
     LEARNED,
@@ -49,9 +50,8 @@ from holdfast.run.mitigate.rows import (
     mitigations,
     pair_of,
 )
-from holdfast.run.mitigate.training import Order, Training, orders, train
-from holdfast.run.noise.calibration import spread
-from holdfast.train.start import NETS, start
+from holdfast.train.mitigate.training import Order, Training, orders, train
+from models.signs.start import NETS, start
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

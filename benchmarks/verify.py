@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from holdfast.report.standings import disagreement_table
 from holdfast.report.tables import Cell, Column, Table, to_markdown, to_text
-from holdfast.run.vnncomp.instances import Instance, limited, read_instances, sampled
-from holdfast.run.vnncomp.ledger import witness_folder
-from holdfast.run.vnncomp.runner import Plan, Step, run
-from holdfast.run.vnncomp.score import Judged, Line, Score, score
+from holdfast.verify.vnncomp.instances import Instance, limited, read_instances, sampled
+from holdfast.verify.vnncomp.ledger import witness_folder
 from holdfast.verify.vnncomp.rules import RULES
+from holdfast.verify.vnncomp.run import Plan, Step, run
+from holdfast.verify.vnncomp.score import Judged, Line, Score, score
+from holdfast.verify.vnncomp.standings import disagreement_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -6,7 +6,7 @@ python examples/noise_table.py
 import numpy as np
 
 from holdfast import NoisePlan, Pipeline, Plan, Wanted, load_model, measure_noise, open_dataset, prepare_noise
-from holdfast.report.noise_tables import options_table
+from holdfast.noise.vision.tables import options_table
 from holdfast.report.tables import to_text
 
 

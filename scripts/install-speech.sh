@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs espeak-ng, which speaks the sentences that the speech models are trained on.
-# Only the training (python -m holdfast.train.speech) needs it: the trained models and clips are shipped.
+# Only the training (python -m models.speech) needs it: the trained models and clips are shipped.
 set -eu
 
 if command -v espeak-ng >/dev/null 2>&1; then

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from holdfast.audit.gates import check, gate_of, gates_of
 from holdfast.cli.app import COMMANDS, load
-from holdfast.cli.args import parse, slots_of
-from holdfast.run.audit.gates import check, gate_of, gates_of
+from holdfast.config.args import parse, slots_of
 
 ROOT = Path(__file__).parents[1]
 DOC = (ROOT / "docs" / "ci.md").read_text("utf-8")

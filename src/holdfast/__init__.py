@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from holdfast._version import __version__
 
+# Importing a package binds its name on the parent, over a function of the same name. Import these (empty)
+# packages first and drop the names, so that `holdfast.evaluate` and `holdfast.verify` are the functions.
+for _package in ("evaluate", "verify"):
+    __import__(f"holdfast.{_package}")
+    del globals()[_package]
+
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` would take most of the time
 if TYPE_CHECKING:
     from typing import Any
 
+    from holdfast.attack.plan import AttackPlan
+    from holdfast.attack.run import attack as attack_data
     from holdfast.attack.types import Limits, Method
+    from holdfast.audit.pages.notebook import show
+    from holdfast.audit.result import Audit, open_audit
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
     from holdfast.core.frame import Frame
@@ -27,34 +37,30 @@ if TYPE_CHECKING:
     from holdfast.core.verdict import Budget, Verdict, settle
     from holdfast.data.open import open_dataset
     from holdfast.data.patchfile import read_patch
+    from holdfast.evaluate.page import write as write_report
+    from holdfast.evaluate.result import Evaluation, open_run
+    from holdfast.evaluate.run import Plan, evaluate
+    from holdfast.evaluate.score import Settings
     from holdfast.graph.load import load_model
     from holdfast.metrics.rules import RULES, Rule
-    from holdfast.report.html import write as write_report
-    from holdfast.report.notebook import show
-    from holdfast.run.attack.measure import attack as attack_data
-    from holdfast.run.attack.plan import AttackPlan
-    from holdfast.run.audit.result import Audit, open_audit
-    from holdfast.run.evaluate import Plan, evaluate
-    from holdfast.run.evaluation import Evaluation, open_run
-    from holdfast.run.noise.choose import Wanted
-    from holdfast.run.noise.suite import NoisePlan
-    from holdfast.run.noise.suite import measure as measure_noise
-    from holdfast.run.noise.suite import prepare as prepare_noise
-    from holdfast.run.score import Settings
-    from holdfast.verify.decide import verify
+    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.vision.run import NoisePlan
+    from holdfast.noise.vision.run import measure as measure_noise
+    from holdfast.noise.vision.run import prepare as prepare_noise
+    from holdfast.verify.run import verify
     from holdfast.verify.vnnlib import Spec, parse_vnnlib, print_vnnlib, property_of, read_vnnlib
 
 _HOMES = {
     "RULES": "metrics.rules",
-    "AttackPlan": "run.attack.plan",
-    "Audit": "run.audit.result",
+    "AttackPlan": "attack.plan",
+    "Audit": "audit.result",
     "Box": "core.threat",
     "Boxes": "core.types",
     "Budget": "core.verdict",
     "Card": "core.model",
     "Dataset": "core.dataset",
     "Detections": "core.types",
-    "Evaluation": "run.evaluation",
+    "Evaluation": "evaluate.result",
     "Frame": "core.frame",
     "Head": "core.model",
     "HoldfastError": "core.errors",
@@ -68,47 +74,47 @@ _HOMES = {
     "Model": "core.model",
     "Network": "core.model",
     "Noise": "core.pipeline",
-    "NoisePlan": "run.noise.suite",
+    "NoisePlan": "noise.vision.run",
     "OnBoxes": "core.patch",
     "Patch": "core.patch",
     "PatchAnywhere": "core.threat",
     "Pipeline": "core.pipeline",
-    "Plan": "run.evaluate",
+    "Plan": "evaluate.run",
     "Property": "core.property",
     "Rows": "core.property",
     "Rule": "metrics.rules",
     "Sample": "core.types",
     "Scores": "core.types",
-    "Settings": "run.score",
+    "Settings": "evaluate.score",
     "Size": "core.types",
     "Spec": "verify.vnnlib",
     "Spot": "core.patch",
     "Threat": "core.threat",
     "Verdict": "core.verdict",
-    "Wanted": "run.noise.choose",
+    "Wanted": "noise.vision.choose",
     "apply_patch": "core.patch:apply",
-    "attack_data": "run.attack.measure:attack",
-    "evaluate": "run.evaluate",
+    "attack_data": "attack.run:attack",
+    "evaluate": "evaluate.run",
     "generator": "core.seeds",
     "linf_ball": "core.threat",
     "load_model": "graph.load",
-    "measure_noise": "run.noise.suite:measure",
-    "open_audit": "run.audit.result",
+    "measure_noise": "noise.vision.run:measure",
+    "open_audit": "audit.result",
     "open_dataset": "data.open",
     "open_machine": "core.pipeline",
-    "open_run": "run.evaluation",
+    "open_run": "evaluate.result",
     "parse_vnnlib": "verify.vnnlib",
     "pipeline_of": "core.pipeline",
-    "prepare_noise": "run.noise.suite:prepare",
+    "prepare_noise": "noise.vision.run:prepare",
     "print_vnnlib": "verify.vnnlib",
     "property_of": "verify.vnnlib",
     "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
     "settle": "core.verdict",
-    "show": "report.notebook",
+    "show": "audit.pages.notebook",
     "stage": "core.registry",
-    "verify": "verify.decide",
-    "write_report": "report.html:write",
+    "verify": "verify.run",
+    "write_report": "evaluate.page:write",
 }
 
 __all__ = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pictures
 
-from holdfast.attack.victim import open_victim, target_of
+from holdfast.attack.gradient.victim import open_victim, target_of
 from holdfast.core.types import Boxes
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.report.tables import to_text
-from holdfast.run.vnncomp.results import Row, header, line_of
-from holdfast.run.vnncomp.score import score
+from holdfast.verify.vnncomp.results import Row, header, line_of
 from holdfast.verify.vnncomp.rules import RULES
+from holdfast.verify.vnncomp.score import score
 
 FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "verify.py"
 

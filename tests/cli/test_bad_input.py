@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-import making
+from helpers import models as making
 
 HERE = Path()
 
@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written(fails, folder):
 def test_a_full_disk(fails, folder, monkeypatch):
     import errno
 
-    from holdfast.run import store
+    from holdfast.engine import store
 
     def full(_handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -273,8 +273,8 @@ def test_truth_without_any_class_cannot_be_explained(fails, folder):
 
 
 def test_a_page_is_made_from_another_folder_too(holdfast, folder, monkeypatch):
-    from holdfast.run.evaluation import open_run
-    from holdfast.run.pictures import pictures
+    from holdfast.evaluate.pictures import pictures
+    from holdfast.evaluate.result import open_run
 
     assert holdfast("evaluate", "tiny.onnx", "data", "--jobs", 1).code == 0
     (folder / "elsewhere").mkdir()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import making
+from helpers import models as making
 
 HOLDFAST = [sys.executable, "-c", "from holdfast.cli import main; main()"]
 

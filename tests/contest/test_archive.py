@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import entering
-from entering import Raw, chunk, encoded, good, goods, picture, raw_png, raw_zip, rules
+from helpers import contest as entering
+from helpers.contest import Raw, chunk, encoded, good, goods, picture, raw_png, raw_zip, rules
+from holdfast.contest.entry.archive import EntryError, open_entry
 from holdfast.core.errors import InputError
-from holdfast.data.contest.archive import EntryError, open_entry
 
 GOOD = raw_zip(goods())
 
@@ -326,11 +326,11 @@ def test_random_damage_is_refused_or_harmless(tmp_path, data, changes, cut):
 MEMORY = """
 import sys
 from pathlib import Path
-from holdfast.data.contest.archive import EntryError, open_entry
+from holdfast.contest.entry.archive import EntryError, open_entry
 import numpy, PIL.Image, holdfast.data.images
 sys.path.insert(0, sys.argv[1])
-from entering import rules
-from holdfast.data.contest.rules import Archive
+from helpers.contest import rules
+from holdfast.contest.rules import Archive
 limits = rules(archive=Archive())
 def peak():  # the process's own; what getrusage tells begins at its parent's
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import entering
-from entering import chunk, encoded, goods, header, picture, raw_png, raw_zip, rules
+from helpers import contest as entering
+from helpers.contest import chunk, encoded, goods, header, picture, raw_png, raw_zip, rules
+from holdfast.contest.entry.archive import EntryError, open_entry
+from holdfast.contest.entry.png import decode
 from holdfast.core.types import Size
-from holdfast.data.contest.archive import EntryError, open_entry
-from holdfast.data.contest.png import decode
 
 
 def exif(orientation: int) -> bytes:

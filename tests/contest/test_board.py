@@ -5,17 +5,17 @@ import dataclasses
 import orjson
 import pytest
 
-import staging
+from helpers import tiny_contest as staging
+from helpers.tiny_contest import copied, darkened, entry, quiet
+from holdfast.contest import baselines
+from holdfast.contest.baselines import BASELINES, enter_baselines
+from holdfast.contest.board import board
+from holdfast.contest.contest import open_contest
+from holdfast.contest.ledger import archive_of, enter, read_ledger
+from holdfast.contest.rescore import rescore
+from holdfast.contest.rules import read_rules, write_rules
+from holdfast.contest.run import score
 from holdfast.core.errors import InputError
-from holdfast.data.contest.rules import read_rules, write_rules
-from holdfast.run.contest import baselines
-from holdfast.run.contest.baselines import BASELINES, enter_baselines
-from holdfast.run.contest.board import board
-from holdfast.run.contest.contest import open_contest
-from holdfast.run.contest.ledger import archive_of, enter, read_ledger
-from holdfast.run.contest.rescore import rescore
-from holdfast.run.contest.score import score
-from staging import copied, darkened, entry, quiet
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_other_code_and_another_feature_net_are_never_ranked_together(contest, m
     assert {s.changed for s in board(folder).stale} == {("rules", "features")}
     write_rules(rules, folder)
     assert len(board(folder).standings) == len(BASELINES)
-    monkeypatch.setattr("holdfast.run.contest.hashes.code", lambda: "f" * 64)
+    monkeypatch.setattr("holdfast.contest.hashes.code", lambda: "f" * 64)
     found = board(folder)
     assert (found.standings, {s.changed for s in found.stale}) == ((), {("code",)})
 

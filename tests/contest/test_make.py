@@ -6,15 +6,15 @@ import zipfile
 import numpy as np
 import pytest
 
-import making
-import staging
+from helpers import models as making
+from helpers import tiny_contest as staging
+from helpers.tiny_contest import IMAGES, made, materials, setup
+from holdfast.contest.contest import open_contest
+from holdfast.contest.make import make
+from holdfast.contest.rules import read_rules
+from holdfast.contest.setup import ready
 from holdfast.core.errors import DataError, InputError, UnknownName
-from holdfast.data.contest.rules import read_rules
 from holdfast.data.open import open_dataset
-from holdfast.run.contest.contest import open_contest
-from holdfast.run.contest.make import make
-from holdfast.run.contest.setup import ready
-from staging import IMAGES, made, materials, setup
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
     def opened(name):
         raise AssertionError(f"{name} was opened")
 
-    monkeypatch.setattr("holdfast.run.contest.setup.load_model", opened)
+    monkeypatch.setattr("holdfast.contest.setup.load_model", opened)
     with pytest.raises(DataError, match=r"--images 10: data has only 9 images; ask for at most 9"):
         made(tmp_path / "c", source, images=10)
     assert not (tmp_path / "c").exists()
@@ -98,7 +98,7 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
 def test_a_mimic_model_that_finds_nothing_is_refused(source, tmp_path):
     making.detector(tmp_path, "huge", making.DETECT_CARD.replace("[16, 16]", "[48, 48]"))
     options = vars(setup(tmp_path / "c", source))
-    from holdfast.run.contest.setup import Setup
+    from holdfast.contest.setup import Setup
 
     blind = Setup(**{**options, "members": (str(tmp_path / "huge.onnx"),)})
     with pytest.raises(DataError, match=r"the mimic model \(at least 2 of 2 agree\) has mAP 0"):
@@ -153,7 +153,7 @@ def test_a_folder_with_other_things_is_refused(source, folder, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
     (tmp_path / "notes.txt").unlink()
     begun = ready(setup(tmp_path, source))
-    from holdfast.run.contest.setup import claim
+    from holdfast.contest.setup import claim
 
     assert claim(begun) is False
     assert claim(begun) is True
@@ -189,7 +189,7 @@ def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
     with pytest.raises(UnknownName, match=r"unknown AP rule 'vocc'\. Did you mean 'voc'"):
         ready(setup(place, source, ap="vocc"))
     classifier = making.classifier(tmp_path)
-    from holdfast.run.contest.setup import Setup
+    from holdfast.contest.setup import Setup
 
     with pytest.raises(DataError, match="tiny: expected a detector, got a model to classify"):
         ready(Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),), images=2))
@@ -197,8 +197,8 @@ def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
 
 
 def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch):
+    from holdfast.contest.setup import Setup
     from holdfast.graph import load
-    from holdfast.run.contest.setup import Setup
 
     kept = [name for name in load.shipped() if name not in ("signs-free", "signs-plain")]
     monkeypatch.setattr(load, "shipped", lambda: kept)

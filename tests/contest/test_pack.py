@@ -4,13 +4,13 @@ import zipfile
 
 import pytest
 
-from entering import IMAGES, changed, encoded, make_contest, picture, rules
+from helpers.contest import IMAGES, changed, encoded, make_contest, picture, rules
 from holdfast.cli import run
+from holdfast.contest.entry.archive import open_entry
+from holdfast.contest.entry.pack import pack
+from holdfast.contest.entry.validate import validate
+from holdfast.contest.rules import write_rules
 from holdfast.core.errors import DataError, InputError, OutputError
-from holdfast.data.contest.archive import open_entry
-from holdfast.data.contest.pack import pack
-from holdfast.data.contest.rules import write_rules
-from holdfast.data.contest.validate import validate
 
 
 @pytest.fixture

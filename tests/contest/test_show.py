@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import staging
+from helpers import tiny_contest as staging
+from helpers.tiny_contest import darkened, entry, pixels
 from holdfast.cli import run
-from holdfast.cli.contest_show import exhibits
-from holdfast.data.contest.archive import open_entry
-from holdfast.report.contest import image_table, score_table, show_page, write
-from holdfast.report.contest_pictures import chosen, lost, told
+from holdfast.contest.contest import open_contest
+from holdfast.contest.entry.archive import open_entry
+from holdfast.contest.ledger import enter
+from holdfast.contest.page import image_table, score_table, show_page, write
+from holdfast.contest.pictures import chosen, lost, told
+from holdfast.contest.run import Row, judge, score_of
+from holdfast.contest.show_cli import exhibits
 from holdfast.report.patched import difference
-from holdfast.run.contest.contest import open_contest
-from holdfast.run.contest.ledger import enter
-from holdfast.run.contest.score import Row, judge, score_of
-from staging import darkened, entry, pixels
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -203,8 +203,8 @@ def test_a_browser_has_nothing_to_complain_about(page, tmp_path):
 
 
 def test_board_page(folder, judged, dark, tmp_path):
-    from holdfast.report.contest import board_page
-    from holdfast.run.contest.board import board
+    from holdfast.contest.board import board
+    from holdfast.contest.page import board_page
 
     place = staging.copied(folder, tmp_path / "c")
     assert "No score counts yet." in board_page(board(place))

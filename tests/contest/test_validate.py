@@ -7,8 +7,8 @@ import string
 import numpy as np
 import pytest
 
-import entering
-from entering import (
+from helpers import contest as entering
+from helpers.contest import (
     Raw,
     changed,
     encoded,
@@ -22,11 +22,11 @@ from entering import (
     rules,
 )
 from holdfast.cli import run
+from holdfast.contest.entry.messages import TEXTS, Problem, listed, printable
+from holdfast.contest.entry.names import is_team, team_of
+from holdfast.contest.entry.validate import examine, validate
+from holdfast.contest.rules import write_rules
 from holdfast.core.errors import DataError
-from holdfast.data.contest.messages import TEXTS, Problem, listed, printable
-from holdfast.data.contest.names import is_team, team_of
-from holdfast.data.contest.rules import write_rules
-from holdfast.data.contest.validate import examine, validate
 
 
 @pytest.fixture

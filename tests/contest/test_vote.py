@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.contest.rules import Vote
+from holdfast.contest.vote import vote
 from holdfast.core.errors import InputError
 from holdfast.core.types import Detections
-from holdfast.data.contest.rules import Vote
 from holdfast.metrics.boxes import iou
-from holdfast.run.contest.vote import vote
 
 
 def found(*rows):

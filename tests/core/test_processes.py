@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-import making
+from helpers import models as making
 from holdfast.core import processes
 
 MAIN = """

@@ -5,14 +5,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import holdfast
+from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.wire import read_graph
-from holdfast.verify import decide
-from making import save_graph
+from holdfast.verify import run as decide
 
 FLOAT = TensorProto.FLOAT
 HALVES = np.full((1, 2), 0.5, np.float32)

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import texting
+from helpers import language as texting
 from holdfast.core.registry import part
 from holdfast.graph.inspect import runtime
 from holdfast.graph.rewrite.fp16 import bf16, fp16

@@ -8,12 +8,12 @@ import onnx
 import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
+from helpers.lowering import by_runtime
+from helpers.operator_variants import VARIANTS
 from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.lower.walk import OPERATORS
-from lowering import by_runtime
-from operator_variants import VARIANTS
 
 NEWEST = 22  # opset up to which ONNX Runtime is asked
 

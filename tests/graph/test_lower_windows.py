@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from helpers.lowering import agree, by_runtime, compare, model, one
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Conv
 from holdfast.graph.lower import lower_onnx
-from lowering import agree, by_runtime, compare, model, one
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from helpers.lowering import model, one
 from holdfast.graph.support import report, support
-from lowering import model, one
 
 
 def n(operator: str, inputs: str, outputs: str, **attributes: object) -> onnx.NodeProto:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-import making
+from helpers import models as making
 from holdfast.data.patchfile import png_of
 
 CARD = """\

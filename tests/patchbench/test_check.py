@@ -10,9 +10,9 @@ import pytest
 from onnx import numpy_helper
 
 from holdfast.graph.wire import read_graph
-from holdfast.run.patchbench.check import check_bench
-from holdfast.verify.patchbench.folder import listed, open_bench
-from holdfast.verify.patchbench.probe import effect_of, open_probe, told
+from holdfast.patchbench.check import check_bench
+from holdfast.patchbench.network.folder import listed, open_bench
+from holdfast.patchbench.network.probe import effect_of, open_probe, told
 
 
 def kinds(folder):

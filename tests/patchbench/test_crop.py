@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import making
+from helpers import models as making
 from holdfast.core.types import Boxes
 from holdfast.data.crop import INTRUDED, LARGE, OUTSIDE, SMALL, Cut, window_of
 from holdfast.data.open import open_dataset

@@ -6,15 +6,15 @@ import json
 import numpy as np
 import pytest
 
-import making
+from helpers import models as making
 from holdfast.core.dataset import Dataset
 from holdfast.core.types import Boxes, Sample
 from holdfast.data.patchfile import png_of
+from holdfast.evaluate.classes import align
 from holdfast.graph.load import load_model
-from holdfast.run.classes import align
-from holdfast.run.patchbench.select import draw
-from holdfast.run.patchbench.select import test_part as part_for_test
-from holdfast.verify.patchbench.folder import instances, open_bench
+from holdfast.patchbench.network.folder import instances, open_bench
+from holdfast.patchbench.select import draw
+from holdfast.patchbench.select import test_part as part_for_test
 
 
 class White:

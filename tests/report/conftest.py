@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
+from holdfast.engine.records import Counted, Failed, Found, Ranked
+from holdfast.evaluate.result import About, Evaluation
+from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
-from holdfast.run.evaluation import About, Evaluation
-from holdfast.run.records import Counted, Failed, Found, Ranked
-from holdfast.run.score import Settings, score_records
 
 SIZE = Size(320, 240)
 

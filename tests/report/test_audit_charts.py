@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.pages import Reader
 from holdfast.report.charts.heat import EDGES, Field, Head, Mark, heat, scale
 from holdfast.report.charts.sandwich import sandwich
-from paging import Reader
 
 
 def parts(svg):

@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 
-from auditing import sample_audit
-from browsing import faults, needs_browser, opened_browser
-from holdfast.report import audit as audit_page
-from holdfast.report import html, noise
-from holdfast.run.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, Meeting
-from holdfast.run.noise.result import ModelNoise, Row, Suite
+from helpers.audit import sample_audit
+from helpers.browser import faults, needs_browser, opened_browser
+from holdfast.audit import page as audit_page
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, Meeting
+from holdfast.noise.vision import page as noise
+from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.report import html
 
 pytestmark = needs_browser
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.report.html import write
+from holdfast.evaluate.page import write
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None

@@ -6,12 +6,13 @@ import re
 import numpy as np
 import pytest
 
+from helpers.pages import Reader
 from holdfast.core.errors import InputError, OutputError
 from holdfast.core.types import Boxes, Size, no_detections
-from holdfast.report.html import SIZE_LIMIT, page, write
-from holdfast.run.evaluation import Evaluation
-from holdfast.run.records import Found
-from paging import Reader
+from holdfast.engine.records import Found
+from holdfast.evaluate.page import page, write
+from holdfast.evaluate.result import Evaluation
+from holdfast.report.html import SIZE_LIMIT
 
 NAMES = ["stop", "no-entry", "speed-limit-30"]
 

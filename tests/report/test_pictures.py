@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
-from holdfast.report.detect import detected, worst
+from holdfast.engine.records import Found
+from holdfast.evaluate.pages.detect import detected, worst
 from holdfast.report.gallery import Shot, Worst, gallery
 from holdfast.report.pictures import FILE_LIMIT, FRAME, Mark, overlay, thumbnail
-from holdfast.run.records import Found
 
 
 def encoded(width, height, mode="RGB", form="PNG"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import making
+from helpers import models as making
 from holdfast.core.errors import ImageError, MissingExtra
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Size

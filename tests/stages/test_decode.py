@@ -9,12 +9,12 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-import making
+from helpers import models as making
 from holdfast.core.model import Input
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
-from holdfast.run.share import Route, tensors
+from holdfast.engine.share import Route, tensors
 from holdfast.stages.decode import jpeg
 from holdfast.stages.decode.idct import basis, dct, idct
 from holdfast.stages.decode.ijg import without_notes

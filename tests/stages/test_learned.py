@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import making
+from helpers import models as making
 from holdfast.core.registry import lookup, part
 from holdfast.data.signs import encode, scene
-from holdfast.noise.families import family, options
 from holdfast.stages.decode import learned as module
 from holdfast.stages.decode.learned import facts_of, learned, planes, restore
 from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.families import family, options
 
 SCENE = scene(0, 3).image  # of the seed that is held out
 

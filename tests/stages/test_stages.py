@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import making
+from helpers import models as making
 from holdfast.core.errors import CardError, ImageError, ModelError
 from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input, Model

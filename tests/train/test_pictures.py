@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from helpers.classifiers import normalised_classifier  # noqa: E402
+from helpers.models import image_folder  # noqa: E402
 from holdfast.core.errors import DataError, InputError, OutputError  # noqa: E402
 from holdfast.core.pipeline import open_preparation, pipeline_of  # noqa: E402
 from holdfast.core.types import Size  # noqa: E402
@@ -14,8 +16,6 @@ from holdfast.data.open import open_dataset  # noqa: E402
 from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import pictures as module  # noqa: E402
 from holdfast.train.pictures import Choice, normalised, pictures_of  # noqa: E402
-from making import image_folder  # noqa: E402
-from training import normalised_classifier  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"), Choice(colour="nv12"), Choice(fit="square"))
 

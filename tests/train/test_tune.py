@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 
 from onnx import numpy_helper  # noqa: E402
 
+from helpers.classifiers import normalised_classifier  # noqa: E402
+from helpers.models import image_folder  # noqa: E402
 from holdfast.core.errors import DataError, InputError, ModelError, OutputError, UnknownName  # noqa: E402
 from holdfast.core.model import Head  # noqa: E402
 from holdfast.core.registry import stage  # noqa: E402
@@ -19,8 +21,6 @@ from holdfast.train.loop import Stage  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
 from holdfast.train.pictures import Choice, Pictures, normalised, pictures_of  # noqa: E402
 from holdfast.train.tune import Tuning, draw_of, shifted, tune  # noqa: E402
-from making import image_folder  # noqa: E402
-from training import normalised_classifier  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"))
 SHORT = Tuning(12, 8, 1e-2, CHOICES, shift=1)

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from helpers.models import save_graph
 from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
@@ -22,7 +23,6 @@ from holdfast.verify.finite.cells import Cells, cells_of, number, ordinal
 from holdfast.verify.finite.trace import NotFinite
 from holdfast.verify.problem import Clock
 from holdfast.verify.replay import runner_of
-from making import save_graph
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 CUTS = {

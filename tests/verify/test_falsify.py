@@ -10,12 +10,12 @@ import pytest
 import torch
 from onnx import helper
 
+from helpers.lowering import by_runtime, model
 from holdfast.core.verdict import Budget
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.aims import aims_of
 from holdfast.verify.falsify import Hunt, falsify
 from holdfast.verify.problem import Answer, Case, Clock, Problem
-from lowering import by_runtime, model
 
 RNG = np.random.default_rng(11)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bounding import dense_net, least_on_line, points_of, problem, values_of
+from helpers.bounds import dense_net, least_on_line, points_of, problem, values_of
 from holdfast.core.verdict import Budget
 from holdfast.verify.lowdim import search
 from holdfast.verify.lowdim.load import kernel

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bounding import KINDS, Row, points_of, problem, values_of
+from helpers.bounds import KINDS, Row, points_of, problem, values_of
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Dense, Product, Take
 from holdfast.verify.problem import Case, Clock, Problem

@@ -5,14 +5,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import holdfast
+from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
-from holdfast.verify import decide
+from holdfast.verify import run as decide
 from holdfast.verify.domain import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import property_of, read_vnnlib
-from making import save_graph
 
 KINDS = {np.float16: TensorProto.FLOAT16, np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}
 

@@ -12,7 +12,9 @@ import torch
 from onnx import helper
 
 import holdfast
-from bounding import points_of
+from helpers.bounds import points_of
+from helpers.lowering import by_runtime, model
+from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
@@ -21,8 +23,6 @@ from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
-from lowering import by_runtime, model
-from sounding import ALPHA, CROWN
 
 RNG = np.random.default_rng(11)
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
@@ -18,7 +19,6 @@ from holdfast.verify.pose import cases_of, problem_of
 from holdfast.verify.problem import Case, Clock
 from holdfast.verify.replay import runner_of
 from holdfast.verify.softmax import without_softmax
-from making import save_graph
 
 
 def network(folder, batch=1, mix=False):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from helpers.models import save_graph
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network
 from holdfast.verify.domain import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import parse_vnnlib, property_of
-from making import save_graph
 
 
 def network(folder, inputs, outputs, dims=None):

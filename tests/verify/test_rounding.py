@@ -7,16 +7,16 @@ import pytest
 from onnx import TensorProto, helper
 
 import holdfast
+from helpers.models import save_graph
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.lower import lower_onnx
-from holdfast.verify import decide
+from holdfast.verify import run as decide
 from holdfast.verify.pose import problem_of
 from holdfast.verify.problem import Clock
 from holdfast.verify.rounding import rounding_of
-from making import save_graph
 
 FLOAT = TensorProto.FLOAT
 LARGE = 2.0**24  # the float32 after it is two above

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from helpers.models import save_graph
 from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import evaluate
-from holdfast.verify.decide import verify
 from holdfast.verify.pose import problem_of
-from making import save_graph
+from holdfast.verify.run import verify
 
 
 def network(folder, groups, weight, bias):

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from bounding import Row, problem
+from helpers.bounds import Row, problem
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Conv, Dense, Product, Scale, Start, Take, Total, sources_of
 from holdfast.verify.problem import Case, Clock, Problem

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from auditing import better_audit, sample_audit
-from holdfast.run.audit.result import save
+from helpers.audit import better_audit, sample_audit
+from holdfast.audit.result import save
 
 PORT = 8765
 HERE = {"sec-fetch-site": "same-origin", "origin": "null"}  # what a browser sends with our own forms

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from browsing import faults, needs_browser, opened_browser
-from serving import served, until
+from helpers.browser import faults, needs_browser, opened_browser
+from helpers.server import served, until
 
 pytestmark = needs_browser
 PATIENCE = 20_000  # ms

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from helpers.server import gone, until
 from holdfast.core.errors import InputError
 from holdfast.web.wanted import Asked, Places, Wanted, command_of, wanted_of
-from serving import gone, until
 
 HERE = {"sec-fetch-site": "same-origin", "origin": "null"}
 
@@ -252,7 +252,7 @@ def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):
 def test_the_audit_command_takes_what_we_give_it(folders):
     """The words are those of `holdfast audit`: parsed as it parses them, and as they were meant."""
     from holdfast.cli.app import load, walk
-    from holdfast.cli.args import parse, slots_of
+    from holdfast.config.args import parse, slots_of
 
     runs = folders[1]
     wanted = Wanted("signs-yolo", "signs:0:4", "90s", ("noise.map50.drop > 0.02",), runs, runs / "page.html")

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from auditing import sample_audit
-from holdfast.run.audit.result import save
+from helpers.audit import sample_audit
+from holdfast.audit.result import save
 
 BAD = "<img src=x onerror=alert(1)>\"'&"
 
@@ -49,7 +49,7 @@ def test_an_audit_opens_as_the_page_in_its_folder_in_an_origin_of_its_own(site, 
 
 
 def test_an_audit_without_a_page_gets_one(site, two_runs):
-    pytest.importorskip("holdfast.report.audit")
+    pytest.importorskip("holdfast.audit.page")
     with site() as client:
         found = client.get(f"/run/{keys(client.get('/').text)[0]}")
     assert found.status_code == 200
@@ -209,7 +209,7 @@ def test_files_are_browsed_and_chosen_with_and_without_script(site):
 
 
 def test_two_runs_are_compared_the_older_one_first(site, two_runs, monkeypatch):
-    compare = pytest.importorskip("holdfast.run.compare")
+    compare = pytest.importorskip("holdfast.compare.run")
     asked = []
     real = compare.compare_runs
     monkeypatch.setattr(compare, "compare_runs", lambda a, b: asked.append((a, b)) or real(a, b))

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
+from helpers.server import gone, served, until
 from holdfast.core.errors import OutputError
-from serving import gone, served, until
 
 pytest.importorskip("uvicorn", reason="no uvicorn: pip install 'holdfast[web]'")
 

@@ -1,1 +1,1 @@
-"""Attacks with few pixels: patches searched by gradient or from predictions alone."""
+"""Patch attacks: gradient and black-box searches for few pixels, and their effect on a dataset."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cli.args import HELP, parse, refuse, slots_of
-from holdfast.cli.output import say
+from holdfast.config.args import HELP, parse, refuse, slots_of
+from holdfast.config.output import say
 
 
 class Group(NamedTuple):
@@ -20,64 +20,73 @@ class Group(NamedTuple):
 
 
 ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
-COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast.cli
-    "audit": "audit:audit",
-    "run": "run:run",
-    "evaluate": "evaluate:evaluate",
-    "report": "report:report",
-    "compare": "compare:compare",
-    "demo": "demo:demo",
-    "doctor": "report:doctor",
+COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast
+    "audit": "audit.cli:audit",
+    "run": "experiment.cli:run",
+    "evaluate": "evaluate.cli:evaluate",
+    "report": "cli.report:report",
+    "compare": "compare.cli:compare",
+    "demo": "audit.demo:demo",
+    "doctor": "cli.report:doctor",
     "data": Group(
         "Look at a data set, make the embedded one, cut pictures of single targets.",
-        {"info": "data:info", "make": "data:make", "crop": "data_crop:crop"},
+        {"info": "cli.data:info", "make": "cli.data:make", "crop": "cli.data_crop:crop"},
     ),
     "model": Group(
         "Look at a model, write its card, convert darknet files.",
-        {"info": "model:info", "card": "model:card", "list": "model:shipped", "convert": "model:convert"},
+        {
+            "info": "cli.model:info",
+            "card": "cli.model:card",
+            "list": "cli.model:shipped",
+            "convert": "cli.model:convert",
+        },
     ),
     "noise": Group(
         "Measure what the deployed system does to a model: decoder, resize, colour, pooling, precision…",
-        {"list": "noise:listing", "combine": "noise:combine", "show": "noise_show:show"},
-        itself="noise:suite",
+        {"list": "noise.cli:listing", "combine": "noise.cli:combine", "show": "noise.show_cli:show"},
+        itself="noise.cli:suite",
     ),
     "train": Group(
         "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
         {
-            "mix": "train:mix",
-            "tent": "train:tent",
-            "matrix": "train_tables:matrix",
-            "compare": "train_tables:compare",
+            "mix": "train.cli:mix",
+            "tent": "train.cli:tent",
+            "matrix": "train.mitigate.cli:matrix",
+            "compare": "train.mitigate.cli:compare",
         },
     ),
-    "diagnose": "diagnose:diagnose",
-    "attack": "attack:attack",
-    "patch": Group("A patch as data: lay it over images.", {"apply": "patch:apply"}),
+    "diagnose": "diagnose.cli:diagnose",
+    "attack": "attack.cli:attack",
+    "patch": Group("A patch as data: lay it over images.", {"apply": "attack.patch_cli:apply"}),
     "contest": Group(
         "Run a patch contest, or take part in one: images, rules, zips, scores, board.",
         {
-            "init": "contest:init",
-            "validate": "contest_entry:validate",
-            "pack": "contest_entry:pack",
-            "score": "contest:score",
-            "board": "contest:board",
-            "rescore": "contest:rescore",
-            "show": "contest_show:show",
+            "init": "contest.cli:init",
+            "validate": "contest.entry.cli:validate",
+            "pack": "contest.entry.cli:pack",
+            "score": "contest.cli:score",
+            "board": "contest.cli:board",
+            "rescore": "contest.cli:rescore",
+            "show": "contest.show_cli:show",
         },
     ),
-    "verify": "verify:verify",
-    "serve": "serve:serve",
+    "verify": "verify.cli:verify",
+    "serve": "web.cli:serve",
     "patchbench": Group(
         "Make, check and decide the benchmark of a patch at any position (after CCTSDB-YOLO).",
-        {"make": "patchbench:make", "check": "patchbench:check", "evaluate": "patchbench_evaluate:evaluate"},
+        {
+            "make": "patchbench.cli:make",
+            "check": "patchbench.cli:check",
+            "evaluate": "patchbench.evaluate_cli:evaluate",
+        },
     ),
     "vnncomp": Group(
         "Run and score benchmarks of the neural-network verification competition.",
         {
-            "run": "vnncomp:run",
-            "score": "vnncomp:score",
-            "instance": "vnncomp:instance",
-            "warm": "vnncomp:warm",
+            "run": "verify.vnncomp.cli:run",
+            "score": "verify.vnncomp.cli:score",
+            "instance": "verify.vnncomp.cli:instance",
+            "warm": "verify.vnncomp.cli:warm",
         },
     ),
 }
@@ -120,7 +129,7 @@ def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
 def load(home: str) -> Callable[..., int | None]:
     """The function of a command."""
     module, _, name = home.partition(":")
-    function: Callable[..., int | None] = getattr(importlib.import_module(f"holdfast.cli.{module}"), name)
+    function: Callable[..., int | None] = getattr(importlib.import_module(f"holdfast.{module}"), name)
     return function
 
 

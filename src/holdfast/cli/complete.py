@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.cli.app import ROOT_OPTIONS, Group, load, summaries, walk
-from holdfast.cli.args import FILES, HELP, Argument, Slot, names_of, slots_of
-from holdfast.cli.output import say
+from holdfast.config.args import FILES, HELP, Argument, Slot, names_of, slots_of
+from holdfast.config.output import say
 from holdfast.core.errors import InputError, OutputError, UnknownName
 
 Offer = tuple[str, str]  # the word, and what it is about

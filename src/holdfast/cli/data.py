@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from holdfast.cli import offers
-from holdfast.cli.args import Argument, Option
-from holdfast.cli.output import say
+from holdfast.config import offers
+from holdfast.config.args import Argument, Option
+from holdfast.config.output import say
 
 
 def info(
@@ -27,7 +27,7 @@ def info(
     json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None,
 ) -> None:
     """Recognise the format and print counts, classes, sizes and every problem found."""
-    from holdfast.cli.output import write_json
+    from holdfast.config.output import write_json
     from holdfast.data.info import as_dict, describe, text
     from holdfast.data.open import open_dataset
 
@@ -46,9 +46,9 @@ def make(
     seed: Annotated[int, Option("Another seed, other scenes.", least=0)] = 0,
 ) -> None:
     """Write the embedded data set as JPEG files with COCO annotations and masks."""
-    from holdfast.cli.progress import progress
     from holdfast.core.errors import UnknownName
     from holdfast.data.signs import make as make_signs
+    from holdfast.engine.progress import progress
 
     if what != "signs":
         raise UnknownName("data set", what, ["signs"])

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from holdfast.cli import offers
-from holdfast.cli.args import Argument, Option
-from holdfast.cli.output import say
+from holdfast.config import offers
+from holdfast.config.args import Argument, Option
+from holdfast.config.output import say
 
 
 def crop(
@@ -41,10 +41,10 @@ def crop(
     The folder can be read as a data set: holdfast evaluate signs-single OUT, holdfast patchbench make DIR
     --data OUT.
     """
-    from holdfast.cli.progress import progress
     from holdfast.data.crop import Cut
     from holdfast.data.crop import crop as cut_out
     from holdfast.data.open import open_dataset
+    from holdfast.engine.progress import progress
 
     found = open_dataset(data, task="detect", format=data_format, split=split, images=images)
     cut = Cut(size, margin, shift, least, crowded, seed)

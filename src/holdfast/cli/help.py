@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from holdfast.cli.app import Group, summaries
-from holdfast.cli.args import Argument, Option, Slot
+from holdfast.config.args import Argument, Option, Slot
 
 WIDEST = 100  # columns; longer lines are hard to read
 COLUMN = 28  # where the explanations begin at the latest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from holdfast.cli import offers
-from holdfast.cli.args import Argument, Option
-from holdfast.cli.output import say
+from holdfast.config import offers
+from holdfast.config.args import Argument, Option
+from holdfast.config.output import say
 
 
 def info(
@@ -16,7 +16,7 @@ def info(
     json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None,
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
-    from holdfast.cli.output import write_json
+    from holdfast.config.output import write_json
     from holdfast.graph.facts import as_dict, describe, text
 
     facts = describe(path, card)

@@ -55,11 +55,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "reader": ("holdfast.data.readers",),
     "mask": ("holdfast.attack.masks",),
     "candidates": ("holdfast.attack.candidates",),
-    "transform": ("holdfast.attack.transforms",),
+    "transform": ("holdfast.attack.gradient.transforms",),
     "features": ("holdfast.stages.features",),
     "augment": ("holdfast.train.augment",),
-    "stft": ("holdfast.stages.stft",),
-    "spectrum": ("holdfast.stages.speech.settings",),
+    "stft": ("holdfast.noise.speech.stft",),
+    "spectrum": ("holdfast.noise.speech.model.settings",),
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()

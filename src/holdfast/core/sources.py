@@ -1,6 +1,7 @@
 """The one rule for source code in cache keys: every holdfast module that the work runs through is in the key.
 
-Each kind of work that keeps results declares the packages and modules it runs through; they are hashed whole.
+Each kind of work that keeps results declares the packages and modules it runs through; they are hashed whole,
+except a feature's commands and pages, which show results and do not change them.
 A test traces every kind of work and fails if it calls a module that is not declared.
 """
 
@@ -16,13 +17,14 @@ from types import MappingProxyType
 from holdfast.core import fingerprint
 
 PACKAGE = Path(__file__).parents[1]
+SHOWING = frozenset({"cli", "page", "pages"})  # modules of a feature that show results and never change them
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _EVALUATE = (
-    *_KERNEL, "metrics.segmentation", "run.answer", "run.job", "run.recording", "run.records", "run.share",
-    "run.store", "run.versions", "run.work",
+    *_KERNEL, "metrics.segmentation", "engine.answer", "engine.job", "engine.recording", "engine.records",
+    "engine.share", "engine.store", "engine.versions", "engine.work",
 )  # fmt: skip
-_ATTACK = (*_EVALUATE, "attack", "metrics", "noise", "run.attack", "run.classes")
+_ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
 # Kind of work -> the packages and modules below `holdfast` that can change its results.
 SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -30,20 +32,19 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "signs": ("core.seeds", "core.types", "data.embedded", "data.signs"),  # the embedded images
         "rewrite": _KERNEL,  # rewritten and calibrated graphs
         "evaluate": _EVALUATE,  # noise, audit, contest and compare share these cells
-        "patched": (*_KERNEL, "run.audit.threats", "run.store"),  # images with a patch on them
+        "patched": (*_KERNEL, "audit.threats", "engine.store"),  # images with a patch on them
         "attack": _ATTACK,
-        "squares": (
-            *_ATTACK, "run.audit.recheck", "run.audit.result", "run.audit.squares_map",
-            "run.audit.squares_work",
-        ),
+        "squares": (*_ATTACK, "audit.recheck", "audit.result", "audit.squares"),
         "verify": (
-            "core", "graph", "verify", "cli.verify", "cli.watch", "run.audit.result", "run.audit.specs",
-            "run.store", "run.versions", "run.vnncomp",
+            "core", "graph", "verify", "verify.cli", "audit.result", "audit.specs", "engine.store",
+            "engine.versions",
         ),
-        "contest": (*_EVALUATE, "metrics", "run.classes", "run.contest", "run.evaluation", "run.score"),
-        "language": (*_KERNEL, "metrics", "run.language", "run.store"),
-        "speech": (*_KERNEL, "metrics", "noise", "run.speech", "run.store", "run.versions"),
-        "train": (*_KERNEL, "train", "run.classes", "run.mitigate", "run.records", "run.store"),
+        "contest": (
+            *_EVALUATE, "metrics", "contest", "evaluate.classes", "evaluate.result", "evaluate.score",
+        ),
+        "language": (*_KERNEL, "metrics", "noise.language", "engine.store"),
+        "speech": (*_KERNEL, "metrics", "noise.speech", "engine.store", "engine.versions"),
+        "train": (*_KERNEL, "train", "evaluate.classes", "engine.records", "engine.store"),
     }
 )  # fmt: skip
 
@@ -68,5 +69,9 @@ def _hash(name: str) -> str:
 
 
 def _below(folder: str) -> list[str]:
-    """All Python files below a folder, sorted."""
-    return sorted(f"{at}/{n}" for at, _, names in os.walk(folder) for n in names if n.endswith(".py"))
+    """All Python files below a folder that can change a result, sorted."""
+    found = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in SHOWING]
+        found += [f"{at}/{n}" for n in names if n.endswith(".py") and n[:-3].split("_")[-1] not in SHOWING]
+    return sorted(found)

@@ -1,1 +1,1 @@
-"""System noise: how a deployed system differs from the training one, as named options of named families."""
+"""System noise: what decoder, resize, colour, precision, runtime and box rounding do to a model."""

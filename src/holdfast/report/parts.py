@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import escape
+
 from holdfast.report.tables import Cell, grouped, shown
 
 if TYPE_CHECKING:
@@ -103,3 +105,32 @@ def _environment() -> jinja2.Environment:
 def joined(names: Sequence[str]) -> str:
     """One or two names as they are; of more the first and how many follow."""
     return " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
+
+
+def scroll(body: str, name: str) -> str:
+    """The markup in a region that scrolls by itself, reachable by keyboard."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{body}</div>'
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: 0.84 s, 12 s, 3 min 20 s, 1 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def flat(values: dict[str, Any], before: str = "") -> dict[str, str]:
+    """Nested values as name.name -> text; long lists cut."""
+    made: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            made |= flat(value, f"{before}{key}.")
+        elif value is not None:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            made[before + key] = text if len(text) <= 600 else text[:599] + "…"
+    return made

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.run.store import printable
+from holdfast.engine.store import printable
 
 _STEP = 0.05  # seconds between two looks
 

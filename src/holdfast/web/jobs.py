@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import orjson
 
 from holdfast.core.errors import HoldfastError, OutputError
-from holdfast.run.store import to_json, write_atomic
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.web import child
 from holdfast.web.progress import mark_cancelled
 from holdfast.web.refusal import Refusal

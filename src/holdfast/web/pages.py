@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from holdfast.engine.store import printable
 from holdfast.graph.load import shipped
-from holdfast.run.store import printable
 from holdfast.web.jobs import Job
 from holdfast.web.paths import listing
 from holdfast.web.progress import Progress, progresses

@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from holdfast.run.audit.progress import PROGRESS
-from holdfast.run.store import printable, to_json, write_atomic
+from holdfast.audit.progress import PROGRESS
+from holdfast.engine.store import printable, to_json, write_atomic
 
 _LARGEST = 1 << 20  # bytes of a progress file
 

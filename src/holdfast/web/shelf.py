@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.run.store import printable
+from holdfast.engine.store import printable
 from holdfast.web.refusal import Refusal
 
 LARGEST = 64 << 20  # bytes of a manifest
@@ -96,7 +96,7 @@ def _headline(path: Path, changed: int, size: int) -> Headline:
 
 
 def _evaluation(plain: Mapping[str, Any]) -> Headline:
-    from holdfast.report.headline import cards
+    from holdfast.evaluate.pages.headline import cards
 
     about = plain["about"]
     large, small = cards(plain["result"])

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from holdfast.core.errors import InputError
-from holdfast.run.store import printable
+from holdfast.engine.store import printable
 from holdfast.web.shelf import Run
 
 PAGE = "report.html"
@@ -27,8 +27,8 @@ def page_of(run: Run) -> str:
 
 def compared(first: Run, second: Run) -> str:
     """What is better and what is worse in the second run, as HTML."""
-    from holdfast.report.compare import page
-    from holdfast.run.compare import compare_runs
+    from holdfast.compare.page import page
+    from holdfast.compare.run import compare_runs
 
     command = ["holdfast", "compare", printable(str(first.folder)), printable(str(second.folder))]
     return page(compare_runs(first.folder, second.folder), shlex.join(command))
@@ -55,32 +55,32 @@ def written(folder: Path) -> str | None:
 def _made(folder: Path, kind: str, changed: int) -> str:
     """A page made of the run's files; `changed` is there to make it again when they are others."""
     if kind == "evaluation":
-        from holdfast.report.html import page as evaluation_page
-        from holdfast.run.evaluation import open_run
-        from holdfast.run.pictures import pictures
+        from holdfast.evaluate.page import page as evaluation_page
+        from holdfast.evaluate.pictures import pictures
+        from holdfast.evaluate.result import open_run
 
         run = open_run(folder)
         return evaluation_page(run, pictures(run))
     if kind == "noise":
-        from holdfast.report.noise import page as noise_page
-        from holdfast.run.noise.result import open_suite
+        from holdfast.noise.vision.page import page as noise_page
+        from holdfast.noise.vision.result import open_suite
 
         return noise_page(open_suite(folder))
     if kind == "language":
-        from holdfast.report.language import page as language_page
-        from holdfast.run.language.result import open_suite as open_language
+        from holdfast.noise.language.page import page as language_page
+        from holdfast.noise.language.result import open_suite as open_language
 
         return language_page(open_language(folder))
     if kind == "speech":
-        from holdfast.report.speech import page as speech_page
-        from holdfast.run.speech.result import open_suite as open_speech
-        from holdfast.run.speech.show import open_shown
+        from holdfast.noise.speech.page import page as speech_page
+        from holdfast.noise.speech.result import open_suite as open_speech
+        from holdfast.noise.speech.show import open_shown
 
         suite = open_speech(folder)
         return speech_page(suite, [s for m in suite.models if (s := open_shown(folder, m.model)) is not None])
     if kind == "audit":
-        from holdfast.report.audit import page as audit_page
-        from holdfast.run.audit.result import open_audit
+        from holdfast.audit.page import page as audit_page
+        from holdfast.audit.result import open_audit
 
         return audit_page(open_audit(folder))
     raise InputError(
@@ -97,9 +97,9 @@ def picture_page(path: Path) -> str:
 def _noised(path: Path, changed: int) -> str:
     import tempfile
 
-    from holdfast.report.noise_pictures import write
-    from holdfast.run.noise.choose import Wanted
-    from holdfast.run.noise.show import shown
+    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.vision.pictures import write
+    from holdfast.noise.vision.show import shown
 
     made = list(shown(path.read_bytes(), None, Wanted((), ())))
     command = f"holdfast noise show {path.name}"

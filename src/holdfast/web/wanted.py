@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.audit.gates import check, gate_of
+from holdfast.audit.plan import budget_of
 from holdfast.core.errors import InputError
 from holdfast.core.processes import python
 from holdfast.data.embedded import NAMES
 from holdfast.graph.load import shipped
-from holdfast.run.audit.gates import check, gate_of
-from holdfast.run.audit.plan import budget_of
 from holdfast.web.paths import inside
 
 UPLOADED = "upload:"  # before the name of an uploaded model

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from helpers.graphs import context, halved, image, model, node, run, slow_pool, weight
+from helpers.models import CLASS_CARD
 from holdfast.core.registry import part
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.pools import Window, ceils, pooled, windows_of
 from holdfast.graph.rewrite.types import CannotRewrite, Context
 from holdfast.stages.deployed import Deployed
-from making import CLASS_CARD
-from rewriting import context, halved, image, model, node, run, slow_pool, weight
 
 windows = st.builds(
     Window,

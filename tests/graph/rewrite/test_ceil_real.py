@@ -7,13 +7,13 @@ import numpy as np
 import onnx
 import pytest
 
+from helpers.graphs import run as run_x
 from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.types import CannotRewrite, Context
 from holdfast.stages.deployed import Deployed
-from rewriting import run as run_x
 
 pytestmark = pytest.mark.shared
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.graphs import context, run
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.types import CannotRewrite
-from rewriting import context, run
 
 
 def block(inner, outer, stride=1):

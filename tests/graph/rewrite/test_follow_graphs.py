@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import helper
 
+from helpers.graphs import context, halved, image, model, node, run, weight
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.types import CannotRewrite
-from rewriting import context, halved, image, model, node, run, weight
 
 # An input of 20 cells: rounding down 10, up 11; by a convolution of stride 2 then 5 and 6.
 OLD, NEW = 10, 11

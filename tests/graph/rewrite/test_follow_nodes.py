@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from helpers.graphs import context, halved, image, model, node, run, weight
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.types import CannotRewrite
-from rewriting import context, halved, image, model, node, run, weight
 
 # An input of 20 cells: rounding down 10, up 11.
 POOL = halved("p", "x")

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.graphs import context, halved, image, model, node, run, weight
 from holdfast.core.registry import names, part
 from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.interpolation import Convention, centres, weights
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.graph.rewrite.upsample import convention
-from rewriting import context, halved, image, model, node, run, weight
 
 OPTIONS = {
     "upsample-bilinear": Convention("linear", "half_pixel"),

@@ -133,7 +133,7 @@ def test_torchvision_needs_no_batch_axis(make_net):
 def test_constants_tell_whether_a_graph_takes_parts_or_bytes(tmp_path):
     from onnx import helper
 
-    from nms_graphs import Graph, save
+    from helpers.nms_graphs import Graph, save
 
     def scale(kind: str, size: float, **constant: object) -> float:
         graph = Graph()

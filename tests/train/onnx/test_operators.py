@@ -5,10 +5,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from helpers.classifiers import model_of, node  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
 from holdfast.train.onnx.check import scores_of  # noqa: E402
 from holdfast.train.onnx.operators import OPERATORS  # noqa: E402
-from training import model_of, node  # noqa: E402
 
 RNG = np.random.default_rng(0)
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from bounding import sample
+from helpers.bounds import sample
+from helpers.soundness import CROWN, check_moves
 from holdfast.verify.bab import tree
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Queries
-from sounding import CROWN, check_moves
 
 
 @pytest.mark.parametrize("kind", ["relu", "sigmoid", "tanh", "mixed"])

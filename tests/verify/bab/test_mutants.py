@@ -7,13 +7,8 @@ from importlib import import_module
 import pytest
 import torch
 
-from bounding import sample
-from holdfast.graph.ir import Conv
-from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
-from holdfast.verify.bab.move import Move
-from holdfast.verify.linear import bow, curves, passes, root, tune
-from holdfast.verify.linear.pieces import Pieces
-from sounding import (
+from helpers.bounds import sample
+from helpers.soundness import (
     TREES,
     Check,
     check_adjoint,
@@ -29,6 +24,11 @@ from sounding import (
     queries,
     steps,
 )
+from holdfast.graph.ir import Conv
+from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
+from holdfast.verify.bab.move import Move
+from holdfast.verify.linear import bow, curves, passes, root, tune
+from holdfast.verify.linear.pieces import Pieces
 
 turns = import_module("holdfast.verify.bab.decide")  # the package's own `decide` is the function
 

@@ -9,16 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from bounding import conv_net, dense_net, points_of, problem, sample, values_of
-from holdfast.core.verdict import Budget
-from holdfast.graph.ir import Activation
-from holdfast.verify.bab.ask import ask, same_box
-from holdfast.verify.bab.decide import decide
-from holdfast.verify.linear import root
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import LATE, Case, Clock, OutOfTime
-from holdfast.verify.split.search import search
-from sounding import (
+from helpers.bounds import conv_net, dense_net, points_of, problem, sample, values_of
+from helpers.soundness import (
     ALPHA,
     SMALL,
     check_conjunction,
@@ -27,6 +19,14 @@ from sounding import (
     check_verdict,
     check_weights,
 )
+from holdfast.core.verdict import Budget
+from holdfast.graph.ir import Activation
+from holdfast.verify.bab.ask import ask, same_box
+from holdfast.verify.bab.decide import decide
+from holdfast.verify.linear import root
+from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.problem import LATE, Case, Clock, OutOfTime
+from holdfast.verify.split.search import search
 
 
 @pytest.fixture(autouse=True)

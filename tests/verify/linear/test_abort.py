@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from bounding import dense_net, values_of
+from helpers.bounds import dense_net, values_of
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Effort, bounds
 

@@ -7,13 +7,21 @@ import pytest
 import torch
 from onnx import helper
 
-from bounding import KINDS, Row, points_of, sample, values_of
+from helpers.bounds import KINDS, Row, points_of, sample, values_of
+from helpers.lowering import by_runtime, model
+from helpers.soundness import (
+    ALPHA,
+    CROWN,
+    TREES,
+    check_queries,
+    check_rounding,
+    check_specification,
+    check_steps,
+)
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Queries, bound, tune
-from lowering import by_runtime, model
-from sounding import ALPHA, CROWN, TREES, check_queries, check_rounding, check_specification, check_steps
 
 
 @pytest.fixture(autouse=True)

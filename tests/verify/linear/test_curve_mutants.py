@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bounding import sample
+from helpers.bounds import sample
+from helpers.soundness import check_planes, check_queries, lines, queries, steps
 from holdfast.verify.linear import bowl, curves, passes, root, saddle, shapes, wave
-from sounding import check_planes, check_queries, lines, queries, steps
 
 
 def chord_below_a_bowl(patch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bounding import problem
+from helpers.bounds import problem
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Net, Scale, Start
 from holdfast.verify.bab import decide

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.soundness import check_lines, check_planes
 from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation
 from holdfast.verify.linear.curves import bend, span
-from sounding import check_lines, check_planes
 
 EVERYWHERE = ("relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sin")
 PARTIAL = ("exp", "sqrt", "log", "reciprocal")  # defined, or finite, on a part of the numbers only

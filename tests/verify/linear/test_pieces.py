@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bounding import KINDS, Row, Sample, sample
+from helpers.bounds import KINDS, Row, Sample, sample
+from helpers.soundness import check_adjoint
 from holdfast.graph.evaluate import evaluate
 from holdfast.verify.linear.passes import evaluate as by_torch
 from holdfast.verify.linear.pieces import Pieces
-from sounding import check_adjoint
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from boxing import (
+from helpers.few_inputs import (
     Question,
     asked,
     check_certified,
@@ -18,10 +18,10 @@ from boxing import (
     random_program,
     room,
 )
+from helpers.plain_kernels import plain
 from holdfast.verify.lowdim import pack
 from holdfast.verify.lowdim.tables import views
 from holdfast.verify.lowdim.walker import Walker
-from plain_kernels import plain
 
 seeds = some.integers(0, 10**6)
 scales = some.sampled_from([1.0, 10.0, 1e4, 1e12])

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from boxing import asked, check_certified, check_layers, check_programs
-from deciding import check_boxes, check_corner, check_line, check_numbers
+from helpers.few_inputs import asked, check_certified, check_layers, check_programs
+from helpers.plain_kernels import engine, install, plain
+from helpers.verdicts import check_boxes, check_corner, check_line, check_numbers
 from holdfast.verify.lowdim import pack
 from holdfast.verify.lowdim.walker import Walker
-from plain_kernels import engine, install, plain
 
 Check = Callable[[], object]
 

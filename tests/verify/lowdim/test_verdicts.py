@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from bounding import KINDS, dense_net, points_of, sample, values_of
-from boxing import Question, asked
-from deciding import answer, check_boxes, check_corner, check_line, check_numbers, corner, moved
+from helpers.bounds import KINDS, dense_net, points_of, sample, values_of
+from helpers.few_inputs import Question, asked
+from helpers.models import save_graph
+from helpers.verdicts import answer, check_boxes, check_corner, check_line, check_numbers, corner, moved
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.inspect import runtime
 from holdfast.graph.ir import Dense
@@ -17,7 +18,6 @@ from holdfast.verify.lowdim.load import kernel
 from holdfast.verify.lowdim.tables import views
 from holdfast.verify.lowdim.walker import Walker
 from holdfast.verify.problem import Case
-from making import save_graph
 
 ULP = 2.0**-52
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from holdfast.attack import energy
-from holdfast.attack.outputs import constant, from_centres, only
-from holdfast.attack.tensors import Candidates
+from holdfast.attack.gradient import energy
+from holdfast.attack.gradient.outputs import constant, from_centres, only
+from holdfast.attack.gradient.tensors import Candidates
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.heads.yolov8 import Options

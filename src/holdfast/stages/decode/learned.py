@@ -1,6 +1,6 @@
 """A learned decoder: libjpeg-turbo's pixels with the losses of JPEG taken back by a small convolutional net.
 
-The net (models/decoder/restore.onnx, made by `python -m holdfast.train.decoder`) sees the picture at half
+The net (models/decoder/restore.onnx, made by `python -m models.decoder`) sees the picture at half
 size with the four pixels of each square side by side, where each pixel lies in its blocks, and how coarsely
 the file was quantised. It works tile by tile, so memory is bounded whatever the picture's size; a tile's rim
 is as wide as the net sees, so the result is that of the whole picture at once.

@@ -1,0 +1,1 @@
+"""Black-box search: predictions alone, no gradient."""

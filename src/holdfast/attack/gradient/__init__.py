@@ -1,0 +1,1 @@
+"""White-box search: gradients through the ONNX file, masks, pruning."""

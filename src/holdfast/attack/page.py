@@ -1,0 +1,230 @@
+"""An attack as a page: what it does to mAP, what it costs, and pictures of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from holdfast.attack.attempt import Attempt
+from holdfast.attack.result import Outcome
+from holdfast.core.errors import OutputError
+from holdfast.core.patch import apply
+from holdfast.core.types import Image
+from holdfast.engine.records import Found
+from holdfast.engine.store import write_atomic
+from holdfast.evaluate.classes import realign
+from holdfast.report.charts.lines import Line, line_chart
+from holdfast.report.html import document
+from holdfast.report.parts import Card, Document, Figure, Section, scroll
+from holdfast.report.patched import GAIN, Exhibit, exhibition
+from holdfast.report.tables import Cell, Column, Table, to_html
+
+Clean: TypeAlias = Callable[[str], Image | None]  # an image's decoded pixels by its name
+SHOWN = 6  # images with pictures
+LISTED = 200  # rows of the table of images
+
+
+def tables(found: Outcome) -> tuple[Table, ...]:
+    """The effect on every model, the costs, and the curve."""
+    rows: list[list[Cell]] = [
+        [e.model, "never attacked" if i else "attacked", e.before, e.after, e.effect]
+        for i, e in enumerate(found.effects)
+    ]
+    effects = Table(["model", "", "mAP before", "mAP after", Column("S_e", 3)], rows, "What the attack does")
+    return effects, _costs(found), _curve(found)
+
+
+def _costs(found: Outcome) -> Table:
+    names: list[Column | str] = ["", Column("mean", 2), Column("least", 2), Column("most", 2)]
+    columns = {
+        "changed pixels": [float(a.pixels) for a in found.aimed],
+        "amplitude": [float(a.amplitude) for a in found.aimed],
+        "PSNR, dB": [a.psnr for a in found.aimed if a.psnr is not None],
+        "SSIM": [a.ssim for a in found.aimed],
+        "seconds": [a.seconds for a in found.aimed],
+    }
+    rows: list[list[Cell]] = [
+        [name, *(_rounded(name, v) if v else (None, None, None))] for name, v in columns.items()
+    ]
+    told = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
+    return Table(names, rows, f"What it costs an image: {told}")
+
+
+def _rounded(name: str, values: list[float]) -> tuple[Cell, ...]:
+    """Mean, least and most; SSIM is so near to 1 that two digits would say nothing."""
+    three = float(np.mean(values)), min(values), max(values)
+    return tuple(f"{v:.4f}" for v in three) if name == "SSIM" else three
+
+
+def _curve(found: Outcome) -> Table:
+    columns: list[Column | str] = ["pixels allowed", "images attacked", Column("pixels, mean", 1), "mAP"]
+    if found.distance:
+        columns.append(Column(found.distance, 4))
+    rows: list[list[Cell]] = [
+        [p.budget, p.attacked, p.pixels, p.map, *([p.distance] if found.distance else [])]
+        for p in found.points
+    ]
+    return Table(columns, rows, "When an image may have at most so many changed pixels")
+
+
+def write(found: Outcome, clean: Clean, out: Path, more: Sequence[Section] = ()) -> Path:
+    """The path of the written page; `clean` gives an image's decoded pixels by its name."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    write_atomic(out, page(found, clean, more).encode())
+    return out
+
+
+def page(found: Outcome, clean: Clean, more: Sequence[Section] = ()) -> str:
+    """The attack as one self-contained HTML file."""
+    about, first = found.about, found.effects[0]
+    name, data = about["model"]["name"], about["data"]["name"]
+    return document(
+        Document(
+            title=f"Patch attack on {name}",
+            subject=(name, data),
+            facts=(
+                ("images", str(len(found.attempts))),
+                ("with a target", str(len(found.aimed))),
+                ("goal", about["method"]["goal"]),
+                ("made", about["created"]),
+            ),
+            verdict=verdict(found),
+            cards=(
+                Card("mAP before", first.before, "clean images"),
+                Card("mAP after", first.after, "with the patches"),
+                Card("pixels changed", found.mean(lambda a: a.pixels), "mean of images with a target", 0),
+                Card("images that succeed", found.success, "of those with a target"),
+            ),
+            minor=(),
+            rule=about["rule"],
+            command=about["command"],
+            alerts=(),
+            sections=(*sections(found, clean), *more, _about(found)),
+            kind="patch attack",
+        )
+    )
+
+
+def verdict(found: Outcome) -> str:
+    """The outcome in one sentence."""
+    first, pixels = found.effects[0], found.mean(lambda a: a.pixels) or 0.0
+    if not found.aimed:
+        return f"{first.model} finds nothing true in these images: there was nothing to attack."
+    share = pixels / np.mean([a.size.width * a.size.height for a in found.aimed])
+    text = (
+        f"With {pixels:.0f} changed pixels an image ({100 * share:.2f} %) mAP falls from {first.before:.3f} "
+        f"to {first.after:.3f}."
+    )
+    others = [f"{e.model} from {e.before:.3f} to {e.after:.3f}" for e in found.effects[1:]]
+    return text + (f" Never attacked, and yet: {'; '.join(others)}." if others else "")
+
+
+def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
+    """The sections of an attack, for its own page or for one about more."""
+    effects, costs, curve = (Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found))
+    figures = (effects, costs, *_charts(found), dataclasses.replace(curve, wide=True))
+    return (
+        Section("attack", "Patch attack", figures, verdict(found)),
+        _pictures(found, clean, shown),
+    )
+
+
+def _charts(found: Outcome) -> list[Figure]:
+    maps = np.array([p.map for p in found.points])
+    top = max(1e-9, float(maps.max()))
+    top = 1.0 if top > 0.5 else top * 1.1
+    pixels = np.array([float(p.budget) for p in found.points])
+    charts = [
+        Figure(
+            "mAP against changed pixels",
+            line_chart(
+                [Line("mAP", pixels, maps, bold=True)], title="mAP against changed pixels",
+                x_label="changed pixels an image may have", y_label="mAP",
+                x_range=(0.0, max(float(pixels.max()), 1.0)), y_range=(0.0, top),
+            ),
+            "Images that need more are left clean.",
+        )
+    ]  # fmt: skip
+    distances = np.array([np.nan if p.distance is None else p.distance for p in found.points])
+    if np.isfinite(distances).all() and distances.max() > 0:
+        charts.append(
+            Figure(
+                f"mAP against {found.distance}",
+                line_chart(
+                    [Line("mAP", distances, maps, bold=True)], title=f"mAP against {found.distance}",
+                    x_label=f"{found.distance} of the attacked images", y_label="mAP",
+                    x_range=(0.0, float(distances.max())), y_range=(0.0, top),
+                ),
+                "How far the images have moved from the clean ones, as a network sees them.",
+            )
+        )  # fmt: skip
+    return charts
+
+
+def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
+    rows = [r for r in (_row(found, a, clean) for a in chosen(found, shown)) if r is not None]
+    least = float(found.about["method"]["rule"]["iou"])
+    body = (
+        exhibition(rows, found.alignment.names, least, "patched") if rows else "<p>No image was changed.</p>"
+    )
+    note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
+    lead = (
+        "Boxes before and after: what is found rightly, what is wrong, and true boxes nothing is found for."
+    )
+    return Section("patched", "Patched images", (Figure("", body, note, wide=True),), lead)
+
+
+def chosen(found: Outcome, count: int) -> list[Attempt]:
+    """Images to show: fewest pixels, most pixels, and those that withstood, from the changed ones."""
+    changed = sorted((a for a in found.aimed if a.pixels), key=lambda a: (not a.success, a.pixels))
+    if len(changed) <= count:
+        return changed
+    places = np.linspace(0, len(changed) - 1, count).round().astype(int)
+    return [changed[i] for i in dict.fromkeys(places.tolist())]
+
+
+def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Exhibit | None:
+    before = clean(attempt.name)
+    if before is None:
+        return None
+    seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
+    first, second = (r for r in seen if isinstance(r, Found))
+    note = (
+        f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
+        f"{attempt.left} of {attempt.targets} targets still found"
+    )
+    after = apply(before, attempt.patch)
+    said = first.detections, second.detections
+    return Exhibit(attempt.name, note, before, after, first.truth, said)
+
+
+def _about(found: Outcome) -> Section:
+    about = found.about
+    facts: list[list[Cell]] = [
+        ["model", f"{about['model']['name']} (sha256 {about['model']['sha256'][:16]}…)"],
+        ["model unchanged", "its file and its outputs are the same before and after"],
+        *([name, str(value)] for name, value in {**about["method"], **about["limits"]}.items()),
+        ["seed", about["seed"]],
+        ["surrogates", ", ".join(m["name"] for m in about["surrogates"]) or "none"],
+        ["deployments", ", ".join(about["deployments"]) or "none"],
+    ]
+    how = scroll(to_html(Table(["", "what"], facts), sortable=False), "Method")
+    columns: list[Column | str] = [
+        "image", "targets", "left", "pixels", "amplitude", Column("PSNR", 1), "SSIM", Column("seconds", 1),
+        "note",
+    ]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [a.name, a.targets, a.left, a.pixels, a.amplitude, a.psnr, a.ssim, a.seconds, a.note]
+        for a in found.attempts[:LISTED]
+    ]
+    rest = len(found.attempts) - len(rows)
+    note = f"{rest} more are in images.csv." if rest > 0 else ""
+    images = scroll(to_html(Table(columns, rows)), "Images")
+    return Section(
+        "about", "How it was run", (Figure("Every image", images, note, wide=True), Figure("Method", how))
+    )

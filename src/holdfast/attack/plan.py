@@ -1,0 +1,183 @@
+"""What is attacked, with what, and what one process needs of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from holdfast.attack.types import Limits, Method
+from holdfast.core import fingerprint
+from holdfast.core.errors import InputError, MissingExtra
+from holdfast.core.model import Model
+from holdfast.core.patch import Patch
+from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
+from holdfast.core.registry import part
+from holdfast.core.sources import code_of
+from holdfast.core.types import Ints, plain_name
+from holdfast.engine.store import Store
+from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.run import Plan, job_for
+from holdfast.stages.families import applied, is_installed, options_of
+
+CELLS = "cells"
+Universal: TypeAlias = Literal["none", "spot", "boxes"]
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """A model on a data set, and how it is attacked; adversarial images and results go to `out`."""
+
+    plan: Plan
+    out: Path
+    method: Method = field(default_factory=Method)
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    surrogates: tuple[Model, ...] = ()  # attacked together with the model
+    deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
+    unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
+    features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
+    universal: Universal = "none"
+    shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
+
+    def __post_init__(self) -> None:
+        if self.features == "none":
+            object.__setattr__(self, "features", "")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process needs to attack any image. `task_of` makes it."""
+
+    model: Model
+    pipeline: Pipeline
+    to_model: Ints  # per class of the data its number in the model, or -1
+    method: Method
+    limits: Limits
+    seed: int
+    surrogates: tuple[Model, ...]
+    deployments: tuple[Pipeline, ...]
+    unseen: tuple[Model, ...]
+    features: str
+    patch: Patch | None  # the universal one
+    store: Store
+    setup: str  # the hash of all that can change a result, but for the image
+    out: Path
+    modules: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    threads: int = 1
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
+
+    def key(self, name: str, content: str) -> str:
+        """The name of an image's cell."""
+        return fingerprint.of([self.setup, name, content])
+
+
+def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
+    """The task, its set-up hashed: models, pipelines, classes, method, limits, seed, versions and code."""
+    plan = attack.plan
+    check_attack(attack)
+    clean = plan.pipeline or pipeline_of(plan.model.card)
+    deployed = tuple(applied(clean, options_of(text)) for text in attack.deployments)
+    store = Store(attack.out / CELLS)
+    jobs = [job_for(plan, pipeline, store) for pipeline in (clean, *deployed)]
+    others = [(m.name, m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
+    laid = None if patch is None else (patch.pixels.tobytes().hex(), patch.mask.tobytes().hex(), patch.where)
+    setup = fingerprint.of(
+        {
+            "jobs": [job.setup for job in jobs],
+            "others": [len(attack.surrogates), others],
+            "classes": to_model(alignment),
+            "method": attack.method,
+            "limits": attack.limits,
+            "seed": attack.seed,
+            "features": [attack.features, _features_hash(attack.features)],
+            "patch": laid,
+            "code": code_of("attack"),
+        }
+    )
+    return Task(
+        plan.model, clean, to_model(alignment), attack.method, attack.limits, attack.seed, attack.surrogates,
+        deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
+        modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
+        until=plan.until,
+    )  # fmt: skip
+
+
+def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
+    """The attack in a folder named by what it is, so that what another version left is not in the way."""
+    setup = task_of(attack, alignment).setup
+    return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
+
+
+def check_attack(attack: AttackPlan) -> None:
+    """Raise InputError, one line, for what cannot be done."""
+    plan = attack.plan
+    if plan.model.card.task not in ("detect", "single"):
+        raise InputError(f"{plan.model.name}: expected a detector, got a model to {plan.model.card.task}")
+    if plan.pipeline:
+        check_names(plan.pipeline)
+    for other in attack.surrogates:
+        if not set(map(plain_name, other.card.classes)) & set(map(plain_name, plan.model.card.classes)):
+            raise InputError(
+                f"--surrogate {other.name}: expected a class of {plan.model.name} among its "
+                f"{len(other.card.classes)}, got none; correct the names in its card"
+            )
+    for one in (option for text in attack.deployments for option in options_of(text)):
+        if one.calibrated:
+            raise InputError(
+                f"--deployment {one.label}: needs calibration images, which an attack has not; "
+                "take fp16 or bf16, or a model quantised already"
+            )
+    if not attack.method.black_box and not is_installed("torch"):
+        raise MissingExtra("an attack by gradient (--black-box does without)", "torch", "torch")
+    names = [m.name for m in attack.unseen]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
+    for what, given in _useless(attack).items():
+        if given:
+            raise InputError(what)
+    part("mask", attack.method.mask)  # UnknownName here, not once the folder is taken
+    for name in attack.method.transforms:
+        part("transform", name)
+
+
+def _useless(attack: AttackPlan) -> dict[str, bool]:
+    """What to say of options that would change nothing, and whether they were given."""
+    method, limits, lone = attack.method, attack.limits, attack.universal != "none"
+    gradients = {
+        "--surrogate": bool(attack.surrogates), "--universal": lone, "--transform": bool(method.transforms),
+        "--diverse": method.diversity,
+    }  # fmt: skip
+    return {
+        **{
+            f"{n}: needs gradients; leave out --black-box": method.black_box and g
+            for n, g in gradients.items()
+        },
+        "--deployment: a black box under several can only be made to lose targets: --goal vanish": (
+            method.black_box and bool(attack.deployments) and method.goal != "vanish"
+        ),
+        "--mask: a universal patch is a square; leave it out": lone and method.mask != Method.mask,
+        "--regions: a universal patch is one square; leave it out": lone and limits.regions > 0,
+        "--amplitude: a universal patch has any colours; leave it out": lone
+        and attack.limits.amplitude < 255,
+        "--anywhere: --universal says where the patch lies; leave it out": lone and not method.inside,
+    }
+
+
+def _features_hash(text: str) -> str:
+    """The hash of a feature net: another file behind the same name is another distance."""
+    from holdfast.stages.features import open_features
+
+    return open_features(text).sha256 if text else ""
+
+
+def to_model(alignment: Alignment) -> Ints:
+    """Per class of the data its number in the model, -1 where the model has none."""
+    number = {int(place): at for at, place in enumerate(alignment.of_model) if place >= 0}
+    return np.array([number.get(int(place), -1) for place in alignment.of_data], np.int64)

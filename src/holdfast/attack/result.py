@@ -1,0 +1,123 @@
+"""The numbers of an attack: mAP before and after, what was changed, and the curves of what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from holdfast.attack.attempt import Attempt, Pair
+from holdfast.engine.records import Failed
+from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.score import Settings, score_records
+from holdfast.metrics.frechet import frechet
+
+BUDGETS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the attack does to one model: mAP before and after, and S_e = 1 − after / before."""
+
+    model: str
+    before: float
+    after: float
+
+    @property
+    def effect(self) -> float | None:
+        """S_e of the contest; None if the model finds nothing before."""
+        return 1.0 - self.after / self.before if self.before > 0 else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the curves: images that need more than `budget` pixels are left clean."""
+
+    budget: int
+    attacked: int  # images
+    pixels: float  # mean over all images with a target
+    map: float
+    distance: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An attack on a whole data set."""
+
+    attempts: tuple[Attempt, ...]
+    failed: tuple[Failed, ...]
+    effects: tuple[Effect, ...]  # the attacked model first, then those that were never attacked
+    points: tuple[Point, ...]
+    distance: str  # what the Fréchet distance is called; empty: none was asked for
+    alignment: Alignment
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def aimed(self) -> tuple[Attempt, ...]:
+        """The images that were attacked: those with a target, or all where something new is to appear."""
+        return tuple(a for a in self.attempts if a.targets or a.steps)
+
+    def mean(self, of: Callable[[Attempt], float]) -> float | None:
+        """The mean over the images with a target."""
+        values = [of(a) for a in self.aimed]
+        return float(np.mean(values)) if values else None
+
+    @property
+    def success(self) -> float | None:
+        """The share of images with a target in which the attack reached its goal."""
+        return self.mean(lambda a: float(a.success))
+
+
+def effect_of(
+    attempts: Sequence[Attempt], name: str, pairs: Sequence[Pair], alignment: Alignment, settings: Settings
+) -> Effect:
+    """What the attack does to the model that said `pairs`."""
+    before = [False] * len(attempts)
+    after = [True] * len(attempts)
+    return Effect(name, *(_map(attempts, pairs, which, alignment, settings) for which in (before, after)))
+
+
+def _map(
+    attempts: Sequence[Attempt],
+    pairs: Sequence[Pair],
+    after: Sequence[bool],
+    alignment: Alignment,
+    settings: Settings,
+) -> float:
+    """The mAP with the attacked image where `after` says so, else the clean one."""
+    records = [a.record(p, which) for a, p, which in zip(attempts, pairs, after, strict=True)]
+    kept = realign(records, alignment)
+    result = score_records(kept, "detect", alignment.names, settings)
+    value = result["metrics"].get("mAP", result["metrics"].get("AP50"))
+    return float(value or 0.0)
+
+
+def points_of(
+    attempts: Sequence[Attempt], alignment: Alignment, settings: Settings, limit: int
+) -> tuple[Point, ...]:
+    """The mAP and Fréchet distance when every image may have at most so many changed pixels."""
+    largest = max((a.pixels for a in attempts), default=0)
+    budgets = sorted({b for b in BUDGETS if b < largest} | {min(largest, limit)}) if largest else [0]
+    pairs = [a.model for a in attempts]
+    aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
+    found = []
+    for budget in budgets:
+        after = [0 < a.pixels <= budget for a in attempts]
+        spent = sum(a.pixels for a, which in zip(attempts, after, strict=True) if which)
+        value = _map(attempts, pairs, after, alignment, settings)
+        distance = _distance(attempts, after)
+        found.append(Point(budget, sum(after), spent / aimed, value, distance))
+    return tuple(found)
+
+
+def _distance(attempts: Sequence[Attempt], after: Sequence[bool]) -> float | None:
+    """The Fréchet distance of the images as they are with the attack from the clean ones."""
+    features = [a.features for a in attempts]
+    if len(features) < 2 or any(f is None for f in features):
+        return None
+    known = [f for f in features if f is not None]
+    clean = np.stack([f[0] for f in known])
+    mixed = np.stack([f[1] if which else f[0] for f, which in zip(known, after, strict=True)])
+    return frechet(clean, mixed)

@@ -1,0 +1,187 @@
+"""A model on a data set attacked: cells, pictures, numbers, and the proof that the model is what it was."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from holdfast.attack.attempt import Attempt, attempt_from_plain, row_of
+from holdfast.attack.guard import claim, file_names, state_of
+from holdfast.attack.plan import AttackPlan, Task, task_of
+from holdfast.attack.result import Effect, Outcome, effect_of, points_of
+from holdfast.attack.universal import write_patch
+from holdfast.attack.work import AttackWork
+from holdfast.core.errors import DataError, ModelError
+from holdfast.core.model import Model
+from holdfast.core.patch import Patch
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.registry import lookup
+from holdfast.core.types import Image
+from holdfast.engine.executor import Progress, execute
+from holdfast.engine.records import Failed
+from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.engine.versions import versions
+from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+
+MANIFEST, TABLE = "attack.json", "images.csv"
+
+
+def attack(
+    plan: AttackPlan, progress: Progress = lambda done, reused: None, patch: Patch | None = None
+) -> Outcome:
+    """The outcome, its files in the plan's folder; a killed run goes on where it was.
+
+    `patch` is the universal one, if the plan wants one. The model's file and what it says of the first image
+    are the same before and after, or ModelError says so.
+    """
+    began = time.perf_counter()
+    alignment = alignment_of(plan.plan)
+    others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
+    task = task_of(plan, alignment, patch)
+    entries = plan.plan.dataset.entries
+    claim(plan.out, task.setup, entries, plan.shared)
+    before = state_of(plan, entries)
+    if patch is not None:
+        write_patch(plan, patch)
+    work = AttackWork(task, file_names(entries))
+    rows = execute(work, entries, plan.plan.jobs, progress, size=1, until=plan.plan.until)
+    attempts, failed = _read(task, [key for row in rows for key in row])
+    after = state_of(plan, entries)
+    if after != before:
+        raise ModelError(f"{plan.plan.model.path}: expected the model to stay as it was, got another one")
+    if not attempts:
+        raise DataError(f"none of the {len(failed)} images could be attacked; first {failed[0]}")
+    settings = plan.plan.settings
+    points = points_of(attempts, alignment, settings, plan.limits.pixels)
+    about = _about(plan, alignment, before, time.perf_counter() - began)
+    name = "" if attempts[0].features is None else _distance_name(plan)
+    effects = _effects(plan, attempts, alignment, others)
+    found = Outcome(attempts, failed, effects, points, name, alignment, about)
+    _save(plan, found)
+    return found
+
+
+def _read(task: Task, keys: list[str]) -> tuple[tuple[Attempt, ...], tuple[Failed, ...]]:
+    found = []
+    for key in keys:
+        data = task.store.get(key)
+        if data is None:
+            raise DataError(f"{task.store.path(key)}: the cell is missing or damaged; attack again")
+        found.append(attempt_from_plain(orjson.loads(data)))
+    attempts = tuple(a for a in found if isinstance(a, Attempt))
+    return attempts, tuple(f for f in found if isinstance(f, Failed))
+
+
+def _effects(
+    plan: AttackPlan, attempts: tuple[Attempt, ...], alignment: Alignment, others: list[Alignment]
+) -> tuple[Effect, ...]:
+    settings = plan.plan.settings
+    found = [effect_of(attempts, plan.plan.model.name, [a.model for a in attempts], alignment, settings)]
+    for other, own in zip(plan.unseen, others, strict=True):
+        pairs = [a.unseen[other.name] for a in attempts]
+        found.append(effect_of(attempts, other.name, pairs, own, settings))
+    return tuple(found)
+
+
+def _distance_name(plan: AttackPlan) -> str:
+    from holdfast.stages.features import open_features
+
+    return open_features(plan.features).name
+
+
+def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:
+    evaluated = plan.plan
+    return {
+        "command": evaluated.command,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "model": {**_named(evaluated.model), "unchanged": state},
+        "data": {"name": evaluated.dataset.name, "images": len(evaluated.dataset), **evaluated.source},
+        "classes": list(alignment.names),
+        "alignment": alignment.to_plain(),
+        "note": alignment.note,
+        "pipeline": (evaluated.pipeline or pipeline_of(evaluated.model.card)).describe(),
+        "method": dataclasses.asdict(plan.method),
+        "limits": dataclasses.asdict(plan.limits),
+        "seed": plan.seed,
+        "surrogates": [_named(m) for m in plan.surrogates],
+        "unseen": [_named(m) for m in plan.unseen],
+        "deployments": list(plan.deployments),
+        "universal": plan.universal,
+        "rule": f"{evaluated.settings.rule}; IoU {evaluated.settings.iou}",
+        "settings": settings_plain(evaluated.settings),
+        "versions": versions(),
+    }
+
+
+def _named(model: Model) -> dict[str, str]:
+    return {"name": model.name, "path": str(model.path), "sha256": model.sha256}
+
+
+def _save(plan: AttackPlan, found: Outcome) -> None:
+    rows = [row_of(a) for a in found.attempts]
+    write_atomic(plan.out / MANIFEST, to_json(as_plain(found), indent=True))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomic(plan.out / TABLE, text.getvalue().encode("utf-8", "replace"))
+
+
+def as_plain(found: Outcome) -> dict[str, Any]:
+    """The outcome as JSON values: effects, means, curves and a row an image."""
+    return {
+        "about": found.about,
+        "effects": [{**dataclasses.asdict(e), "S_e": e.effect} for e in found.effects],
+        "success": found.success,
+        "mean_pixels": found.mean(lambda a: a.pixels),
+        "mean_amplitude": found.mean(lambda a: a.amplitude),
+        "mean_ssim": found.mean(lambda a: a.ssim),
+        "distance": {"name": found.distance, "value": found.points[-1].distance},
+        "curve": [dataclasses.asdict(p) for p in found.points],
+        "images": [{**row_of(a), **_said(a)} for a in found.attempts],
+        "failed": [str(f) for f in found.failed],
+    }
+
+
+def _said(attempt: Attempt) -> dict[str, Any]:
+    """What the model says before and after, and what those say that were never attacked."""
+    pairs = {"": attempt.model, **attempt.unseen}
+    return {
+        f"{name}{' ' if name else ''}{when}": [
+            {"box": box, "score": score, "class": number}
+            for box, score, number in zip(
+                d.boxes.tolist(), d.scores.tolist(), d.classes.tolist(), strict=True
+            )
+        ]
+        for name, pair in pairs.items()
+        for when, d in (("before", pair.before), ("after", pair.after))
+    }
+
+
+def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
+    """A function that gives an image's decoded pixels by its name; None if it cannot be read any more."""
+    return decoded(plan.plan)
+
+
+def decoded(plan: Plan) -> Callable[[str], Image | None]:
+    """The same for the images of any plan, by its own decoder."""
+    entries = {printable(e.name): e for e in plan.dataset.entries}
+    decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)
+
+    def picture(name: str) -> Image | None:
+        try:
+            image: Image = decode(entries[printable(name)].load().data)
+        except (KeyError, DataError):
+            return None
+        return image
+
+    return picture

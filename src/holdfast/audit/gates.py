@@ -1,0 +1,245 @@
+"""Gates: conditions under which a build fails, such as noise.map50.drop > 0.02.
+
+A gate that is true fails. So does one whose number this run did not measure: none passes by absence. A gate
+whose number rests on too few images is not decided: it neither fails nor passes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.audit.names import ENDS, METRICS, RANGES, Pattern, required_pattern
+from holdfast.audit.result import ENOUGH, Audit, Part
+from holdfast.audit.values import STILL, Measured, measured
+from holdfast.core.errors import InputError
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+FAIL_IF = "fail-if"  # the list in the table [gates] of an experiment
+MIN_IMAGES = "min-images"  # the number in the same table
+_SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
+_WANTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.drop > 0.02'"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition that must not be true; `title` is what its author calls it.
+
+    `min_images`: fewest images that decide it; None: the number `judge` is given.
+    """
+
+    text: str
+    name: str
+    op: str
+    bound: float
+    title: str = ""
+    min_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A gate and what became of it: the number (None: not measured) and in words why, or what it is about.
+
+    `images` is the number of images the value rests on (None: it is no estimate).
+    """
+
+    gate: Gate
+    value: float | None
+    failed: bool
+    reason: str = ""
+    images: int | None = None
+    decided: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """What became of it in a word or two."""
+        return "failed" if self.failed else "passed" if self.decided else "not decided"
+
+
+def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
+    """The gate of 'noise.map50.drop > 0.02', or an InputError with the place; `check` looks at its name."""
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        raise InputError(f"{where}: expected {_WANTED}, got {text!r}")
+    name, sign, number = found.groups()
+    try:
+        bound = float(number)
+    except ValueError:
+        bound = math.nan
+    if not math.isfinite(bound):
+        percent = " (a share is a fraction: 0.02, not 2%)" if number.endswith("%") else ""
+        raise InputError(f"{where}: expected a number behind {sign}, got {number!r} in {text!r}{percent}")
+    return Gate(f"{name} {sign} {number}", name, sign, bound, title)
+
+
+def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
+    """The gates of a table [gates]: fail-if = ["…"], a title = "…", or a name = "> 0.02".
+
+    `min-images` in the table applies to all of its gates.
+    """
+    if not isinstance(plain, Mapping):
+        raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
+    least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
+    rest = {key: value for key, value in plain.items() if key != MIN_IMAGES}
+    return tuple(replace(gate, min_images=least) for gate in _entries(rest, where, ""))
+
+
+def min_images_of(value: object, where: str) -> int | None:
+    """The number of images of `min-images`, None if there is none; InputError with the place."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{where}: expected a number of images, 1 or more, got {value!r}")
+    return value
+
+
+def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Gate]:
+    for key, value in table.items():
+        name = f"{begin}{key}"
+        place = f"{where}.{name}"
+        if isinstance(value, Mapping):  # noise.map50.drop without quotes is a table in a table
+            yield from _entries(value, where, f"{name}.")
+        elif isinstance(value, str) and name != FAIL_IF:
+            bare = value.lstrip().startswith(tuple("<>=!"))
+            yield gate_of(f"{name} {value}", place) if bare else gate_of(value, place, name)
+        elif name == FAIL_IF and isinstance(value, str | list):
+            for number, text in enumerate([value] if isinstance(value, str) else value):
+                if not isinstance(text, str):
+                    raise InputError(f"{place}[{number}]: expected the text of a gate, got {text!r}")
+                yield gate_of(text, f"{place}[{number}]")
+        else:
+            known = name == FAIL_IF
+            wanted = "a list of texts" if known else "the text of a gate"
+            hint = f"; a list of gates is called {FAIL_IF}" if isinstance(value, list) and not known else ""
+            raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}{hint}")
+
+
+def read_gates(file: Path) -> tuple[Gate, ...]:
+    """The gates under [gates] of a TOML file; InputError with the file if there are none."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InputError(f"{file}: expected a TOML file with gates, got: {problem.strerror}") from problem
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InputError(f"{file}: expected a TOML file with gates, got: {problem}") from problem
+    if "gates" not in document:
+        raise InputError(f'{file}: expected a table [gates] with {FAIL_IF} = ["…"], got none')
+    return gates_of(document["gates"], f"{file}: gates")
+
+
+def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
+    """Nothing; InputError if a gate has an unknown name or can never be true. To be called before a run."""
+    for gate in gates:
+        _check_bound(gate, required_pattern(gate.name, audit, metrics))
+
+
+def _check_bound(gate: Gate, pattern: Pattern) -> None:
+    """Nothing; InputError where the bound is none of the unit's: mostly points given for a fraction."""
+    low, high = RANGES[pattern.unit]
+    never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
+    if low <= gate.bound <= high and not never:
+        return
+    span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
+    kind = f"a {pattern.unit} {span}" if pattern.unit != "pixels" else f"a number of pixels {span}"
+    why = "this is never true" if never else f"got {gate.bound:g}"
+    share = pattern.unit in ("fraction", "difference") and 1 < abs(gate.bound) <= 100
+    hint = f"; {gate.bound:g} points are {gate.bound / 100:g}" if share else ""
+    raise InputError(f"gate {gate.text!r}: {gate.name} is {kind}, {why}{hint}")
+
+
+def judge(
+    gates: Sequence[Gate], found: Audit | Mapping[str, float], min_images: int = ENOUGH
+) -> tuple[Judged, ...]:
+    """Every gate with its number and whether it failed; InputError for a name that does not exist.
+
+    `found` is the audit, whose rows tell what a number is about or why there is none, or only its values.
+    A number that rests on fewer than `min_images` images decides nothing; a gate's own minimum comes first.
+    """
+    audit = found if isinstance(found, Audit) else None
+    check(gates, audit)
+    values = measured(found) if isinstance(found, Audit) else {name: Measured(v) for name, v in found.items()}
+    return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
+
+
+def outcome(judged: Sequence[Judged]) -> int:
+    """The exit code: 1 if a gate failed, else 0."""
+    return int(any(one.failed for one in judged))
+
+
+def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None, least: int) -> Judged:
+    got = values.get(gate.name)
+    if got is None or math.isnan(got.value):
+        return Judged(gate, None, True, f"not measured{_because(gate.name, audit)}")
+    largest = values.get("attack.largest", Measured(0.0)).value
+    if math.isinf(got.value) and not _reaches(gate, largest):
+        tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
+        return Judged(gate, None, True, f"not measured: {tried}")
+    if got.images is not None and got.images < least:
+        about = f" ({got.about})" if got.about else ""
+        why = f"n = {got.images} < {least} (--{MIN_IMAGES}){about}"
+        return Judged(gate, got.value, False, why, got.images, decided=False)
+    return Judged(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about, got.images)
+
+
+def _reaches(gate: Gate, largest: float) -> bool:
+    """Whether the budgets tried reach the gate's bound: no break up to 100 pixels says nothing about 1000."""
+    if gate.op not in ("<", "<=", "=="):
+        return True
+    return largest >= (math.ceil(gate.bound) - 1 if gate.op == "<" else math.floor(gate.bound))
+
+
+def _because(name: str, audit: Audit | None) -> str:
+    """': ' and why there is no such number; empty without an audit."""
+    if audit is None:
+        return ""
+    pattern = required_pattern(name, audit)
+    parts = [part for part in audit.parts if part.name in pattern.parts]
+    words = [*_noise_words(name, audit), *_attack_words(name, audit)]
+    words += [f"{p.name} was left out{_in_part(p)}: {p.left_out}" for p in parts if p.left_out]
+    if not words and not parts:
+        words = [
+            f"this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else "no plan is told"
+        ]
+    return ": " + ("; ".join(words) or f"{parts[0].name} ran and gave no such number")
+
+
+def _in_part(part: Part) -> str:
+    return f" in part ({part.images} of {part.of} images ran)" if part.images else ""
+
+
+def _noise_words(name: str, audit: Audit) -> list[str]:
+    """Why noises the name stands for gave no number, three of them at most."""
+    metric = audit.clean.metric
+    found = []
+    for cause in audit.causes:
+        option = cause.label.removeprefix(f"{cause.family}=")
+        begins = (f"noise.{cause.family}.{option}.{metric}.", f"noise.{cause.family}.{metric}.")
+        if not name.startswith((*begins, f"noise.{metric}.drop")) or cause.outcome in STILL:
+            continue
+        if cause.drop is None or math.isnan(cause.drop):
+            got = "gave no number" if cause.outcome == "measured" else f"is {cause.outcome}"
+            found.append(f"{cause.label} {got}" + (f" ({cause.note})" if cause.note else ""))
+        elif name.endswith(ENDS) and None in (cause.low, cause.high):
+            found.append(f"{cause.label} has no interval")
+    return found[:3]
+
+
+def _attack_words(name: str, audit: Audit) -> list[str]:
+    if not name.startswith("attack.") or not audit.strikes:
+        return []
+    for one in audit.strikes:
+        if name.startswith(f"attack.{one.threat}."):
+            return [f"at {one.threat} {one.aimed} of {one.images} images had something to lose"]
+    return [f"the attack ran with {', '.join(s.threat for s in audit.strikes)} only"]

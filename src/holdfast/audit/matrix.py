@@ -1,0 +1,237 @@
+"""The matrix, threat × deployment: which patches survive, and whether the two magnify each other.
+
+Every threat was made as trained; here it is only replayed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from holdfast.attack.judge import found_boxes
+from holdfast.attack.types import Rule
+from holdfast.audit.deployments import MOST, TOGETHER, deployments_of, title, trained
+from holdfast.audit.replay import Replayed, Threatened, replayed
+from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, Meeting
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.types import Bools, Floats
+from holdfast.engine.records import Failed, Found, Ranked, Record
+from holdfast.engine.store import printable
+from holdfast.evaluate.difference import Side, drawn, side_of
+from holdfast.metrics.intervals import FEWEST, Interval, paired
+from holdfast.noise.vision.choose import Asked
+from holdfast.noise.vision.run import Prepared, Watch, unwatched
+from holdfast.noise.vision.variants import Variant
+
+__all__ = ["MOST", "TOGETHER", "Threatened", "deployments_of", "matrix"]
+
+
+def matrix(
+    prepared: Prepared, deployments: Sequence[Asked], threats: Sequence[Threatened], watch: Watch = unwatched,
+    names: Sequence[str] | None = None, replicates: int = 1000,
+) -> Matrix:  # fmt: skip
+    """Every threat under every deployment, on the same images in all fields; a killed run goes on.
+
+    `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
+    are left out of all fields, and so is an image that fails in one; the notes say how many.
+    """
+    columns = _columns(prepared, deployments)
+    images = _images(prepared, names)
+    able, kept, problems, notes = _testable(columns, images)
+    found = replayed(prepared, able, threats, kept, watch)
+    whole = _whole(found, kept, problems | found.problems)
+    if whole.images < len(kept):
+        notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
+    table = _Table(prepared, whole, tuple(threats), replicates, Rule())
+    rows = (NO_THREAT, *(t.name for t in threats))
+    meetings = tuple(table.meeting(row, title(one)) for row in rows for one in columns)
+    notes += [f"{title(one)}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
+    notes += table.notes
+    return Matrix(rows, tuple(title(one) for one in columns), meetings, tuple(notes))
+
+
+def _columns(prepared: Prepared, deployments: Sequence[Asked]) -> list[Asked]:
+    """The deployments, as trained first."""
+    first = trained(prepared)
+    columns = [first, *(one for one in deployments if title(one) != TRAINED)]
+    names = [title(one) for one in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"expected deployments of different names, got {twice!r} twice")
+    return columns
+
+
+def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
+    """The images' names, as records have them, in the order of the data."""
+    dataset = prepared.noise.plan.dataset
+    there = [printable(entry.name) for entry in dataset.entries]
+    if names is None:
+        return there
+    wanted = {printable(name) for name in names}
+    unknown = sorted(wanted - set(there))
+    if unknown:
+        raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
+    return [name for name in there if name in wanted]
+
+
+def _testable(
+    columns: Sequence[Asked], images: Sequence[str]
+) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
+    """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
+    able = [one.variant for one in columns if one.variant is not None]
+    problems = {title(one): one.note or one.status for one in columns if one.variant is None}
+    without = {printable(name) for v in able for name in v.without}
+    kept = [name for name in images if name not in without]
+    if images and not kept:
+        held = [v for v in able if v.without]
+        problems |= {v.name: "calibrated on these very images; none is left to test on" for v in held}
+        return [v for v in able if not v.without], list(images), problems, []
+    gone = len(images) - len(kept)
+    who = ", ".join(v.name for v in able if v.without)
+    notes = [f"{gone} of {len(images)} images left out of all fields: {who} was calibrated on them"]
+    return able, kept, problems, notes if gone else []
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The records of the images that no field lacks, by field; why deployments and images are missing."""
+
+    records: dict[tuple[str, str], list[Record]] = field(repr=False)
+    problems: dict[str, str]
+    images: int
+    why: str = ""
+
+
+def _whole(found: Replayed, names: Sequence[str], problems: dict[str, str]) -> _Whole:
+    """The fields on common images; a deployment that fails on more than half of them has no fields."""
+    if TRAINED in problems:
+        raise DataError(problems[TRAINED])
+    failed: dict[str, dict[str, str]] = {}
+    for (_, name), said in found.records.items():
+        bad = {n: r.reason for n, r in said.items() if isinstance(r, Failed)}
+        failed[name] = bad | failed.get(name, {})
+    for name, bad in failed.items():
+        if name != TRAINED and 2 * len(bad) > len(names):
+            first = next(iter(bad.values()))
+            problems = {**problems, name: f"{len(bad)} of {len(names)} images fail: {first}"}
+    gone = {n: why for name, bad in failed.items() if name not in problems for n, why in bad.items()}
+    kept = [name for name in names if name not in gone]
+    if not kept:
+        first = f"; first: {next(iter(gone.values()))}" if gone else ""
+        raise DataError(f"none of the {len(names)} images could be run{first}")
+    records = {
+        key: [by_name[n] for n in kept] for key, by_name in found.records.items() if key[1] not in problems
+    }
+    why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
+    return _Whole(records, problems, len(kept), why)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """All fields' records as sides of one comparison."""
+
+    prepared: Prepared
+    whole: _Whole
+    threats: tuple[Threatened, ...]
+    replicates: int
+    rule: Rule
+    sides: dict[tuple[str, str], Side] = field(default_factory=dict, repr=False)
+
+    def side(self, threat: str, deployment: str) -> Side:
+        """One field's run."""
+        key = threat, deployment
+        if key not in self.sides:
+            plan, alignment = self.prepared.noise.plan, self.prepared.alignment
+            records = [acted_on(r, self.rule) for r in self.whole.records[key]]
+            self.sides[key] = side_of(plan, alignment, records)
+            if not self.sides[key].records:
+                raise DataError(f"none of the {self.whole.images} images shows a class that is evaluated")
+        return self.sides[key]
+
+    def values(self, threat: str, deployment: str) -> Floats:
+        """The metric of a field, then that of each draw: the same draws in all fields."""
+        names = [r.name for r in self.side(NO_THREAT, TRAINED).records]
+        return drawn(self.side(threat, deployment), names, replicates=self.replicates)
+
+    def meeting(self, threat: str, deployment: str) -> Meeting:
+        """The field of a threat under a deployment."""
+        images = self.side(NO_THREAT, TRAINED).images
+        if deployment in self.whole.problems:
+            return Meeting(threat, deployment, None, images, note=self.whole.problems[deployment])
+        value = _number(self.values(threat, deployment)[0])
+        note = "nothing to measure: no image has anything true" if value is None else ""
+        made = Meeting(threat, deployment, value, images, note=note)
+        if threat == NO_THREAT:
+            return made
+        struck, survived = self._struck(threat, deployment)
+        made = replace(made, struck=struck, survived=survived)
+        if deployment == TRAINED:
+            return made
+        met = self._interaction(threat, deployment)
+        if images < FEWEST:
+            return replace(made, extra=_number(met.estimate))
+        return replace(made, extra=_number(met.estimate), low=_number(met.low), high=_number(met.high))
+
+    def _interaction(self, threat: str, deployment: str) -> Interval:
+        """What both cost together less what each costs alone: threat + deployment − clean − both."""
+        clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
+        alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
+        return paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
+
+    def _struck(self, threat: str, deployment: str) -> tuple[int, int]:
+        """How many images the threat broke as trained, and in how many of these it still does."""
+        loses = next(t.loses for t in self.threats if t.name == threat)
+        clean, there, here = (
+            self._targets(*key) for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
+        )
+        struck = [name for name in clean if is_broken(clean[name], there[name], loses)]
+        return len(struck), sum(is_broken(clean[name], here[name], loses) for name in struck)
+
+    def _targets(self, threat: str, deployment: str) -> Mapping[str, Bools]:
+        return {r.name: found_in(r, self.rule) for r in self.side(threat, deployment).records}
+
+    @property
+    def notes(self) -> list[str]:
+        """How struck images are counted, if there are threats, and where that is not the attack's own way."""
+        said = [f"{t.name}: {t.words}" for t in self.threats if t.words]
+        card, rule = self.prepared.noise.plan.model.card, self.rule
+        if not self.threats or card.task not in ("detect", "single"):
+            return said
+        score = max(rule.score, card.score)
+        said.append(
+            f"found means: class right, score ≥ {score:g}, IoU ≥ {rule.iou:g}; boxes of one class are "
+            f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {rule.nms_iou:g})"
+        )
+        if card.score < rule.score:
+            said.append(f"the metric counts detections of score {rule.score:g} on, as `holdfast attack` does")
+        return said
+
+
+def acted_on(record: Record, rule: Rule) -> Record:
+    """The record without detections too weak to be acted on: a threat that presses scores down must show."""
+    if not isinstance(record, Found):
+        return record
+    return replace(record, detections=record.detections.take(record.detections.scores >= rule.score))
+
+
+def found_in(record: Record, rule: Rule) -> Bools:
+    """Per true thing of the image (crowds left out) whether it is found; none of a segmenter's."""
+    if isinstance(record, Found):
+        return found_boxes(record.detections, record.truth, rule)[~record.truth.crowd]
+    if isinstance(record, Ranked):
+        return np.array([bool(len(record.top)) and record.top[0] == record.label])
+    return np.zeros(0, bool)
+
+
+def is_broken(clean: Bools, now: Bools, loses: str) -> bool:
+    """Whether all (or any) that was found in the clean image is lost; to lose all, nothing true is found."""
+    if not clean.any():
+        return False
+    return not now.any() if loses == "all" else bool((clean & ~now).any())
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

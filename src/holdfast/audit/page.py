@@ -1,0 +1,152 @@
+"""An audit as one self-contained page: verdict, sandwich and matrix first, then all an engineer needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.audit.pages.front import front
+from holdfast.audit.pages.sections import last_sections
+from holdfast.audit.pages.sections import sections as own_sections
+from holdfast.audit.result import Audit
+from holdfast.core.errors import OutputError
+from holdfast.engine.store import write_atomic
+from holdfast.report.html import document
+from holdfast.report.parts import Alert, Document, Figure, Section, duration, flat, fragment
+from holdfast.report.tables import grouped
+
+if TYPE_CHECKING:
+    from holdfast.audit.gates import Judged
+
+SIZE_LIMIT = 5_000_000  # bytes of a page
+_FRAME = 300  # bytes of markup around a figure, at most
+_LISTED = 200
+
+
+def write(
+    audit: Audit, out: Path, sections: Sequence[Section] = (), judged: Sequence[Judged] = ()
+) -> Path:  # fmt: skip
+    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    write_atomic(out, page(audit, sections, judged).encode())
+    return out
+
+
+def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[Judged] = ()) -> str:
+    """The audit as one HTML file of at most 5 MB; what had to be dropped for that is said on it.
+
+    `sections` are those of other engines (pictures, maps, curves); they come before what is only looked up.
+    """
+    before, after = own_sections(audit), [*last_sections(audit), _about(audit)]
+    bare = len(document(_document(audit, [*before, *after], judged, ())).encode())
+    kept, dropped = fitting(sections, SIZE_LIMIT - bare - 20_000)
+    return document(_document(audit, _apart([*before, *kept, *after]), judged, dropped))
+
+
+def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tuple[str, ...]]:
+    """The sections with as many of their figures as there is room for, in bytes, and what was dropped."""
+    kept, dropped = [], []
+    for section in sections:
+        room -= len((section.title + section.lead).encode()) + _FRAME
+        figures = []
+        for figure in section.figures:
+            size = len((figure.title + figure.body + figure.note).encode()) + _FRAME
+            if size <= room:
+                figures.append(figure)
+                room -= size
+        missing = len(section.figures) - len(figures)
+        if missing:
+            dropped.append(f"{section.title}: {missing} of {len(section.figures)} figures")
+        if figures or not section.figures:
+            kept.append(dataclasses.replace(section, figures=tuple(figures)))
+    return kept, tuple(dropped)
+
+
+def _apart(sections: Sequence[Section]) -> list[Section]:
+    """The sections under identifiers of their own: engines name theirs without knowing of each other."""
+    taken = {"content", "gates", "verdict", "sandwich", "matrix"}
+    made = []
+    for section in sections:
+        name, count = section.identifier, 1
+        while name in taken:
+            count += 1
+            name = f"{section.identifier}-{count}"
+        taken.add(name)
+        made.append(dataclasses.replace(section, identifier=name))
+    return made
+
+
+def _document(
+    audit: Audit, sections: Sequence[Section], judged: Sequence[Judged], dropped: Sequence[str]
+) -> Document:  # fmt: skip
+    subject = (str(audit.model.get("name", "model")), str(audit.data.get("name", "data")))
+    return Document(
+        title=f"Audit of {subject[0]} on {subject[1]}",
+        subject=subject,
+        facts=_facts(audit),
+        verdict="",
+        cards=(),
+        minor=(),
+        rule="",
+        command="",
+        alerts=_alerts(audit, dropped),
+        sections=tuple(sections),
+        kind="audit",
+        front=front(audit, judged),
+        layout="audit",
+    )
+
+
+def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
+    budget = f" of {duration(audit.budget)}" if audit.budget else ""
+    found = [
+        ("task", str(audit.model.get("task", ""))),
+        ("images", grouped(int(audit.data.get("images", audit.clean.images)))),
+        ("time", duration(audit.seconds) + budget),
+        ("run", audit.created.replace("T", " ").replace("+00:00", " UTC")),
+        ("holdfast", audit.versions.get("holdfast", "")),
+        ("model file sha256", str(audit.model.get("sha256", ""))[:12]),
+    ]
+    return tuple((name, value) for name, value in found if value)
+
+
+def _alerts(audit: Audit, dropped: Sequence[str]) -> tuple[Alert, ...]:
+    found = []
+    if audit.failed:
+        count = len(audit.failed)
+        images = "image failed and is" if count == 1 else "images failed and are"
+        found.append(Alert(f"{grouped(count)} {images} in no number", "about"))
+    if dropped:
+        said = f"Dropped to keep this page below {SIZE_LIMIT / 1e6:g} MB: {'; '.join(dropped)}"
+        found.append(Alert(f"{said}; the run's folder has all", "about"))
+    return tuple(found)
+
+
+def _about(audit: Audit) -> Section:
+    """Command, model, data, versions, hashes, runs, notes and failures: enough to run it again."""
+    body = fragment(
+        "audit_about.html",
+        command=audit.command,
+        groups=[
+            (title, values)
+            for title, values in (
+                ("Model", flat(audit.model)),
+                ("Data", flat(audit.data)),
+                ("Rule", {"in words": audit.clean.rule} if audit.clean.rule else {}),
+                ("Other metrics, clean", {k: f"{v:.3f}" for k, v in audit.clean.others.items()}),
+                ("Versions", flat(dict(audit.versions))),
+                ("Runs", flat(dict(audit.runs))),
+            )
+            if values
+        ],
+    )
+    figures = [Figure("", body, wide=True)]
+    for title, lines in (("Notes", audit.notes), ("Images that failed", audit.failed)):
+        if lines:
+            listed = fragment("lines.html", lines=lines[:_LISTED])
+            rest = f"The first {_LISTED} of {len(lines)}." if len(lines) > _LISTED else ""
+            figures.append(Figure(f"{title} ({len(lines)})", listed, rest, wide=True))
+    return Section("about", "What was run", tuple(figures))

@@ -1,0 +1,214 @@
+"""The first screen of an audit: gates, the verdict in five lines, the sandwich, the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from holdfast.audit.pages.gates import counted
+from holdfast.audit.pages.words import (
+    between,
+    effect_of,
+    left_out,
+    points,
+    under,
+    verdict,
+    worst_meeting,
+)
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
+from holdfast.metrics.intervals import FEWEST
+from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
+from holdfast.report.charts.sandwich import sandwich
+from holdfast.report.parts import fragment
+from holdfast.report.tables import grouped, many, shown
+
+if TYPE_CHECKING:
+    from holdfast.audit.gates import Judged
+
+_BROAD = 11  # deployments from which on the matrix has the whole width
+_NOWHERE = Field("–", None, (Mark("", "not run"),))
+
+
+def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
+    """The markup of the first screen."""
+    gates = [_gate(j) for j in judged]
+    return fragment(
+        "audit.html",
+        gates=gates,
+        gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
+        gates_said=counted(judged),
+        lines=verdict(audit),
+        layers=[_layer(one) for one in audit.sandwich],
+        layers_lead=_layers_lead(audit),
+        commands=_commands(audit),
+        no_layers=f"{left_out(audit, 'attack', 'squares').capitalize()}.",
+        **_matrix(audit),
+    )
+
+
+def _gate(judged: Judged) -> dict[str, Any]:
+    value = "" if judged.value is None else f"it is {shown(judged.value, -4)}"
+    images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
+    said = "; ".join(text for text in (value, images, judged.reason) if text)
+    tone = "bad" if judged.failed else "good" if judged.decided else "open"
+    return {"text": judged.gate.text, "tone": tone, "verdict": judged.verdict, "said": said}
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    broken = layer.images - layer.attacked
+    unknown = layer.attacked - layer.certified
+    bar = sandwich(layer.certified, unknown, broken, layer.threat)
+    return {
+        "name": layer.threat,
+        "words": layer.words,
+        "range": _range(layer),
+        "bar": Markup(bar),  # noqa: S704 (every text in it is escaped)
+        "engines": _engines(layer),
+    }
+
+
+def _range(layer: Layer) -> str:
+    if layer.certified == layer.attacked:
+        return f"exactly {layer.certified} of {layer.images} hold"
+    return f"{layer.certified} to {layer.attacked} of {layer.images} hold"
+
+
+def _layers_lead(audit: Audit) -> str:
+    counts = {layer.images for layer in audit.sandwich}
+    images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
+    return f"Of {images} at least the proven hold, at most the unbroken."
+
+
+def _engines(layer: Layer) -> str:
+    if layer.prover and layer.prover == layer.attacker:
+        return f"proven and broken: {layer.prover}"
+    return f"proven: {layer.prover or 'no engine'}; broken: {layer.attacker or 'not attacked'}"
+
+
+def _commands(audit: Audit) -> list[tuple[str, str]]:
+    """The commands behind the bars, by threat."""
+    found = {p.threat: p.command for p in audit.proofs if p.command}
+    found |= {s.threat: s.command for s in audit.strikes if s.command}
+    return [(layer.threat, found[layer.threat]) for layer in audit.sandwich if layer.threat in found]
+
+
+def _matrix(audit: Audit) -> dict[str, Any]:
+    """What the template needs to know about the matrix."""
+    matrix, alone = audit.matrix, tuple(audit.matrix.threats) in ((), (NO_THREAT,))
+    made: dict[str, Any] = {
+        "matrix_title": "Deployments" if alone else "Threat × deployment",
+        "matrix": "",
+        "matrix_command": next((m.command for m in matrix.meetings if m.command), audit.command),
+        "broad": len(matrix.deployments) > _BROAD,
+        "keys": _keys(audit),
+        "scale": "",
+        "matrix_lead": f"{left_out(audit, 'matrix').capitalize()}.",
+    }
+    if not matrix.meetings:
+        return made
+    whole = matrix.at(NO_THREAT, TRAINED)
+    clean = whole.value if whole is not None and whole.value else audit.clean.value
+    fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
+    words = {layer.threat: layer.words for layer in audit.sandwich}
+    words |= {s.threat: f"{grouped(s.pixels)} changed pixels" for s in audit.strikes if s.threat not in words}
+    rows = [Head("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats]
+    table = heat(
+        rows, [_column(d) for d in matrix.deployments], fields, corner="threat", caption=_lead(audit)
+    )
+    unit = f"share lost of the clean {clean:.3f}"
+    return {
+        **made,
+        "matrix": Markup(table),  # noqa: S704
+        "scale": Markup(scale(unit)),  # noqa: S704
+        "matrix_lead": _lead(audit),
+    }
+
+
+def _column(deployment: str) -> Head:
+    count = deployment.count(" + ") + 1
+    if count > 1:
+        return Head(f"{count} together", "", deployment)
+    family, equals, option = deployment.partition("=")
+    return Head(option.removeprefix(f"{family}-"), family, deployment) if equals else Head(deployment)
+
+
+def _lead(audit: Audit) -> str:
+    counts = sorted({m.images for m in audit.matrix.meetings if m.value is not None})
+    images = many(counts[-1], "image") if counts else "no image"
+    if len(counts) > 1:
+        images = f"{counts[0]} to {images}"
+    said = f"{audit.clean.title} on {images}; each threat was made as trained, then met by each deployment."
+    if not any(t != NO_THREAT for t in audit.matrix.threats):
+        said = f"{audit.clean.title} on {images} under each deployment."
+    worst = worst_meeting(audit)
+    if worst is not None and worst.value is not None:
+        said += f" Lowest {worst.value:.3f}: {worst.threat} {under(worst.deployment)}."
+    return said
+
+
+def _field(met: Meeting | None, clean: float) -> Field:
+    if met is None:
+        return _NOWHERE
+    if met.value is None:
+        return Field("–", None, (Mark("", "could not run"),), met.note)
+    lost = (clean - met.value) / clean if clean > 0 else 0.0
+    return Field(f"{met.value:.3f}", lost, _marks(met), _told(met))
+
+
+def _marks(met: Meeting) -> tuple[Mark, ...]:
+    marks = []
+    if met.struck:
+        share = f"{met.survived}/{met.struck}"
+        marks.append(
+            Mark(f"✕ {met.struck}", f"breaks {met.struck}")
+            if met.deployment == TRAINED
+            else Mark(share, f"survives {share}")
+        )
+    if effect_of(met) == "magnified":
+        marks.append(Mark("▲", "magnified", "more"))
+    if effect_of(met) == "overlaps":
+        marks.append(Mark("▽", "overlaps", "less"))
+    return tuple(marks)
+
+
+def _told(met: Meeting) -> str:
+    """What a pointer resting on the field is told; the table in numbers has the same."""
+    said = [f"{met.threat} under {met.deployment}: {met.value:.4f} on {many(met.images, 'image')}"]
+    if met.extra is not None and met.low is not None and met.high is not None:
+        interval = between(met.low, met.high)
+        said.append(f"together {points(met.extra)} points more than the sum of both alone {interval}")
+    return "; ".join([*said, *([met.note] if met.note else [])])
+
+
+def _keys(audit: Audit) -> list[str]:
+    """What the marks mean, of those that occur, and why fields are empty."""
+    met = audit.matrix.meetings
+    keys = []
+    made = next((m for m in met if m.struck and m.deployment == TRAINED), None)
+    if made is not None and len(audit.matrix.deployments) > DENSE:
+        keys.append(f"✕ {made.struck}: {many(made.struck, 'image')} broken by the threat as trained.")
+    some = next((m for m in met if m.struck and m.deployment != TRAINED), None)
+    if some is not None:
+        keys.append(
+            f"{some.survived}/{some.struck}: of {many(some.struck, 'image')} the threat broke as trained, "
+            f"{some.survived} {'is' if some.survived == 1 else 'are'} broken in this deployment too."
+        )
+    if any(effect_of(m) == "magnified" for m in met):
+        keys.append("▲ magnified: together they cost more than both alone in sum (95 % interval above 0).")
+    if any(effect_of(m) == "overlaps" for m in met):
+        keys.append("▽ overlaps: together they cost less than both alone in sum (95 % interval below 0).")
+    if any(m.effect and not effect_of(m) for m in met):
+        keys.append(f"Whether threat and deployment magnify each other is not said of under {FEWEST} images.")
+    several = [d for d in audit.matrix.deployments if " + " in d]
+    keys += [f"{_column(d).name}: {d.replace(' + ', ', ')}." for d in several]
+    why: dict[str, list[str]] = {}
+    for m in met:
+        if m.value is None:
+            why.setdefault(m.note or "no reason was given", []).append(f"{m.threat} under {m.deployment}")
+    for note, names in why.items():
+        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        keys.append(f"– could not be run: {', '.join(names[:3])}{rest}: {note}.")
+    keys += [f"{note.rstrip('.')}." for note in audit.matrix.notes]
+    return keys

@@ -1,0 +1,307 @@
+"""The details of an audit an engineer needs: tables and charts, each number with its command."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from markupsafe import escape
+
+from holdfast.audit.pages.words import between, effect_of, within_chance
+from holdfast.audit.result import Audit, Cause, Recheck, Strike
+from holdfast.core.errors import InputError
+from holdfast.metrics.intervals import FEWEST
+from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.parts import Figure, Section, duration, scroll
+from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
+from holdfast.stages.families import option
+
+LISTED = 200  # rows of a table that are written out; audit.json has all
+DRAWN = 24  # causes in the chart
+_COMMAND = Column("command", command=True)
+_POINTS = "In points, hundredths of the metric; positive is a loss. "
+_CHANCE = "An interval that holds 0 is within chance."
+
+
+def sections(audit: Audit) -> list[Section]:
+    """Findings, plan, noise, attack, proofs, rechecks."""
+    made = [findings(audit), plan(audit), causes(audit), budgets(audit), proofs(audit), rechecks(audit)]
+    return [section for section in made if section is not None]
+
+
+def last_sections(audit: Audit) -> list[Section]:
+    """What is looked up rather than read: image by image, the matrix in numbers."""
+    return [section for section in (images(audit), meetings(audit)) if section is not None]
+
+
+def findings(audit: Audit) -> Section | None:
+    """Answers that are others under a runtime or precision; None if nothing was rechecked."""
+    if not audit.rechecks:
+        return None
+    found = audit.findings
+    if not found:
+        where = ", ".join(dict.fromkeys(r.deployment for r in audit.rechecks))
+        said = f"No answer turned into its opposite in {many(len(audit.rechecks), 'recheck')} under {where}."
+        return Section("findings", "Findings", (), said)
+    rows: list[list[Cell]] = [[_words(r), r.threat, r.image, r.deployment, r.tried, r.note] for r in found]
+    columns = ["finding", "threat", "image", "deployment", "members run", "note"]
+    lead = "Answers that hold as trained and not where it is deployed, or the other way round."
+    return Section("findings", "Findings", _listing(Table(columns, rows), "Findings", audit.command), lead)
+
+
+def _words(recheck: Recheck) -> str:
+    before = "proven" if recheck.was == "holds" else "broken"
+    after = "broken" if recheck.now == "violated" else "holds"
+    return f"{before} as trained, {after} under {recheck.deployment}"
+
+
+def plan(audit: Audit) -> Section | None:
+    """What was planned, what ran, what was left out and why."""
+    if not audit.parts:
+        return None
+    rows: list[list[Cell]] = [
+        [
+            p.name, _of(p.images, p.of), p.seconds, p.planned, p.left_out or "nothing",
+            p.command or audit.command,
+        ]
+        for p in audit.parts
+    ]  # fmt: skip
+    columns: list[Column | str] = [
+        "part", "images", Column("seconds", 1), Column("planned", 1), "left out", _COMMAND,
+    ]  # fmt: skip
+    without = sum(bool(p.left_out) for p in audit.parts)
+    took = (
+        f"{duration(audit.seconds)} of {duration(audit.budget)}" if audit.budget else duration(audit.seconds)
+    )
+    said = f"{many(without, 'part')} of {len(rows)} left something out" if without else "Nothing was left out"
+    lead = f"The audit took {took}. {said}."
+    return Section("plan", "Plan", _listing(Table(columns, rows), "Plan"), lead)
+
+
+def causes(audit: Audit) -> Section | None:
+    """Every system noise with its interval, drawn and in a table."""
+    every = [*audit.causes, *([audit.combined] if audit.combined else [])]
+    if not every:
+        return None
+    metric = audit.clean.title
+    figures = [*_drawn(every, metric)]
+    columns: list[Column | str] = [
+        "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed",
+        "what it is", _COMMAND,
+    ]  # fmt: skip
+    rows = [_cause(c, audit.command) for c in every]
+    figures += _listing(Table(columns, rows), "System noise")
+    lead = f"What each way to deploy the model differently costs. {_POINTS}{_CHANCE}"
+    return Section("causes", "System noise", tuple(figures), lead)
+
+
+def _drawn(every: Sequence[Cause], metric: str) -> list[Figure]:
+    """The intervals of those that change anything, the worst first."""
+    measured = [c for c in every if c.outcome == "measured" and c.drop is not None]
+    moving = sorted((c for c in measured if c.drop or c.changed), key=lambda c: -(c.drop or 0.0))
+    if not moving:
+        return []
+    spots = [
+        Spot(_cause_name(c), points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c))
+        for c in moving[:DRAWN]
+    ]
+    chart = forest([Group("", spots)], title=f"{metric} lost to each system noise", desc=_CHANCE)
+    note = (
+        "A dot is what one system noise costs, its line the paired 95 % interval over images. Grey: the "
+        "interval holds 0."
+    )
+    if len(moving) > DRAWN:
+        note += f" The worst {DRAWN} of {len(moving)} are drawn."
+    still = len(measured) - len(moving)
+    if still:
+        note += (
+            f" {many(still, 'other')} changed no prediction and {'is' if still == 1 else 'are'} not drawn."
+        )
+    return [Figure(f"{metric} lost, in points", chart, note, wide=True)]
+
+
+def points_of(value: float | None) -> float | None:
+    """A difference in points."""
+    return None if value is None else 100 * value
+
+
+def _cause_name(cause: Cause) -> str:
+    return f"{cause.label.count(' + ') + 1} together" if cause.family == "combined" else cause.label
+
+
+def _interval(cause: Cause) -> str:
+    known = cause.low is not None and cause.high is not None
+    return between(cause.low or 0.0, cause.high or 0.0) if known else ""
+
+
+def _cause(cause: Cause, command: str) -> list[Cell]:
+    if cause.drop is None:
+        reading = cause.outcome
+    elif not cause.drop and not cause.changed:
+        reading = "no change"
+    elif 0 < cause.images < FEWEST:
+        reading = "too\u00a0few\u00a0images"
+    elif within_chance(cause.low, cause.high):
+        reading = "within\u00a0chance"
+    else:
+        reading = "loss" if cause.drop > 0 else "gain"
+    changed = "" if cause.changed is None else _of(cause.changed, cause.images)
+    return [
+        cause.label, points_of(cause.drop), _interval(cause), reading, changed, _what(cause),
+        cause.command or command,
+    ]  # fmt: skip
+
+
+def _what(cause: Cause) -> str:
+    """What the option does, in the words of `holdfast noise list` if it is known here, and what was noted."""
+    try:
+        known = option(cause.label).summary.rstrip(".")
+    except InputError:  # several together, or the user's own
+        known = ""
+    return " – ".join(part for part in (known, cause.note) if part)
+
+
+def budgets(audit: Audit) -> Section | None:
+    """The attack at every budget of pixels."""
+    if not audit.strikes:
+        return None
+    metric = audit.clean.title
+    columns: list[Column | str] = [
+        "threat", "pixels allowed", Column("pixels used", 1, "mean over the attacked images"),
+        "images broken",
+        f"{metric} before", f"{metric} after", Column("S_e", 3, "1 − after / before"), "engine", _COMMAND,
+    ]  # fmt: skip
+    rows = [_strike(s, audit.command) for s in audit.strikes]
+    lead = (
+        "Each image may have so many pixels changed. Broken: every true object found before is found no "
+        "more. S_e = 1 − after / before, the effect of the patch contest. top-gradient: the pixels whose "
+        "change moves the scores most."
+    )
+    return Section("budgets", "Attack", _listing(Table(columns, rows), "Attack by budget"), lead)
+
+
+def _strike(strike: Strike, command: str) -> list[Cell]:
+    return [
+        strike.threat, strike.pixels, strike.mean_pixels, _of(strike.broken, strike.aimed), strike.before,
+        strike.after, strike.effect, strike.engine, strike.command or command,
+    ]  # fmt: skip
+
+
+def proofs(audit: Audit) -> Section | None:
+    """The answer to every question that was asked of a prover."""
+    if not audit.proofs:
+        return None
+    columns: list[Column | str] = [
+        "image", "threat", "answer", "members run", "unsafe",
+        Column("margin", 3, "score of the worst member minus the threshold; below 0 it breaks"),
+        Column("worst at", note="column, row of the square's top left corner"), "engine",
+        Column("seconds", 1), "note", _COMMAND,
+    ]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [
+            p.image, p.threat, p.answer, _of(p.tried, p.members) if p.members else "",
+            p.unsafe if p.members else None, p.margin, f"{p.where[0]}, {p.where[1]}" if p.where else "",
+            p.engine, p.seconds, p.note, p.command or audit.command,
+        ]
+        for p in audit.proofs
+    ]  # fmt: skip
+    lead = (
+        "holds: every member of the set was covered and none breaks it. violated: one that breaks it was "
+        "run. unknown: neither; it counts as nothing proven."
+    )
+    return Section("proofs", "Proofs", _listing(Table(columns, rows), "Proofs"), lead)
+
+
+def rechecks(audit: Audit) -> Section | None:
+    """Proofs and witnesses under each runtime and precision."""
+    if not audit.rechecks:
+        return None
+    columns = ["image", "threat", "deployment", "as trained", "here", "members run", "note"]
+    rows: list[list[Cell]] = [
+        [r.image, r.threat, r.deployment, r.was, r.now, r.tried, r.note] for r in audit.rechecks
+    ]
+    lead = (
+        f"{many(len(audit.rechecks), 'answer')} put to the same question again; "
+        f"{len(audit.findings) or 'none'} turned into the opposite."
+    )
+    figures = _listing(Table(columns, rows), "Rechecks", audit.command)
+    return Section("rechecks", "Rechecks", figures, lead)
+
+
+def images(audit: Audit) -> Section | None:
+    """Every image against every threat of the sandwich."""
+    if not audit.sandwich:
+        return None
+    said = {
+        (layer.threat, s.image): "✓\u00a0proven"
+        if s.certified
+        else "✕\u00a0broken"
+        if s.broken
+        else "?\u00a0unknown"
+        for layer in audit.sandwich
+        for s in layer.standings
+    }
+    names = dict.fromkeys(s.image for layer in audit.sandwich for s in layer.standings)
+    threats = [layer.threat for layer in audit.sandwich]
+    rows: list[list[Cell]] = [[n, *(said.get((t, n), "not asked") for t in threats)] for n in names]
+    lead = "The sandwich image by image: proven to hold, shown to break, or neither."
+    figures = _listing(Table(["image", *threats], rows), "Image by image", audit.command)
+    return Section("images", "Images", figures, lead)
+
+
+def meetings(audit: Audit) -> Section | None:
+    """Every field of the matrix with all its numbers."""
+    if not audit.matrix.meetings:
+        return None
+    columns: list[Column | str] = [
+        "threat", "deployment", audit.clean.title, "images", "still broken",
+        Column("extra points", 1, "what both cost together minus what each costs alone"), "95 % interval",
+        "together", "note", _COMMAND,
+    ]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [
+            m.threat, m.deployment, m.value, m.images, _of(m.survived, m.struck) if m.struck else "",
+            points_of(m.extra), "" if m.low is None or m.high is None else between(m.low, m.high),
+            effect_of(m),
+            m.note, m.command or audit.command,
+        ]
+        for m in audit.matrix.meetings
+    ]  # fmt: skip
+    lead = (
+        "Still broken: of the images the threat broke as trained, those it breaks here. Extra: what threat "
+        f"and deployment cost together minus what each costs alone. {_CHANCE}"
+    )
+    return Section(
+        "fields", "Matrix in numbers", _listing(Table(columns, rows), "The matrix in numbers"), lead
+    )
+
+
+def _listing(table: Table, name: str, command: str = "") -> tuple[Figure, ...]:
+    """The table as one figure; the command most rows share stands once, below it."""
+    rows, columns = list(table.rows), list(table.columns)
+    if isinstance(columns[-1], Column) and columns[-1].command:
+        command, count = Counter(str(row[-1]) for row in rows).most_common(1)[0]
+        if count == len(rows):
+            rows, columns = [row[:-1] for row in rows], columns[:-1]
+        elif count > 1:
+            rows = [(*row[:-1], "" if row[-1] == command else row[-1]) for row in rows]
+        else:
+            command = ""
+    note = f"{grouped(len(rows) - LISTED)} more rows are in audit.json." if len(rows) > LISTED else ""
+    body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), f"{name}, table")
+    return (Figure("", body + again(command), note, wide=True),)
+
+
+def _of(part: int, whole: int) -> str:
+    """A count of a whole on one line."""
+    return f"{grouped(part)}\u00a0of\u00a0{grouped(whole)}"
+
+
+def again(command: str) -> str:
+    """A folded command that gives the numbers above it again."""
+    if not command:
+        return ""
+    return (
+        '<details class="again"><summary>command<span class="unseen"> that gives this again</span></summary>'
+        f'<pre tabindex="0"><code>{escape(command)}</code></pre></details>'
+    )

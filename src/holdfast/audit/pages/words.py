@@ -1,0 +1,320 @@
+"""The verdict of an audit in five lines anyone can read. No line says more than was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from holdfast.audit.result import (
+    ENOUGH,
+    NO_THREAT,
+    TRAINED,
+    Audit,
+    Cause,
+    Meeting,
+    Proof,
+    Recheck,
+    Strike,
+)
+from holdfast.metrics.intervals import FEWEST
+from holdfast.report.tables import grouped, many
+
+Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
+MISSING = "not measured"
+INDICATION, FEW = "indication", "too few images"  # what a number of few images is, and of very few
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the verdict: what it is about, what was found, the command that finds it again, its tone.
+
+    `word` is the tone in words, `figure` the number to remember, `images` what it rests on (None: no images).
+    """
+
+    name: str
+    text: str
+    command: str
+    tone: Tone
+    word: str
+    figure: str
+    images: int | None = None
+
+    @property
+    def basis(self) -> str:
+        """How many images the figure rests on: "n = 13, indication"; empty where it rests on none."""
+        if self.images is None:
+            return ""
+        return f"n = {self.images}" + (f", {INDICATION}" if self.images < ENOUGH else "")
+
+    @property
+    def number(self) -> str:
+        """The figure without what it counts."""
+        return self.figure.partition(" ")[0]
+
+    @property
+    def unit(self) -> str:
+        """What the figure counts: points, px, of 8."""
+        return self.figure.partition(" ")[2]
+
+
+def verdict(audit: Audit) -> tuple[Line, ...]:
+    """Five lines: clean metric, worst cause, worst combination, smallest patch that works, what is proven."""
+    lines = (_clean(audit), _single(audit), _combination(audit), _patch(audit), _proven(audit))
+    return tuple(_hedged(line) for line in lines)
+
+
+def _hedged(line: Line) -> Line:
+    """The line without a judgement where it rests on fewer images than one needs."""
+    if line.images is None or line.images >= ENOUGH or line.word == FEW:
+        return line
+    return replace(line, word=INDICATION, tone=line.tone if line.tone in ("fact", "open") else "caution")
+
+
+def points(value: float, digits: int = 1) -> str:
+    """A difference of a metric (0 to 1) in points, its hundredths, with a true minus."""
+    return signed(100 * value, digits)
+
+
+def signed(value: float, digits: int) -> str:
+    """The number with a true minus; what rounds to zero has none."""
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text.replace("-", "−")
+
+
+def between(low: float, high: float) -> str:
+    """An interval of differences in points: [2.0, 8.0]."""
+    return f"[{points(low)}, {points(high)}]"
+
+
+def within_chance(low: float | None, high: float | None) -> bool:
+    """Whether there is no interval, or one that holds 0: then the choice of images may be all there is."""
+    return low is None or high is None or low <= 0 <= high
+
+
+def left_out(audit: Audit, *parts: str) -> str:
+    """Why these parts of the plan have no number, in words."""
+    said = [p.left_out for p in audit.parts if p.name in parts and p.left_out]
+    said += [note.partition(": ")[2] for note in audit.notes if note.partition(": ")[0] in parts]
+    said = list(dict.fromkeys(reason.rstrip(".") for reason in said))
+    return f"{MISSING}: {'; '.join(said) or 'it was not asked for'}"
+
+
+def worst_meeting(audit: Audit) -> Meeting | None:
+    """The field of the matrix with the lowest value under a threat; None if there is none."""
+    met = [m for m in audit.matrix.meetings if m.value is not None and m.threat != NO_THREAT]
+    return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
+
+
+def effect_of(met: Meeting) -> str:
+    """How threat and deployment meet, if there are images enough to say so; else empty."""
+    return met.effect if met.images >= FEWEST else ""
+
+
+def answers(proofs: Sequence[Proof]) -> dict[str, int]:
+    """How many of the questions have each answer."""
+    return {a: sum(p.answer == a for p in proofs) for a in ("holds", "violated", "unknown")}
+
+
+def _clean(audit: Audit) -> Line:
+    clean = audit.clean
+    interval = ""
+    if clean.images < FEWEST:
+        interval = ", too few for an interval"
+    elif clean.low is not None and clean.high is not None:
+        interval = f", 95 % interval {clean.low:.3f} to {clean.high:.3f}"
+    rule = clean.rule.partition(",")[0]  # all of it stands under what was run
+    rule = f" ({rule})" if rule not in ("", clean.title) else ""
+    text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}{interval}{rule}."
+    name, command = f"Clean {clean.title}", clean.command or audit.command
+    return Line(name, text, command, "fact", "measured", f"{clean.value:.3f}", clean.images)
+
+
+def _single(audit: Audit) -> Line:
+    name, worst = "Worst single cause", audit.worst
+    if worst is None:
+        return _no_cause(audit, name)
+    measured = sum(c.outcome == "measured" for c in audit.causes)
+    of = f"the worst of {measured} measured" if measured > 1 else "the only one measured"
+    return _cost(audit, name, worst, f"{worst.label}, {of}")
+
+
+def _no_cause(audit: Audit, name: str) -> Line:
+    ran = [c for c in audit.causes if c.outcome in ("identical", "no effect")]
+    measured = [c for c in audit.causes if c.outcome == "measured"]
+    if any(c.drop is not None for c in measured):
+        count = many(len(measured), "system noise")
+        text = f"No single cause changes anything: {count} measured, no number and no prediction changes."
+        return Line(name, text, audit.command, "good", "no loss", "0.0 points")
+    if measured:
+        text = "Nothing to measure: none of the images that met the noises has anything true."
+        return Line(name, text, audit.command, "open", MISSING, "–")
+    if not ran:
+        return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command, "open", MISSING, "–")
+    text = (
+        f"None of {many(len(ran), 'system noise')} that can be run here changes anything: the input stays "
+        "bit for bit the same, or the model has nothing it could change."
+    )
+    return Line(name, text, audit.command, "good", "no loss", "0")
+
+
+def _combination(audit: Audit) -> Line:
+    name, combined = "Worst combination", audit.combined
+    worst = worst_meeting(audit)
+    also = ""
+    if worst is not None and worst.value is not None:
+        also = (
+            f" With a patch as well {audit.clean.title} falls to {worst.value:.3f} on "
+            f"{many(worst.images, 'image')}: {worst.threat} {under(worst.deployment)}."
+        )
+    if combined is None or combined.drop is None:
+        said = combined.note if combined is not None else ""
+        text = f"{MISSING}: {said}" if said else left_out(audit, "combine", "noise")
+        return Line(name, f"{_upper(text)}.{also}", audit.command, "open", MISSING, "–")
+    line = _cost(audit, name, combined, _upper(short_deployment(combined.label)))
+    return replace(line, text=line.text + also)
+
+
+def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
+    """What a cause costs, and on how many images."""
+    return replace(_cost_words(audit, name, cause, subject), images=cause.images or None)
+
+
+def _cost_words(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
+    """What a cause costs, in words that follow its interval."""
+    drop, low, high = cause.drop or 0.0, cause.low, cause.high
+    command = cause.command or audit.command
+    figure = f"{'−' if drop > 0 else '+' if drop < 0 else ''}{points(abs(drop))} points"
+    if not drop and cause.changed == 0:
+        text = f"{subject}: no number and no prediction changes."
+        return Line(name, text, command, "good", "no loss", figure)
+    interval = "" if low is None or high is None else f", 95 % interval {between(low, high)}"
+    text = f"{subject}: {points(drop)} points of {audit.clean.title} lost{interval}"
+    changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
+    if 0 < cause.images < FEWEST:
+        text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
+        return Line(name, text, command, "caution", FEW, figure)
+    if within_chance(low, high):
+        why = "without an interval" if low is None else "the interval holds 0"
+        text = f"{text}; {why}, so this is within chance{changed}."
+        return Line(name, text, command, "caution", "within chance", figure)
+    if drop > 0:
+        return Line(name, f"{text}{changed}.", command, "bad", "loses", figure)
+    return Line(name, f"{text}: it gains{changed}.", command, "good", "no loss", figure)
+
+
+def _patch(audit: Audit) -> Line:
+    name = "Smallest patch that works"
+    strikes = sorted((s for s in audit.strikes if s.aimed), key=lambda s: s.pixels)
+    if not strikes:
+        empty = bool(audit.strikes)
+        text = (
+            "The model finds nothing true in these images: there was nothing to attack"
+            if empty
+            else left_out(audit, "attack")
+        )
+        return Line(
+            name, f"{_upper(text)}.", audit.command, "open", "nothing to attack" if empty else MISSING, "–"
+        )
+    first = next((s for s in strikes if s.broken), None)
+    last = strikes[-1]
+    if first is None:
+        text = (
+            f"None of the {many(last.aimed, 'attacked image')} lost all its objects with up to "
+            f"{grouped(last.pixels)} changed pixels ({_after(audit, last)}). That this attack found no "
+            "way is no proof that there is none."
+        )
+        return Line(name, text, last.command or audit.command, "caution", "none found", "none", last.aimed)
+    text = (
+        f"{grouped(first.pixels)} changed pixels hide every object found before in {first.broken} of "
+        f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
+    )
+    if last is not first:
+        text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
+    return Line(
+        name, f"{text}.", first.command or audit.command, "bad", "broken", f"{grouped(first.pixels)} px",
+        first.aimed,
+    )  # fmt: skip
+
+
+def _after(audit: Audit, strike: Strike) -> str:
+    return f"{audit.clean.title} {strike.before:.3f} → {strike.after:.3f}"
+
+
+def _proven(audit: Audit) -> Line:
+    name, found = "What is proven", answers(audit.proofs)
+    if not audit.proofs:
+        text = left_out(audit, "squares", "specs")
+        return Line(name, f"{_upper(text)}. Nothing is proven.", audit.command, "open", MISSING, "–")
+    lost = [r for r in audit.findings if r.was == "holds"]
+    said = [*_by_threat(audit), *_lost_elsewhere(lost)]
+    bare = [layer for layer in audit.sandwich if not layer.prover]
+    if bare:
+        against = (
+            bare[0].words if len(bare) == 1 else f"the other threats ({', '.join(x.threat for x in bare)})"
+        )
+        said.append(f"Nothing is proven against {against}.")
+    command = next((p.command for p in audit.proofs if p.command), audit.command)
+    figure = f"{found['holds']} of {len(audit.proofs)}"
+    tone, word = _proof_tone(found, bool(lost))
+    images = len({p.image for p in audit.proofs if p.image}) or None
+    return Line(name, " ".join(said), command, tone, word, figure, images)
+
+
+def _proof_tone(found: dict[str, int], lost: bool) -> tuple[Tone, str]:
+    if found["holds"] and not (found["violated"] or found["unknown"] or lost):
+        return "good", "proven"
+    if found["holds"]:
+        return "caution", "partly proven"
+    return ("bad", "broken") if found["violated"] else ("open", "unknown")
+
+
+def _by_threat(audit: Audit) -> list[str]:
+    """What the proofs say about each threat of the sandwich, then about all specifications."""
+    words, said = {layer.threat: layer.words for layer in audit.sandwich}, []
+    for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words):
+        asked = [p for p in audit.proofs if p.threat == threat]
+        said.append(f"{_counted(asked, 'image')} against {words[threat]}{_rest(asked, 'broken')}.")
+    specs = [p for p in audit.proofs if p.threat not in words]
+    if specs:
+        said.append(f"{_counted(specs, 'specification')}{_rest(specs, 'violated')}.")
+    return said
+
+
+def _counted(asked: Sequence[Proof], thing: str) -> str:
+    holds = answers(asked)["holds"]
+    return f"{holds} of {many(len(asked), thing)} {'holds' if 1 in (holds, len(asked)) else 'hold'}"
+
+
+def _rest(asked: Sequence[Proof], word: str) -> str:
+    found = answers(asked)
+    parts = [f"{found['violated']} {word}"] if found["violated"] else []
+    parts += [f"{found['unknown']} unknown"] if found["unknown"] else []
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _lost_elsewhere(lost: Sequence[Recheck]) -> list[str]:
+    if not lost:
+        return []
+    count = len({(r.threat, r.image) for r in lost})
+    where = ", ".join(dict.fromkeys(short_deployment(r.deployment) for r in lost))
+    return [f"{count} of the proven {'breaks' if count == 1 else 'break'} under {where}."]
+
+
+def short_deployment(name: str) -> str:
+    """A deployment's name; of several together how many they are."""
+    if name == "all together":
+        return "all system noises together"
+    count = name.count(" + ") + 1
+    return name.replace(" + ", " and ") if count < 3 else f"{count} system noises together"
+
+
+def under(deployment: str) -> str:
+    """Where a threat was met, as the end of a sentence."""
+    return deployment if deployment == TRAINED else f"under {short_deployment(deployment)}"
+
+
+def _upper(text: str) -> str:
+    """The sentence begun with a capital, unless it begins with a name such as resize=opencv."""
+    first = text.split(" ", 1)[0]
+    return text if "=" in first else text[:1].upper() + text[1:]

@@ -1,0 +1,317 @@
+"""Specifications in VNN-LIB put to the model: decided on the user's file, then asked of other runtimes."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from holdfast.audit.result import Answer, Proof, Recheck
+from holdfast.core import fingerprint
+from holdfast.core.errors import InputError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Pipeline, Run
+from holdfast.core.property import Property
+from holdfast.core.registry import lookup
+from holdfast.core.sources import code_of
+from holdfast.core.types import Floats
+from holdfast.core.verdict import Verdict, settle
+from holdfast.engine.store import Store, to_json
+from holdfast.engine.versions import versions
+from holdfast.graph.wire import read_graph
+from holdfast.stages.deployed import Deployed
+from holdfast.verify.domain import Domain, domain_of, first_float, last_float
+from holdfast.verify.replay import runner_of
+from holdfast.verify.vnncomp.attempt import abandon, begin, verify_command, wait
+from holdfast.verify.vnncomp.instances import Instance
+from holdfast.verify.vnncomp.protocol import read_counterexample
+
+POINTS = 200  # of a specification's box, run on each runtime
+UNTOUCHED = ("onnxruntime", Deployed())  # infer stages that run the user's file as it is
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """A specification with its answer, and the whole input that violates it if there is one."""
+
+    proof: Proof
+    question: Property
+    witness: NDArray[Any] | None = None
+
+
+def specs(model: Model, files: Sequence[Path], seconds: float, jobs: int = 1) -> tuple[Proof, ...]:
+    """The answer to each specification, in order, within so many seconds for all of them."""
+    return tuple(one.proof for one in decided(model, files, seconds, jobs))
+
+
+def decided(
+    model: Model,
+    files: Sequence[Path],
+    seconds: float,
+    jobs: int = 1,
+    store: Store | None = None,
+    tell: Callable[[int, int], None] = lambda done, found: None,
+) -> tuple[Decided, ...]:
+    """The answers with their witnesses; with a store, what was decided before is not asked again.
+
+    Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
+    equal part of the time that is left and a process of its own, which is ended when that is over; what is
+    not decided by then is `unknown`.
+    """
+    questions = questions_of(model, files)
+    end, found = time.monotonic() + seconds, []
+    for left, (path, (name, question)) in enumerate(zip(files, questions.items(), strict=True)):
+        key = "" if store is None else _key(model, path)
+        held = None if store is None else store.get(key)
+        if held is None:
+            share = max(0.0, end - time.monotonic()) / (len(files) - left)
+            one = _decide(name, path, question, share, jobs)
+            if store is not None and one.proof.answer != "unknown":
+                store.put(key, _packed(one))
+        else:
+            one = _unpacked(held, question, name)
+        found.append(one)
+        tell(1, 0)
+    return tuple(found)
+
+
+def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
+    """The property of each specification by its name; InputError if one is none of this network's."""
+    from holdfast.verify.vnnlib import property_of, read_vnnlib
+
+    questions = {_name(path, files): property_of(read_vnnlib(path), model) for path in files}
+    if len(questions) < len(files):
+        raise InputError("--spec: expected each specification once, got one twice")
+    return questions
+
+
+def _name(path: Path, files: Sequence[Path]) -> str:
+    """The file's name; its whole path where two have the same."""
+    return path.name if sum(other.name == path.name for other in files) == 1 else str(path)
+
+
+def _key(model: Model, path: Path) -> str:
+    return fingerprint.of(["spec", model.sha256, fingerprint.of_file(path), versions(), code_of("verify")])
+
+
+def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> Decided:
+    verdict = _verdict(path, question, seconds, jobs)
+    command = shlex.join(
+        ["holdfast", "verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}"]
+    )
+    witness = None
+    if verdict.status == "violated" and verdict.witness is not None:
+        witness = np.asarray(verdict.witness)
+    said = "; ".join(part for part in (_trouble(verdict), verdict.note) if part)
+    margin = verdict.bound if verdict.status == "holds" else None
+    proof = Proof(
+        name, "", _answer(verdict), verdict.engine, round(verdict.seconds, 3), margin=margin, note=said,
+        command=command,
+    )  # fmt: skip
+    return Decided(proof, question, witness)
+
+
+def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
+    """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
+    network = question.model.path
+    asked = Instance("audit", str(network), str(path), seconds, network, path, path.parent)
+    running = begin([*verify_command(), "--jobs", str(jobs)], asked)
+    try:
+        ((_, said),) = wait([running])
+    except BaseException:
+        abandon([running])
+        raise
+    engine, witness = said.engine or "none", None
+    if said.status == "violated":
+        domain = domain_of(question)
+        try:
+            witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
+        except (InputError, ValueError) as problem:
+            return Verdict("error", engine, said.seconds, note=_line(problem))
+    verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
+    if witness is None:
+        return verdict
+    verdict = settle(question, verdict, runner_of(question, domain).run, domain.dtype)
+    return replace(verdict, witness=witness.astype(domain.dtype))
+
+
+def _answer(verdict: Verdict) -> Answer:
+    """What may be concluded: no time, a doubt and a failure are all `unknown`."""
+    return verdict.status if verdict.status in ("holds", "violated") else "unknown"
+
+
+def _trouble(verdict: Verdict) -> str:
+    return {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
+
+
+def _packed(one: Decided) -> bytes:
+    witness = None if one.witness is None else one.witness.ravel().tolist()
+    return to_json({"proof": asdict(one.proof), "witness": witness})
+
+
+def _unpacked(held: bytes, question: Property, name: str) -> Decided:
+    plain = orjson.loads(held)
+    proof = Proof(**{**plain["proof"], "threat": name})
+    if plain["witness"] is None:
+        return Decided(proof, question)
+    domain = domain_of(question)
+    witness = np.array(plain["witness"], domain.dtype)
+    return Decided(proof, question, witness.reshape(domain.box.lower.shape))
+
+
+def recheck_specs(
+    model: Model,
+    answers: Sequence[Decided],
+    deployments: Mapping[str, Pipeline],
+    seconds: float,
+    *,
+    points: int = POINTS,
+    seed: int = 0,
+    threads: int = 1,
+    tell: Callable[[int, int], None] = lambda done, found: None,
+) -> tuple[Recheck, ...]:
+    """Every decided specification asked of each runtime or precision: the condition, on its own outputs.
+
+    A witness is replayed first. Then points of the box are run: its corners and centre, random ones, and
+    steps from whichever comes nearest to breaking it. A point that breaks it (twice) is the answer, else
+    it is `unknown`: no number of points proves anything. One that leaves the network alone has no row.
+    """
+    rows: list[Recheck] = []
+    asked = [one for one in answers if one.proof.answer != "unknown"]
+    touched = {name: pipeline for name, pipeline in deployments.items() if pipeline.infer not in UNTOUCHED}
+    end, todo = time.monotonic() + seconds, len(asked) * len(touched)
+    for name, pipeline in touched.items():
+        run: Run | str
+        try:
+            run = lookup("infer", pipeline.infer)(model, threads)
+        except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
+            run = f"cannot be opened: {_line(problem)}"
+        for one in asked:
+            share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
+            rng = np.random.default_rng([seed, len(rows)])
+            now = (
+                Now("unknown", 0, run)
+                if isinstance(run, str)
+                else _searched(run, one, points, time.monotonic() + share, rng)
+            )
+            was = one.proof
+            rows.append(Recheck(was.threat, was.image, name, was.answer, now.answer, now.tried, now.note))
+            tell(1, 0)
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class Now:
+    """The answer on a runtime, how many points it took, and what is to be said of it."""
+
+    answer: Answer
+    tried: int
+    note: str
+
+
+def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Generator) -> Now:
+    """What the points of a specification's box say of a runtime; the first is run whatever the time."""
+    question, tried, doubt = one.question, 0, ""
+    try:
+        if not question.unsafe:
+            return Now("unknown", 0, "nothing is asked: the set of inputs is empty")
+        domain = domain_of(question)
+        names = [port.name for port in read_graph(question.model.read()).outputs]
+        walk = _Walk(domain, question, one.witness, rng)
+        for point in walk.points(points):
+            output = _output(run, point, names)
+            tried += 1
+            if not np.isfinite(output).all():
+                doubt = "the outputs of a point are not finite"
+                continue
+            if question.violated_by(output, point) and _again(run, question, point, names):
+                what = "the witness" if one.witness is not None and tried == 1 else f"point {tried}"
+                return Now("violated", tried, f"by {what}")
+            walk.note(point, output)
+            if time.monotonic() > end:
+                break
+    except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
+        return Now("unknown", tried, _line(problem))
+    lost = "the witness does not break it there; " if one.witness is not None else ""
+    return Now("unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}")
+
+
+def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
+    """The flat outputs of a point, in the order of the user's file."""
+    found = run(point)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(f"expected an output {missing[0]!r}, got {', '.join(found)}")
+    return np.concatenate([np.asarray(found[name], np.float64).ravel() for name in names])
+
+
+def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[str]) -> bool:
+    """Whether a point that broke the property does so when it is run once more."""
+    output = _output(run, point, names)
+    return bool(np.isfinite(output).all()) and question.violated_by(output, point)
+
+
+def _line(problem: Exception) -> str:
+    return " ".join(str(problem).split()) or type(problem).__name__
+
+
+class _Walk:
+    """Points of a box, half of them steps from the one nearest to breaking the property."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        question: Property,
+        witness: NDArray[Any] | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.domain, self.question, self.witness, self.rng = domain, question, witness, rng
+        boxes = list({id(rows.within): rows.within for rows in question.unsafe}.values())
+        sides = [domain.within(box) for box in boxes]
+        self.sides = [(first_float(low, domain.dtype), last_float(high, domain.dtype)) for low, high in sides]
+        self.best: tuple[float, NDArray[Any]] | None = None
+
+    def points(self, count: int) -> Iterator[NDArray[Any]]:
+        """So many whole inputs: the witness, corners and centres, then by turns random ones and steps."""
+        given = 0
+        if self.witness is not None:
+            given += 1
+            yield self.witness
+        for low, high in self.sides[:count]:
+            for free in (low, high, _between(low, high, np.full(low.shape, 0.5))):
+                given += 1
+                yield self.domain.whole(free[None])[0]
+        for at in range(given, count):
+            yield self.domain.whole(self._drawn(step=at % 2 == 0)[None])[0]
+
+    def _drawn(self, step: bool) -> NDArray[Any]:
+        """The free inputs of a random point; a step redraws some of those of the best one."""
+        low, high = self.sides[int(self.rng.integers(len(self.sides)))]
+        parts = self.rng.random(low.shape)
+        if self.rng.random() < 0.5:
+            parts = parts.round()  # a corner: most properties break at one first
+        drawn = _between(low, high, parts)
+        if not step or self.best is None:
+            return drawn
+        keep = self.rng.random(low.shape) >= self.rng.choice([0.02, 0.1, 0.5])
+        return np.clip(np.where(keep, self.best[1], drawn), low, high).astype(low.dtype)
+
+    def note(self, point: NDArray[Any], output: Floats) -> None:
+        """Keep the point if it comes nearer to breaking the property than all before."""
+        slack = min((rows.slack(output, point) for rows in self.question.unsafe), default=np.inf)
+        if self.best is None or slack < self.best[0]:
+            self.best = slack, point.ravel()[self.domain.free]
+
+
+def _between(low: NDArray[Any], high: NDArray[Any], parts: Floats) -> NDArray[Any]:
+    """The points that lie at these parts of the way, never outside."""
+    mixed = low.astype(np.float64) + parts * (high.astype(np.float64) - low)
+    found: NDArray[Any] = np.clip(mixed.astype(low.dtype), low, high)
+    return found

@@ -1,0 +1,1 @@
+"""A black square at every place of a grid over the scene, enumerated."""

@@ -1,0 +1,176 @@
+"""The attack of an audit: the smallest budget of pixels on all images, larger ones on those that withstood.
+
+What breaks an image within 100 pixels breaks it within 300 and 1000 too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.attack.attempt import Attempt
+from holdfast.attack.plan import AttackPlan, apart
+from holdfast.attack.result import Outcome, effect_of, points_of
+from holdfast.attack.run import attack
+from holdfast.attack.types import Limits, Method
+from holdfast.audit.plan import AuditPlan, plain_folder
+from holdfast.audit.result import Strike
+from holdfast.core.errors import BudgetSpent, DataError
+from holdfast.engine.store import printable
+from holdfast.evaluate.difference import side_of
+from holdfast.evaluate.run import Plan, alignment_of
+from holdfast.noise.vision.run import Watch
+from holdfast.stages.families import is_installed
+
+SHORT = 60.0  # seconds within which one process attacks more images than several
+QUERIES = 400  # of a search from predictions alone, where torch is missing
+
+
+@dataclass(frozen=True)
+class Struck:
+    """One budget: the strike in numbers, and what became of every image within it."""
+
+    strike: Strike
+    attempts: tuple[Attempt, ...]
+
+    def with_command(self, command: str) -> Struck:
+        """The same with the line that gives its numbers again."""
+        return dataclasses.replace(self, strike=dataclasses.replace(self.strike, command=command))
+
+
+def name_of(pixels: int) -> str:
+    """The threat's name: 300px."""
+    return f"{pixels}px"
+
+
+def method_of() -> Method:
+    """By gradient, or from predictions alone where torch is missing; not shrunk: the budget says how much."""
+    return Method(black_box=not is_installed("torch"), shrink=False)
+
+
+def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPlan:
+    """The attack on these images within one budget: a run of its own beside the audit, for all audits."""
+    names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
+    entries = tuple(e for e in dataset.entries if printable(e.name) in names)
+    method = method_of()
+    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.wish.steps)
+    given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
+    name = f"attack-{plain_folder(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
+    wanted = AttackPlan(given, given.runs / name, method, limits, plan.wish.seed, features="", shared=True)
+    return apart(wanted, alignment_of(given))
+
+
+@dataclass(frozen=True)
+class Strikes:
+    """All budgets: the outcome within the largest one, each as a strike, and the folders of their attacks."""
+
+    outcome: Outcome
+    struck: tuple[Struck, ...]
+    runs: dict[str, str]
+
+
+def strikes(
+    plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
+) -> Strikes:
+    """All budgets from the smallest on, each with what the smaller ones broke.
+
+    At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
+    larger budget counts only if it was finished on all of them that withstood. `most` are the budgets that
+    were finished before, if any.
+    """
+    held: dict[str, Attempt] = {}
+    todo, struck, runs = list(images), list[Struck](), dict[str, str]()
+    first: Outcome | None = None
+    budgets = sorted(set(plan.wish.pixels))[:most]
+    for number, pixels in enumerate(budgets):
+        if todo:
+            end = _share(until, len(budgets) - number)
+            try:
+                wanted, outcome = _attacked(plan, todo, pixels, end, watch)
+            except BudgetSpent:
+                if first is not None:
+                    break  # the smaller budgets still stand
+                wanted, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+            except DataError:  # none of those left can be read any more
+                if first is None:
+                    raise
+                break
+            if first is not None and len(outcome.attempts) + len(outcome.failed) < len(todo):
+                break
+            runs[f"attack {name_of(pixels)}"] = wanted.out.name
+            first = first or outcome
+            held = carried(held, outcome.attempts)
+        if first is None:
+            break
+        struck.append(_struck(plan, first, pixels, tuple(held.values()), len(todo)))
+        todo = [a.name for a in held.values() if a.targets and not a.success]
+    if first is None:
+        raise DataError("expected at least one image to attack, got none")
+    largest = struck[-1].strike.pixels
+    return Strikes(_whole(plan, first, tuple(held.values()), largest), tuple(struck), runs)
+
+
+def _share(until: float, budgets: int) -> float:
+    """The moment at which the first of these budgets stops: all have the same part of the time left."""
+    now = time.monotonic()
+    return now + (until - now) / budgets
+
+
+def _within(plan: Plan, until: float) -> Plan:
+    """The plan with its end; in a short time one process is quicker, as each of several must load torch."""
+    short = until - time.monotonic() < SHORT
+    return dataclasses.replace(plan, until=until, jobs=1 if short else plan.jobs)
+
+
+def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
+    """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
+    found = dict(held)
+    for one in more:
+        before = found.get(one.name)
+        if before is None or one.success or one.left <= before.left:
+            found[one.name] = one
+    return found
+
+
+def _attacked(
+    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
+) -> tuple[AttackPlan, Outcome]:
+    wanted = attack_plan(dataclasses.replace(plan, plan=_within(plan.plan, until)), images, pixels)
+    with watch(f"attack {name_of(pixels)}", len(images)) as step:
+        return wanted, attack(wanted, step)
+
+
+def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], largest: int) -> Outcome:
+    """The outcome within the largest budget, as an attack of its own would tell it."""
+    settings = plan.plan.settings
+    pairs = [a.model for a in attempts]
+    effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
+    about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
+    points = points_of(attempts, first.alignment, settings, largest)
+    return dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
+
+
+def _struck(
+    plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
+) -> Struck:
+    before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
+    aimed = [a for a in attempts if a.targets]
+    method = method_of()
+    how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.wish.steps} steps"
+    fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
+    strike = Strike(
+        name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),
+        len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
+        how + (fewer if tried < len(attempts) else ""),
+    )  # fmt: skip
+    return Struck(strike, attempts)
+
+
+def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:
+    """The audit's own metric of the attacked images, before or after; 0 where there is nothing to measure."""
+    records = [a.record(a.model, after) for a in attempts]
+    value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+    return 0.0 if math.isnan(value) else value

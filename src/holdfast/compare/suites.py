@@ -1,0 +1,190 @@
+"""Two noise suites: what each option costs in A and in B, and the difference of the two costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.compare.change import Change, Stated, Subject, from_draws, from_stated, in_points
+from holdfast.compare.evaluations import settings_of
+from holdfast.compare.result import Body, differences
+from holdfast.core.errors import InputError
+from holdfast.engine.store import Store
+from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.difference import Side, common, drawn
+from holdfast.evaluate.result import CELLS, read_cells
+from holdfast.noise.vision.result import ModelNoise, Row, Suite
+
+CLEAN, COSTS = "as trained", "what noise costs"
+COMBINED = "all together"
+
+
+def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
+    """What every option costs; paired where the records of both are still in the stores beside the runs."""
+    if a.data != b.data:
+        raise InputError(
+            f"A is on {a.data}, B on {b.data}: what noise costs on different images says nothing"
+        )
+    rows: list[Change] = []
+    differs: list[tuple[str, str, str]] = []
+    notes: list[str] = []
+    for first, second, name in paired_models(a.models, b.models):
+        _check(first, second)
+        both = _Both(_Cells.of(first, stores[0]), _Cells.of(second, stores[1]), name)
+        rows += both.rows(first, second)
+        notes += both.notes()
+        differs += differences(_description(first), _description(second))
+    notes += unpaired_models(a.models, b.models)
+    return Body(tuple(rows), tuple(differs), notes=tuple(dict.fromkeys(notes)))
+
+
+def paired_models(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[Any, Any, str]]:
+    """The models to compare, with a name if there are several: one with one, else those of the same name."""
+    if len(a) == len(b) == 1:
+        return [(a[0], b[0], "")]
+    named = {model.model: model for model in b}
+    found = [(model, named[model.model], model.model) for model in a if model.model in named]
+    if not found:
+        raise InputError(
+            "A and B have several models and none of the same name: compare runs of one model each"
+        )
+    return found
+
+
+def unpaired_models(a: Sequence[Any], b: Sequence[Any]) -> list[str]:
+    """What to say of models only one of the runs has."""
+    if len(a) == len(b) == 1:
+        return []
+    names = [{model.model for model in side} for side in (a, b)]
+    return [
+        f"only in {n}: {', '.join(sorted(x - y))}"
+        for n, x, y in zip("AB", names, names[::-1], strict=True)
+        if x - y
+    ]
+
+
+def _check(a: ModelNoise, b: ModelNoise) -> None:
+    for what, first, second in (
+        ("task", a.task, b.task),
+        ("metric", a.metric, b.metric),
+        ("rule", a.rule, b.rule),
+    ):
+        if first != second:
+            raise InputError(f"the {what} differs: {first} in A, {second} in B; measure both by the same")
+
+
+def _description(model: ModelNoise) -> dict[str, Any]:
+    told: dict[str, Any] = {"model": model.model, "model file": model.sha256[:12], "images": model.images}
+    told |= {f"pipeline {stage}": value for stage, value in model.pipeline.items()}
+    return told | {"calibration": model.calibration}
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The records of a suite, read once each; `missing` says why there are none."""
+
+    store: Store
+    model: ModelNoise
+    missing: str = ""
+    kept: dict[tuple[str, ...], Side] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: ModelNoise, run: Path) -> _Cells:
+        store = Store(run.resolve().parent / CELLS)
+        made = _Cells(store, model)
+        if not model.cells or not model.alignment or not model.settings:
+            return _Cells(store, model, "was made by a version that did not keep which records it read")
+        try:
+            made.side(model.cells)
+        except (InputError, KeyError, ValueError) as problem:
+            return _Cells(store, model, f"has no records any more ({problem})")
+        return made
+
+    def side(self, cells: tuple[str, ...]) -> Side:
+        """The records in these cells, ready to be compared."""
+        if cells not in self.kept:
+            model, alignment = self.model, Alignment.from_plain(self.model.alignment)
+            records = realign(read_cells(self.store, cells).records, alignment, model.task)  # type: ignore[arg-type]
+            self.kept[cells] = Side(records, model.task, alignment.names, settings_of(model.settings))  # type: ignore[arg-type]
+        return self.kept[cells]
+
+
+@dataclass(frozen=True)
+class _Both:
+    """The two runs of one model, or of two models on the same data."""
+
+    a: _Cells
+    b: _Cells
+    name: str
+
+    @property
+    def at_hand(self) -> bool:
+        return not self.a.missing and not self.b.missing
+
+    def rows(self, first: ModelNoise, second: ModelNoise) -> list[Change]:
+        clean = Subject(CLEAN, self._said(first.metric), "is better")
+        rows = [
+            self._paired_clean(clean)
+            or from_stated(clean, *(in_points(m.clean, images=m.images) for m in (first, second)))
+        ]
+        old, new = ({row.label: row for row in model.rows} for model in (first, second))
+        rows += [self._cost(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
+        if first.combined or second.combined:
+            rows.append(self._together(first.combined, second.combined))
+        return rows
+
+    def notes(self) -> Iterator[str]:
+        for side, which in ((self.a, "A"), (self.b, "B")):
+            if side.missing:
+                yield f"{which} {side.missing}: no paired interval, only whether the stated intervals overlap"
+
+    def _said(self, what: str) -> str:
+        return f"{self.name}: {what}" if self.name else what
+
+    def _paired_clean(self, about: Subject) -> Change | None:
+        if not self.at_hand:
+            return None
+        sides = (self.a.side(self.a.model.cells), self.b.side(self.b.model.cells))
+        names = common(*sides)
+        old, new = (100 * drawn(side, names) for side in sides)
+        return from_draws(about, old, new, len(names))
+
+    def _together(self, old: Row | None, new: Row | None) -> Change:
+        same = bool(old and new and old.option == new.option)
+        return self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", old, new)
+
+    def _cost(self, label: str, old: Row | None, new: Row | None) -> Change:
+        about = Subject(COSTS, self._said(label), "is worse", costs=True)
+        if self.at_hand and old and new and old.cells and new.cells:
+            try:
+                return self._paired_cost(about, old, new)
+            except InputError:  # cells of this option are gone, or no image is left
+                pass
+        return from_stated(about, stated(old), stated(new))
+
+    def _paired_cost(self, about: Subject, old: Row, new: Row) -> Change:
+        clean = [side.side(side.model.cells) for side in (self.a, self.b)]
+        noised = [side.side(row.cells) for side, row in ((self.a, old), (self.b, new))]
+        left = set(common(clean[0], noised[0])) & set(common(clean[1], noised[1]))
+        names = [name for name in common(*clean) if name in left]
+        if not names:
+            raise InputError("no image in common")
+        drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
+        return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
+
+
+def stated(row: Any) -> Stated | None:
+    """What a row of a suite states; an option with the same input costs exactly nothing."""
+    if row is None:
+        return None
+    if row.drop is None:
+        nothing = row.outcome in ("identical", "no effect")
+        images = getattr(row, "images", 0)
+        return Stated(0.0, 0.0, 0.0, images, row.outcome) if nothing else Stated(None, words=row.outcome)
+    return Stated(
+        row.drop, row.low, row.high, getattr(row, "images", 0) or getattr(row, "questions", 0), row.outcome
+    )

@@ -1,0 +1,118 @@
+"""Entries anyone could hand in, scored with every new contest: what a real one must be better than."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from holdfast.contest.attacking import our_attack
+from holdfast.contest.contest import CACHE, Contest
+from holdfast.contest.entry.pack import pack
+from holdfast.contest.ledger import Record, enter, read_ledger
+from holdfast.contest.pool import Phase
+from holdfast.contest.run import score
+from holdfast.contest.shots import noisy
+from holdfast.core.seeds import generator
+from holdfast.core.types import Boxes, Image
+from holdfast.data.patchfile import png_of
+from holdfast.engine.executor import execute
+from holdfast.engine.store import write_atomic
+from holdfast.stages.families import is_installed
+
+PREFIX = "baseline-"
+GREY = 128
+Baseline: TypeAlias = Callable[[Image, Boxes, int, np.random.Generator], Image]
+
+
+def identity(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
+    """The image as it is: S_e must be 0 and the distance too."""
+    return image
+
+
+def grey_square(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
+    """The image with a grey square in the middle of its largest true box, as large as the limit allows."""
+    out = np.array(image)
+    side = min(int(pixels**0.5), *out.shape[:2])
+    sides = boxes.xyxy[:, 2:] - boxes.xyxy[:, :2] if len(boxes) else np.zeros((0, 2))
+    if not len(sides) or not side:
+        return out
+    x1, y1, x2, y2 = boxes.xyxy[int(sides.prod(axis=1).argmax())]
+    left = int(np.clip(round((x1 + x2 - side) / 2), 0, out.shape[1] - side))
+    top = int(np.clip(round((y1 + y2 - side) / 2), 0, out.shape[0] - side))
+    out[top : top + side, left : left + side] = GREY
+    return out
+
+
+def random_noise(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
+    """The image with random colours in as many pixels of its true boxes as the limit allows."""
+    return noisy(image, boxes.xyxy, pixels, rng)
+
+
+# name -> what it does to one image; the team is called baseline-NAME
+BASELINES: dict[str, Baseline] = {"identity": identity, "grey": grey_square, "random": random_noise}
+# name -> what writes 1.png … N.png of a whole contest into a folder: for what needs more than one image
+WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_attack}
+
+
+@dataclass(frozen=True)
+class Painting:
+    """The work of writing a baseline's images."""
+
+    name: str
+    pixels: int
+    seed: int
+    folder: Path
+    modules: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def on(self, threads: int) -> Painting:
+        """The same work: it has no threads."""
+        return self
+
+    def work(self, state: None, shard: Sequence[Any]) -> tuple[None, None, tuple[int, int]]:
+        """Nothing; the images of the shard are in the folder."""
+        found = 0
+        for shot in shard:
+            path = self.folder / shot.name
+            found += path.is_file()
+            if not path.is_file():
+                rng = generator(self.seed, "baseline", self.name, shot.number)
+                boxes = shot.truth.read(shot.name, b"")
+                image = BASELINES[self.name](shot.before(), boxes, self.pixels, rng)
+                write_atomic(path, png_of(image), durable=False)
+        return None, None, (len(shard), found)
+
+
+def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Record, ...]:
+    """The records of all baselines, packed and scored as any entry; those that are there stay as they are.
+
+    Our attack is one of them where torch is installed.
+    """
+    there = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
+    records = []
+    for name in (*BASELINES, *(WHOLE if is_installed("torch") else ())):
+        team = f"{PREFIX}{name}"
+        records.append(there[team] if team in there else _enter(contest, name, team, phase, jobs))
+    return tuple(records)
+
+
+def _enter(contest: Contest, name: str, team: str, phase: Phase, jobs: int) -> Record:
+    folder = contest.folder / CACHE / team
+    if name in WHOLE:
+        WHOLE[name](contest, folder, phase, jobs)
+    else:
+        task = Painting(name, contest.rules.pixels, contest.rules.seed, folder)
+        with phase(f"{team} images", len(contest.shots)) as step:
+            execute(task, contest.shots, jobs, step)
+    archive = pack(folder, team, contest.folder / CACHE)
+    with phase(team, len(contest.shots)) as step:
+        made = score(contest, archive, step, jobs)
+    record = enter(contest.folder, archive, made)
+    archive.unlink()
+    shutil.rmtree(folder)
+    return record

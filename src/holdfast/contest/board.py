@@ -1,0 +1,104 @@
+"""The leaderboard: best and last entry of every team, and the scores that do not count any more."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.contest.hashes import Hashes, hashes_of
+from holdfast.contest.ledger import Record, read_ledger
+from holdfast.contest.rules import Rules, read_rules
+
+DIGITS = 9  # finals that agree to so many decimals share a rank
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A team's place: its best and its last submission under the rules as they are now."""
+
+    rank: int
+    team: str
+    best: Record
+    last: Record
+    submissions: int
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A score made under other rules, models, data, feature net or code: never ranked with the others."""
+
+    record: Record
+    changed: tuple[str, ...]  # what is another one now: "rules", "models", "data", "features", "code"
+
+
+@dataclass(frozen=True)
+class Board:
+    """The standings of one contest; all scores in them are of the same hashes, so of one distance."""
+
+    rules: Rules
+    hashes: Hashes
+    standings: tuple[Standing, ...]
+    history: tuple[Record, ...]  # every score that counts, in the order of submission
+    stale: tuple[Stale, ...]  # submissions that have no score that counts, by the latest they have
+
+    def to_plain(self) -> dict[str, Any]:
+        """The board as JSON values."""
+        return {
+            "contest": self.rules.name,
+            "distance": {"name": self.rules.distance, "features_sha256": self.rules.features_sha256},
+            "hash": self.hashes.whole,
+            "hashes": dataclasses.asdict(self.hashes),
+            "board": [
+                {
+                    "rank": s.rank,
+                    "team": s.team,
+                    "submissions": s.submissions,
+                    "best": plain(s.best),
+                    "last": plain(s.last),
+                }
+                for s in self.standings
+            ],
+            "history": [{"team": r.team, **plain(r)} for r in self.history],
+            "stale": [{"team": s.record.team, "changed": s.changed, **plain(s.record)} for s in self.stale],
+        }
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """A record's numbers, without the table of images."""
+    told = {
+        k: record.score[k] for k in ("final", "scenarios", "distance", "changed_pixels", "archive_sha256")
+    }
+    return {"submission": record.submission, "submitted": record.submitted, "scored": record.scored, **told}
+
+
+def board(folder: Path) -> Board:
+    """The leaderboard of the contest in a folder."""
+    rules = read_rules(folder)
+    hashes = hashes_of(folder, rules)
+    # Scores of one submission are one: the last made under these hashes counts, else the last of all.
+    current: dict[tuple[str, int, str], Record] = {}
+    old: dict[tuple[str, int, str], Record] = {}
+    for record in read_ledger(folder):
+        # With the zip's hash: two zips scored at the same time may have got one number.
+        which = record.team, record.submission, record.sha256
+        (current if record.hashes == hashes else old)[which] = record
+    old = {which: record for which, record in old.items() if which not in current}
+    counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
+    stale = tuple(Stale(r, hashes.differing(r.hashes)) for r in old.values())
+    return Board(rules, hashes, _ranked(counted), tuple(counted), stale)
+
+
+def _ranked(records: list[Record]) -> tuple[Standing, ...]:
+    by_team: dict[str, list[Record]] = {}
+    for record in records:
+        by_team.setdefault(record.team, []).append(record)
+    rows = []
+    for team, mine in by_team.items():
+        mine.sort(key=lambda r: (r.submission, r.number))
+        best = max(mine, key=lambda r: round(r.final, DIGITS))  # of equal ones the first
+        rows.append((-round(best.final, DIGITS), team, best, mine[-1], len(mine)))
+    rows.sort(key=lambda row: row[:2])
+    finals = [row[0] for row in rows]
+    return tuple(Standing(finals.index(row[0]) + 1, *row[1:]) for row in rows)

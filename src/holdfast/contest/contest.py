@@ -1,0 +1,183 @@
+"""A contest opened: rules, members with the rules' thresholds, images with their truth, hashes of it all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from holdfast.contest.hashes import Hashes, hashes_of
+from holdfast.contest.judging import Judging, opened_features
+from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules, told
+from holdfast.contest.shots import Shot
+from holdfast.core import fingerprint
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Size
+from holdfast.data.entries import FileEntry, PixelBoxes
+from holdfast.data.images import sniff
+from holdfast.data.readers.coco import coco
+from holdfast.engine.job import job_of
+from holdfast.engine.store import Store
+from holdfast.evaluate.classes import Alignment, align
+from holdfast.graph.load import load_model
+
+MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A contest whose files are all there and are those the rules name."""
+
+    folder: Path
+    rules: Rules
+    classes: tuple[str, ...]
+    models: tuple[Model, ...]  # in the order of the rules' members
+    alignments: tuple[Alignment, ...] = field(repr=False)
+    shots: tuple[Shot, ...] = field(repr=False)
+    hashes: Hashes
+
+    @property
+    def store(self) -> Store:
+        """Where answers and features are kept."""
+        return Store(self.folder / CACHE)
+
+    @property
+    def single(self) -> int:
+        """The place of the single model among the members."""
+        return self.rules.mimic.members.index(self.rules.single)
+
+    def judging(self, ask: tuple[bool, bool] = (True, True)) -> Judging:
+        """The work of asking every member and the feature net, or only the latter."""
+        # What is handed in was decoded when it was checked; the members see those very pixels.
+        jobs = tuple(
+            job_of(m, pipeline_of(m.card).replace(decode="pillow"), len(self.classes), None, self.store, True)
+            for m in self.models
+        )
+        return Judging(jobs, self.rules.features, self.rules.features_sha256, self.store, ask)
+
+
+def open_contest(folder: Path) -> Contest:
+    """The contest in a folder; InputError names every problem of its rules, models, images and truth."""
+    return assemble(folder, read_rules(folder))
+
+
+def assemble(folder: Path, rules: Rules) -> Contest:
+    """The contest of these rules and of the files in the folder."""
+    if rules.mimic.hidden:
+        raise RulesError(
+            f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's "
+            "members not named (mimic.hidden); only the organisers' own folder can score"
+        )
+    problems: list[str] = []
+    models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
+    classes, shots = _shots(folder, rules, problems)
+    try:
+        opened_features(rules.features, rules.features_sha256, 1, rules.distance)
+    except InputError as problem:
+        problems.append(str(problem))
+    known = [m for m in models if m is not None]
+    alignments = tuple(_aligned(m, classes, problems) for m in known) if classes else ()
+    if problems:
+        raise RulesError(f"{folder / RULES_FILE}: {told(problems)}")
+    found = tuple(a for a in alignments if a is not None)
+    return Contest(folder, rules, classes, tuple(known), found, shots, hashes_of(folder, rules))
+
+
+def _model(folder: Path, member: Member, rules: Rules, problems: list[str]) -> Model | None:
+    """The member with the thresholds of the rules; None and a problem told if it is not the one they name."""
+    path = folder / member.file
+    try:
+        if not path.is_file():
+            raise InputError(f"{member.name}: no file {member.file}")
+        found = fingerprint.of_file(path)
+        if found != member.sha256:
+            raise InputError(
+                f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
+                f"expected {member.sha256}"
+            )
+        model = load_model(path)
+    except InputError as problem:
+        problems.append(str(problem))
+        return None
+    return with_thresholds(model, rules)
+
+
+def with_thresholds(model: Model, rules: Rules) -> Model:
+    """The model with the score and NMS thresholds of the rules instead of its card's."""
+    card = dataclasses.replace(model.card, score=rules.score, nms_iou=rules.nms_iou)
+    return dataclasses.replace(model, card=card)
+
+
+def _aligned(model: Model, classes: tuple[str, ...], problems: list[str]) -> Alignment | None:
+    try:
+        return aligned(model, classes)
+    except DataError as problem:
+        problems.append(f"{model.name}: {problem}")
+        return None
+
+
+def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
+    """How the model's classes become those of the truth; DataError if it lacks one or is no detector."""
+    if model.card.task != "detect":
+        raise DataError(f"expected a detector, got a model to {model.card.task}")
+    found = align(model.card.classes, classes)
+    if found.of_data.tolist() != list(range(len(classes))):
+        raise DataError("several classes of the data are one class of the model; rename them")
+    return found
+
+
+def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, ...], tuple[Shot, ...]]:
+    """Classes and images by number."""
+    try:
+        manifest = read_manifest(folder)
+        data = coco(folder / TRUTH, image_folder=folder / "images")
+    except InputError as problem:
+        problems.append(str(problem))
+        return (), ()
+    entries = {e.name: e for e in data.entries if isinstance(e, FileEntry)}
+    names = [f"{n}.png" for n in range(1, rules.images + 1)]
+    gone = [name for name in names if name not in entries or name not in manifest]
+    if gone:
+        more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+        said = f"images: the rules say {rules.images}, but {', '.join(gone[:5])}{more} are missing"
+        problems.append(f"{said} in images/, {TRUTH} or {MANIFEST}")
+        return (), ()
+    size = Size(rules.width, rules.height)
+    problems += _pictures(folder, names, manifest, size)
+    shots = []
+    for number, name in enumerate(names, 1):
+        truth = entries[name].truth
+        if isinstance(truth, PixelBoxes):
+            shots.append(Shot(number, Path(entries[name].path), manifest[name], truth, size))
+    return data.classes, tuple(shots)
+
+
+def _pictures(folder: Path, names: list[str], manifest: Mapping[str, str], size: Size) -> list[str]:
+    """What is wrong with the originals: none of it shall be laid to a participant."""
+    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
+    if other:
+        more = f" and {len(other) - 5} more" if len(other) > 5 else ""
+        return [f"images: {', '.join(other[:5])}{more}: not the images the contest was made with"]
+    found = sniff((folder / "images" / names[0]).read_bytes(), names[0]).size
+    if found != size:
+        said = f"{size.width}×{size.height}"
+        return [f"width, height: the rules say {said}, the images are {found.width}×{found.height}"]
+    return []
+
+
+def read_manifest(folder: Path) -> Mapping[str, str]:
+    """Image -> sha256 of its file when the contest was made."""
+    path = folder / MANIFEST
+    try:
+        rows: list[dict[str, Any]] = orjson.loads(path.read_bytes())["order"]
+        return {row["name"]: row["sha256"] for row in rows}
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: expected the list of images `holdfast contest init` wrote") from None

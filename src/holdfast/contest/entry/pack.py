@@ -1,0 +1,86 @@
+"""An entry's zip from a folder of images: the same bytes for the same images, on any machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from holdfast.contest.entry.messages import SHOWN, listed
+from holdfast.contest.entry.names import FOLDER, zip_name
+from holdfast.core.errors import DataError, OutputError
+
+_NUMBERED = re.compile(r"[1-9][0-9]{0,8}\.png")
+_JUNK = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini")
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def pack(folder: Path, team: str, out: Path) -> Path:
+    """The path of advimages_TEAM.zip in `out`, made of N.png in the folder or in its folder advimages.
+
+    Names are checked before: numbers from 1 without a gap, nothing else. Files that macOS and Windows add by
+    themselves are left out. An older zip of this name is replaced once the new one is whole.
+    """
+    target = out / zip_name(team)
+    images = _images(folder, target)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
+            for number, image in images.items():
+                archive.writestr(_about(number), image.read_bytes())
+        part.replace(target)
+    except (OSError, zipfile.LargeZipFile) as problem:
+        raise OutputError(f"{target}: cannot be written: {problem}") from None
+    finally:
+        with suppress(OSError):  # what was told above is the reason
+            part.unlink(missing_ok=True)
+    return target
+
+
+def _about(number: int) -> zipfile.ZipInfo:
+    # PNG is packed already; stored, the bytes depend on no version of zlib. No date, no user.
+    about = zipfile.ZipInfo(f"{FOLDER}{number}.png", (1980, 1, 1, 0, 0, 0))
+    about.create_system, about.external_attr = 3, 0o100644 << 16
+    return about
+
+
+def _images(folder: Path, target: Path) -> dict[int, Path]:
+    """The images by number, in that order."""
+    if not folder.is_dir():
+        got = "a file" if folder.exists() else "nothing"
+        raise DataError(f"{folder}: expected a folder of 1.png, 2.png, …, got {got}")
+    inner = folder / FOLDER.rstrip("/")
+    home = inner if inner.is_dir() else folder
+    found, strange = dict[int, Path](), list[str]()
+    for path in sorted(home.iterdir()):
+        name = path.name
+        if name in _JUNK or name.startswith("._") or path.resolve() == target.resolve():
+            continue
+        if _NUMBERED.fullmatch(name) and path.is_file():
+            found[int(name[:-4])] = path
+        else:
+            strange.append(name + "/" * path.is_dir())
+    _check(home, found, strange)
+    return dict(sorted(found.items()))
+
+
+def _check(home: Path, found: dict[int, Path], strange: list[str]) -> None:
+    if strange:
+        raise DataError(
+            f"{home}: expected nothing but images named 1.png, 2.png, … (no leading zeros, lower case), "
+            f"got {listed(strange)} ({len(strange)} {'name' if len(strange) == 1 else 'names'})"
+        )
+    if not found:
+        raise DataError(f"{home}: expected images named 1.png, 2.png, …, got none")
+    count = max(found) - len(found)
+    if count:  # it may be millions: a file called 20260101.png
+        gone = islice((f"{n}.png" for n in range(1, max(found)) if n not in found), SHOWN + 1)
+        raise DataError(f"{home}: missing: {listed(gone)} ({count} {'file' if count == 1 else 'files'})")
+    for path in found.values():
+        with path.open("rb") as file:
+            if file.read(8) != _SIGNATURE:
+                raise DataError(f"{path}: not a PNG by its content; expected a PNG image")

@@ -1,0 +1,270 @@
+"""The score of an entry: S_e and S_s of both scenarios, by the formulas of the contest's document.
+
+    S_e = 1 − mAP(D*) / mAP(D)      S_s = (max − distance(D, D*)) / (max − min)      score = S_e · S_s
+
+each of S_e and S_s clipped to the range the rules give; final = the sum over the scenarios.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.contest.contest import Contest, open_contest
+from holdfast.contest.entry.archive import Entry, open_entry
+from holdfast.contest.hashes import Hashes
+from holdfast.contest.judging import Answer, Seen, read_features
+from holdfast.contest.rules import Rules, Scale
+from holdfast.contest.shots import Shot, Zipped
+from holdfast.contest.vote import vote
+from holdfast.core import fingerprint
+from holdfast.core.errors import DataError
+from holdfast.core.types import Bools, Boxes, Detections, Floats
+from holdfast.engine.executor import Progress, execute
+from holdfast.engine.records import Failed, Found
+from holdfast.evaluate.classes import realign
+from holdfast.evaluate.result import read_cells
+from holdfast.evaluate.score import tables
+from holdfast.metrics.boxes import iou
+from holdfast.metrics.detection import evaluate
+from holdfast.metrics.frechet import frechet
+from holdfast.metrics.rules import rule_named
+
+SINGLE, MIMIC = "single", "mimic"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario's numbers: mAP before and after, S_e and S_s clipped and raw, and their product."""
+
+    map_before: float
+    map_after: float
+    effect: float  # S_e
+    effect_raw: float
+    stealth: float  # S_s
+    stealth_raw: float
+    score: float
+
+    def to_plain(self) -> dict[str, float]:
+        """The numbers by the names of the contest's document."""
+        return {
+            "S_e": self.effect,
+            "S_s": self.stealth,
+            "score": self.score,
+            "S_e_raw": self.effect_raw,
+            "S_s_raw": self.stealth_raw,
+            "mAP_before": self.map_before,
+            "mAP_after": self.map_after,
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one image; counts by scenario: detections, and true boxes that are found."""
+
+    number: int
+    changed_pixels: int
+    psnr: float | None  # dB; None if nothing is changed
+    targets: int
+    detections_before: Mapping[str, int]
+    detections_after: Mapping[str, int]
+    found_before: Mapping[str, int]
+    found_after: Mapping[str, int]
+
+    def to_plain(self) -> dict[str, Any]:
+        """The row as flat columns: `single_found_after`, …; `single_still_found` says if any target is."""
+        plain: dict[str, Any] = {
+            "image": f"{self.number}.png",
+            "changed_pixels": self.changed_pixels,
+            "psnr": self.psnr,
+            "targets": self.targets,
+        }
+        for name in self.found_before:
+            for column in ("detections_before", "detections_after", "found_before", "found_after"):
+                plain[f"{name}_{column}"] = getattr(self, column)[name]
+            plain[f"{name}_still_found"] = self.found_after[name] > 0
+        return plain
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of one entry, with all it depends on."""
+
+    contest: str
+    team: str
+    archive: str  # sha256 of the zip
+    scenarios: Mapping[str, Scenario]
+    final: float
+    distance_name: str
+    distance: float
+    hashes: Hashes
+    rows: tuple[Row, ...] = field(repr=False)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The score as JSON values; the same for the same entry, whenever and wherever it is scored."""
+        return {
+            "contest": self.contest,
+            "team": self.team,
+            "archive_sha256": self.archive,
+            "scenarios": {name: s.to_plain() for name, s in self.scenarios.items()},
+            "final": self.final,
+            "distance": {"name": self.distance_name, "value": self.distance},
+            "changed_pixels": {
+                "mean": float(np.mean([r.changed_pixels for r in self.rows])),
+                "most": max(r.changed_pixels for r in self.rows),
+            },
+            "hash": self.hashes.whole,
+            "hashes": dataclasses.asdict(self.hashes),
+            "images": [row.to_plain() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Every answer about the images: by scenario the records before and after, features, what was changed."""
+
+    before: Mapping[str, tuple[Found, ...]]
+    after: Mapping[str, tuple[Found, ...]]
+    features: tuple[Floats, Floats]
+    changed: tuple[int, ...]
+    psnr: tuple[float, ...]
+
+
+def score(
+    contest: Path | Contest, archive: Path, progress: Progress = lambda done, found: None, jobs: int = 0
+) -> Score:
+    """The score of a zip that `validate` found good; InputError says in one line why it cannot be scored."""
+    opened = contest if isinstance(contest, Contest) else open_contest(contest)
+    entry = open_entry(archive, opened.rules)
+    digest = fingerprint.of_file(archive)
+    judged = judge(opened, entry, progress, jobs)
+    if fingerprint.of_file(archive) != digest:
+        raise DataError(f"{archive}: was changed while it was scored; score it again")
+    most = max(judged.changed)
+    if most > opened.rules.pixels:
+        name = f"{judged.changed.index(most) + 1}.png"
+        raise DataError(f"{archive}: {name}: {most} changed pixels, limit {opened.rules.pixels}; validate it")
+    return score_of(opened, judged, entry.team, digest)
+
+
+def judge(
+    contest: Contest, entry: Entry, progress: Progress = lambda done, found: None, jobs: int = 0
+) -> Judged:
+    """What every scenario and the feature net say of the originals and of an entry's images."""
+    shots = [
+        dataclasses.replace(shot, change=Zipped(entry.path, entry.members[shot.number]))
+        for shot in contest.shots
+    ]
+    answers = execute(contest.judging(), shots, jobs, progress)
+    return gather(contest, answers)
+
+
+def gather(contest: Contest, answers: Sequence[Answer]) -> Judged:
+    """The answers of all rows, read from the cache."""
+    first = [a.before for a in answers]
+    second = [a.after or a.before for a in answers]
+    return Judged(
+        scenarios(contest, first),
+        scenarios(contest, second),
+        (_features(contest, first), _features(contest, second)),
+        tuple(n for a in answers for n in a.changed),
+        tuple(n for a in answers for n in a.psnr),
+    )
+
+
+def scenarios(contest: Contest, seen: Sequence[Seen]) -> dict[str, tuple[Found, ...]]:
+    """The records of the single model, and those of the vote of all."""
+    answers = []
+    for number, alignment in enumerate(contest.alignments):
+        records = read_cells(contest.store, [s.members[number] for s in seen]).records
+        failed = [r for r in records if isinstance(r, Failed)]
+        if failed:
+            raise DataError(f"{contest.models[number].name}: {failed[0]}")
+        answers.append([r for r in realign(records, alignment) if isinstance(r, Found)])
+    rule = contest.rules.mimic
+    voted = [
+        dataclasses.replace(row[0], detections=vote([r.detections for r in row], rule))
+        for row in zip(*answers, strict=True)
+    ]
+    return {SINGLE: tuple(answers[contest.single]), MIMIC: tuple(voted)}
+
+
+def _features(contest: Contest, seen: Sequence[Seen]) -> Floats:
+    return read_features(contest.store, [s.features for s in seen])
+
+
+def mean_ap(records: Sequence[Found], rules: Rules, classes: int) -> float:
+    """The mean average precision by the rules; NaN if no true box counts."""
+    truth, found = tables(records)
+    rule = rule_named(rules.ap)
+    return evaluate(truth, found, rule, images=len(records), classes=classes, iou=rules.iou).mean_ap
+
+
+def score_of(contest: Contest, judged: Judged, team: str, archive: str) -> Score:
+    """The score from all answers."""
+    rules = contest.rules
+    distance = frechet(*judged.features)
+    made = {}
+    for name, before in judged.before.items():
+        first, second = (mean_ap(r, rules, len(contest.classes)) for r in (before, judged.after[name]))
+        made[name] = scenario(first, second, distance, rules)
+    return Score(
+        contest=rules.name,
+        team=team,
+        archive=archive,
+        scenarios=made,
+        final=math.fsum(s.score for s in made.values()),
+        distance_name=rules.distance,
+        distance=distance,
+        hashes=contest.hashes,
+        rows=tuple(_row(contest.shots[i], i, judged, rules) for i in range(len(contest.shots))),
+    )
+
+
+def scenario(map_before: float, map_after: float, distance: float, rules: Rules) -> Scenario:
+    """The numbers of one scenario; DataError if nothing was found in the originals."""
+    if not map_before > 0:
+        raise DataError(f"mAP of the original images: expected more than 0, got {map_before}")
+    effect = 1.0 - map_after / map_before
+    stealth = (rules.distance_max - distance) / (rules.distance_max - rules.distance_min)
+    clipped = _clipped(effect, rules.effect), _clipped(stealth, rules.stealth)
+    return Scenario(map_before, map_after, clipped[0], effect, clipped[1], stealth, clipped[0] * clipped[1])
+
+
+def _clipped(value: float, scale: Scale) -> float:
+    return min(max(value, scale.low), scale.high)
+
+
+def _row(shot: Shot, place: int, judged: Judged, rules: Rules) -> Row:
+    truth = judged.before[SINGLE][place].truth
+    ratio = judged.psnr[place]
+    both = {"before": judged.before, "after": judged.after}
+    counts = {
+        f"detections_{when}": {name: len(r[place].detections) for name, r in records.items()}
+        for when, records in both.items()
+    }
+    found = {
+        f"found_{when}": {
+            name: int(hits(truth, r[place].detections, rules.iou).sum()) for name, r in rs.items()
+        }
+        for when, rs in both.items()
+    }
+    pixels = judged.changed[place]
+    targets = int((~(truth.crowd | truth.difficult)).sum())
+    return Row(shot.number, pixels, ratio if math.isfinite(ratio) else None, targets, **counts, **found)
+
+
+def hits(truth: Boxes, found: Detections, least: float) -> Bools:
+    """Per true box (n,) whether it counts and a detection of its class overlaps it by that IoU."""
+    counts = ~(truth.crowd | truth.difficult)
+    if not len(truth) or not len(found):
+        return np.zeros(len(truth), bool)
+    good = (iou(truth.xyxy, found.boxes) >= least) & (truth.classes[:, None] == found.classes[None, :])
+    result: Bools = counts & good.any(axis=1)
+    return result

@@ -1,0 +1,202 @@
+"""Which of the known choices a dump of the target looks like: its model input, or its raw output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.frame import place
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Pipeline, open_machine
+from holdfast.core.registry import lookup, names, part
+from holdfast.core.types import Image, Tensor
+from holdfast.diagnose.alike import Likeness, Tried, ranked
+from holdfast.diagnose.lockstep import Apart, apart
+from holdfast.graph.rewrite.types import CannotRewrite
+from holdfast.stages.deployed import Deployed
+from holdfast.stages.families import Option, families, is_installed, options
+
+
+def read_dump(path: Path) -> Tensor:
+    """The array of a .npy file; InputError for anything else. Pickles are not loaded."""
+    try:  # mapped first: a header that promises more than the file holds is then refused, not allocated
+        found: Tensor = np.array(np.lib.format.open_memmap(path, mode="r"))
+    except (OSError, ValueError, EOFError) as problem:
+        raise InputError(f"{path}: expected an array saved by numpy.save, got: {problem}") from problem
+    if found.dtype.kind not in "fiu":
+        raise InputError(f"{path}: expected one array of numbers, got {found.dtype}")
+    if not np.isfinite(found).all():
+        raise InputError(f"{path}: holds NaN or infinite values; expected numbers")
+    return found
+
+
+def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list[Likeness]:
+    """Every decoder × colour × fit × resize that is installed, the nearest to the dumped input first."""
+    fed = model.card.input
+    wanted = _shaped(dump, input_shape(model))
+    normalise = lookup("normalise", train.normalise)
+    found: list[Tried] = []
+    for makers, pixels in _pixels(data):
+        for fit in names("fit"):
+            laid = lookup("fit", fit)(fed)
+            if fit != "card" and laid == fed:
+                continue
+            for resize in _installed("resize"):
+                try:
+                    small, _ = place(pixels, laid, lookup("resize", resize))
+                except HoldfastError:
+                    continue
+                tensor = normalise(small, laid)[np.newaxis]
+                near, made = apart(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
+                rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
+                found += [_input_tried(row, train, near, made) for row in rows]
+    if not found:
+        raise InputError("no known choice could be run on this picture")
+    return ranked(found)
+
+
+def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, made: str) -> Tried:
+    """What was tried of a row of stages by name."""
+    usual = Pipeline()
+    chosen = {
+        kind: f"{'resize' if kind == 'fit' else kind}={name}"
+        for kind, name in row.items()
+        if (kind, name) != ("fit", "card")
+    }
+    changes = sum(getattr(train, kind) != name for kind, name in row.items())
+    odd = sum(
+        getattr(usual, kind) != name and not part(kind, name).facts.get("paper", False)
+        for kind, name in row.items()
+    )
+    return Tried(chosen, near, made, changes, odd)
+
+
+def input_shape(model: Model) -> tuple[int, ...]:
+    """The shape of the model's input tensor."""
+    w, h = model.card.input.size
+    return (1, 3, h, w) if model.card.input.layout == "nchw" else (1, h, w, 3)
+
+
+def _shaped(dump: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if dump.shape in (shape, shape[1:]):
+        return dump.reshape(shape)
+    raise InputError(
+        f"the dump is {'×'.join(map(str, dump.shape))}, the model's input {'×'.join(map(str, shape))}; "
+        "expected the tensor the target's model is fed, of one picture"
+    )
+
+
+def _pixels(data: bytes) -> list[tuple[list[dict[str, str]], Image]]:
+    """Each distinct picture that decoders and colours make, with all choices that make it."""
+    seen: list[tuple[list[dict[str, str]], Image]] = []
+    for decode in _installed("decode"):
+        try:
+            decoded: Image = lookup("decode", decode)(data)
+        except HoldfastError:
+            continue
+        for colour in _installed("colour"):
+            pixels: Image = lookup("colour", colour)(decoded)
+            makers = next((m for m, old in seen if np.array_equal(old, pixels)), None)
+            if makers is None:
+                seen.append((makers := [], pixels))
+            makers.append({"decode": decode, "colour": colour})
+    return seen
+
+
+def _installed(kind: str) -> list[str]:
+    """The names of a kind whose libraries are there."""
+    needed = {name: part(kind, name).facts.get("needs", "") for name in names(kind)}
+    return [name for name, module in needed.items() if not module or is_installed(module)]
+
+
+def like_output(
+    model: Model, train: Pipeline, data: bytes, dump: Tensor, prepare: Callable[[Pipeline], Pipeline]
+) -> list[Likeness]:
+    """Single options and, from the best of them on, further ones, the nearest to the dumped output first.
+
+    One option after the other is kept if it comes nearer (coordinate descent): all combinations would be
+    thousands of runs.
+    """
+    found: list[tuple[Pipeline, Tried]] = []
+
+    def near(chosen: Sequence[Option]) -> float:
+        pipeline, changes = _changed(train, chosen)
+        known = next((tried for seen, tried in found if seen == pipeline), None)
+        if known is None:
+            ready = _effective(prepare(pipeline), model)
+            far, made = _output_apart(model, ready, data, dump)
+            odd = sum(not o.paper for o in changes)
+            known = Tried({o.family: o.label for o in changes}, far, made, len(changes), odd)
+            found.append((pipeline, known))
+        return known.apart.mean
+
+    best: list[Option] = []
+    nearest = near(best)
+    while True:
+        tried = {
+            one: _quietly(near, [o for o in best if o.family != one.family] + [one])
+            for one in _candidates(model, best)
+        }
+        one = min(tried, key=lambda o: (tried[o], not o.paper), default=None)
+        if one is None or tried[one] >= nearest:
+            break
+        nearest = tried[one]
+        best = [o for o in best if o.family != one.family] + [one]
+    return ranked(tried for _, tried in found)
+
+
+def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
+    """The pipeline after the options, and those of them that are not what training does anyway."""
+    pipeline = train
+    changes: list[Option] = []
+    for one in chosen:
+        after = one.noise(pipeline)
+        if after.infer == Deployed():
+            after = after.replace(infer="onnxruntime")
+        if after != pipeline:
+            pipeline = after
+            changes.append(one)
+    return pipeline, changes
+
+
+def _effective(ready: Pipeline, model: Model) -> Pipeline:
+    """The pipeline; CannotRewrite if the graph has nothing one of its rewrites could change: no choice."""
+    infer = ready.infer
+    if isinstance(infer, Deployed) and infer.folder:
+        for name in infer.rewrites:
+            if not replace(infer, rewrites=(name,)).built(model).changed:
+                raise CannotRewrite(f"nothing in {model.name} that {name} could change")
+    return ready
+
+
+def _candidates(model: Model, best: Sequence[Option]) -> list[Option]:
+    task = model.card.task
+    every = [o for f in families() if f.where != "post-processing" for o in options(f)]
+    return [o for o in every if not o.missing and o not in best and task in o.tasks]
+
+
+def _quietly(near: Callable[[Sequence[Option]], float], chosen: Sequence[Option]) -> float:
+    try:
+        return near(chosen)
+    except HoldfastError:
+        return float("inf")
+
+
+def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:
+    """How far the nearest output that could be the dump is from it, and that output's hash."""
+    machine = open_machine(pipeline, model)
+    raw = machine.run(machine.prepare(data).tensor)
+    fitting = [value for value in raw.values() if value.size == dump.size]
+    if not fitting:
+        shapes = ", ".join("×".join(map(str, v.shape)) for v in raw.values())
+        raise InputError(
+            f"the dump is {'×'.join(map(str, dump.shape))}; expected one of the model's outputs: {shapes}"
+        )
+    tried = [(apart(value.reshape(dump.shape), dump), value) for value in fitting]
+    far, value = min(tried, key=lambda one: one[0].mean)
+    return far, fingerprint.of_bytes(value.tobytes())

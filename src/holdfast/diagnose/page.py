@@ -1,0 +1,199 @@
+"""A diagnosis in tables and sentences: where two systems part, what each difference costs, what it broke."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.core.errors import OutputError
+from holdfast.diagnose.alike import Likeness
+from holdfast.diagnose.calibration import Calibrated
+from holdfast.diagnose.lockstep import StageApart, first_apart
+from holdfast.diagnose.run import Blame
+from holdfast.engine.store import write_atomic
+from holdfast.noise.vision.tables import METRICS
+from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.html import document
+from holdfast.report.parts import Card, Document, Figure, Section, scroll
+from holdfast.report.tables import Cell, Table, many, to_html, to_text
+
+MOST_BROKEN = 200
+EQUALS = (
+    "The same: choices that, in the place of those of the row or on top of them, give the very same values: "
+    "this dump cannot tell them apart. Of such the one with the fewest changes against training is shown."
+)
+MOST_SAME = 8  # equal choices named in a line of the terminal
+
+
+def stage_table(stages: Sequence[StageApart]) -> Table:
+    """What every stage hands on in the two systems, compared."""
+    columns = ["stage", "images that differ", "largest difference", "mean difference", "share of values"]
+    rows: list[list[Cell]] = [
+        [s.stage, f"{s.differ} of {s.images}", _size(s.largest), _size(s.mean), f"{100 * s.share:z.2f} %"]
+        for s in stages
+    ]
+    return Table(columns, rows, "Training and deployment in lockstep")
+
+
+def _size(value: float) -> str:
+    return "another shape" if math.isinf(value) else f"{value:.4g}"
+
+
+def blame_table(found: Blame) -> Table:
+    """What each difference costs alone, and what comes back if it alone is undone."""
+    metric = METRICS.get(found.metric, found.metric)
+    columns = ["difference", "alone", "95 % interval", "mended", "95 % interval ", "changed alone", "note"]
+    rows: list[list[Cell]] = [
+        [
+            s.label, f"{s.alone:z.2f}", f"[{s.alone_low:z.2f}, {s.alone_high:z.2f}]", f"{s.mended:z.2f}",
+            f"[{s.mended_low:z.2f}, {s.mended_high:z.2f}]", f"{s.changed} of {found.images}", s.note,
+        ]
+        for s in found.shares
+    ]  # fmt: skip
+    caption = (
+        f"Points of {metric}: what a difference costs alone, and what comes back if of all it alone is mended"
+    )
+    return Table(columns, rows, caption)
+
+
+def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
+    """The choices whose result is nearest to a dump; last what else gives the very same result."""
+    rows: list[list[Cell]] = [
+        [
+            place, one.choices, "exactly" if one.exact else "", _size(one.apart.largest),
+            _size(one.apart.mean), ", ".join(one.same),
+        ]
+        for place, one in enumerate(found[:most], 1)
+    ]  # fmt: skip
+    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
+    end = "" if found[0].exact else "; none of them reproduces it"
+    tried = sum(one.tried for one in found)
+    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
+
+
+def like_text(table: Table) -> str:
+    """The table of a dump for a terminal: what gives the same stands in lines below, which would widen it."""
+    lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
+    for text in dict.fromkeys(str(row[-1]) for row in table.rows if row[-1]):
+        same, rows = text.split(", "), ", ".join(str(row[0]) for row in table.rows if row[-1] == text)
+        more = f" and {len(same) - MOST_SAME} more (--json has all)" if len(same) > MOST_SAME else ""
+        lines.append(f"same     as {rows}: {', '.join(same[:MOST_SAME])}{more}")
+    return "\n".join(lines)
+
+
+def calibration_words(made: Calibrated, how: bool = True) -> str:
+    """What integer precisions were calibrated on and, if it is not told elsewhere, how."""
+    method = f"; method: {made.how}" if how and made.how else ""
+    return f"integer precisions calibrated on {made.on}{method}"
+
+
+def words(stages: Sequence[StageApart], found: Blame | None) -> str:
+    """The diagnosis in two or three sentences."""
+    apart = first_apart(stages)
+    if not stages:
+        said = ""
+    elif apart is None:
+        said = f"The two systems agree bit for bit at every stage on {many(stages[0].images, 'image')}."
+    else:
+        said = (
+            f"They part at the stage {apart.stage}: {apart.differ} of {apart.images} images differ there, "
+            f"{'in shape' if math.isinf(apart.largest) else f'by {_size(apart.largest)} at most'}."
+        )
+    if found is None:
+        return said
+    metric = METRICS.get(found.metric, found.metric)
+    sure = "" if found.low > 0 or found.high < 0 else ", which may be the choice of images"
+    change = f"{abs(found.drop):z.2f} points {'gained' if found.drop < 0 else 'lost'}"
+    said += (
+        f" {metric} goes from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: {change} (interval of "
+        f"the loss [{found.low:z.2f}, {found.high:z.2f}]){sure}; {found.changed} of {found.images} "
+        "predictions change."
+    )
+    worst = max(found.shares, key=lambda s: s.mended, default=None)
+    if worst is not None and worst.mended > 0:
+        said += f" Mending {worst.label} alone gives {worst.mended:z.2f} back."
+    return said.strip()
+
+
+def write(
+    out: Path, subject: tuple[str, str], stages: Sequence[StageApart], found: Blame | None,
+    dumps: Sequence[Table], command: str, calibration: Calibrated | None = None,
+) -> Path:  # fmt: skip
+    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'diagnose.html'}")
+    sections = []
+    if stages:
+        sections.append(_section("stages", "Where they part", stage_table(stages)))
+    if found is not None:
+        sections += _blamed(found)
+    sections += [_section(f"dump-{i}", "The dump", table, EQUALS) for i, table in enumerate(dumps, 1)]
+    if calibration is not None:
+        sections.append(_calibrated(calibration))
+    page = Document(
+        title=f"Diagnosis of {subject[0]} on {subject[1]}",
+        subject=subject,
+        facts=(("images", str(found.images if found else (stages[0].images if stages else 1))),),
+        verdict=words(stages, found),
+        cards=_cards(found),
+        minor=(),
+        rule="",
+        command=command,
+        alerts=(),
+        sections=tuple(sections),
+        kind="diagnosis",
+        layout="diagnosis",
+    )
+    write_atomic(out, document(page).encode())
+    return out
+
+
+def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:
+    body = scroll(to_html(Table(table.columns, table.rows)), title)
+    return Section(identifier, title, (Figure("", body, note, wide=True),), f"{table.caption}.")
+
+
+def _calibrated(made: Calibrated) -> Section:
+    rows: list[list[Cell]] = [[made.images, made.on, made.how or "that of each option tried"]]
+    body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
+    lead = "What integer precisions saw to choose the range of every tensor."
+    return Section("calibration", "Calibration", (Figure("", body, wide=True),), lead)
+
+
+def _cards(found: Blame | None) -> tuple[Card, ...]:
+    if found is None:
+        return ()
+    metric = METRICS.get(found.metric, found.metric)
+    return (
+        Card(f"{metric}, training", 100 * found.train, "the system it was trained with", 2),
+        Card(f"{metric}, deployment", 100 * found.deploy, "the system it runs on", 2),
+        Card("lost", found.drop, f"points, 95 % interval [{found.low:z.2f}, {found.high:z.2f}]", 2),
+        Card("changed", found.changed, f"predictions of {found.images}"),
+    )
+
+
+def _blamed(found: Blame) -> list[Section]:
+    alone = [
+        Spot(s.label, s.alone, s.alone_low, s.alone_high, note=f"alone {s.alone:z.2f}") for s in found.shares
+    ]
+    mended = [
+        Spot(s.label, s.mended, s.mended_low, s.mended_high, note=f"mended {s.mended:z.2f}")
+        for s in found.shares
+    ]
+    chart = forest(
+        [Group("Lost by it alone", alone), Group("Back if it alone is mended", mended)],
+        title="What each difference costs", unit="points",
+    )  # fmt: skip
+    table = blame_table(found)
+    body = scroll(to_html(Table(table.columns, table.rows)), "What each costs")
+    blamed = Section(
+        "blame", "What each difference costs", (Figure("", chart, wide=True), Figure("", body, wide=True)),
+        f"{table.caption}.",
+    )  # fmt: skip
+    if not found.broken:
+        return [blamed]
+    rows = [[name] for name in found.broken[:MOST_BROKEN]]
+    listed = scroll(to_html(Table(["image"], rows)), "Images it broke")
+    lead = f"{len(found.broken)} images were right in training's system and are wrong in deployment's."
+    return [blamed, Section("broken", "Images it broke", (Figure("", listed, wide=True),), lead)]

@@ -1,0 +1,1 @@
+"""Evaluation: a model on a dataset, the metrics of its task, and the page."""

@@ -1,0 +1,86 @@
+"""`--explain`: the way from detections to AP, on a run, on two files, or on the lecture's own example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.engine.records import Found
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.score import Settings, tables
+from holdfast.metrics.cocofile import read_predictions, read_truth
+from holdfast.metrics.explain import explain
+from holdfast.metrics.explain_text import explanation_text, step_rows
+from holdfast.metrics.lecture import LECTURE_EXAMPLE
+from holdfast.metrics.rules import RULES
+from holdfast.metrics.tables import DetectionTable, TruthTable
+
+
+def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:
+    """The walk through one class of a detector's run, as text."""
+    if evaluation.about.task != "detect":
+        raise InputError(f"--explain walks through AP; a {evaluation.about.task} model has none")
+    records = [r for r in evaluation.records if isinstance(r, Found)]
+    truth, detections = tables(records)
+    names = tuple(r.name for r in records)
+    return _walk(truth, detections, names, evaluation.about.classes, settings, class_name)
+
+
+def explain_files(truth: Path, predictions: Path, settings: Settings, class_name: str | None) -> str:
+    """The walk through one class of two COCO files, as text."""
+    true = read_truth(truth)
+    found = read_predictions(predictions, true)
+    return _walk(true.table, found, true.image_names, true.class_names, settings, class_name)
+
+
+def explain_lecture() -> tuple[str, dict[str, Any]]:
+    """The walk through the lecture's worked example, as text and as plain values."""
+    example = LECTURE_EXAMPLE
+    story = explain(
+        example.truth,
+        example.detections,
+        RULES["lecture"],
+        images=example.images,
+        class_names=example.class_names,
+        iou=example.iou,
+    )
+    text = explanation_text(
+        story,
+        scores=example.scores,
+        truth_names=example.truth_names,
+        detection_names=example.detection_names,
+    )
+    at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in example.scores}
+    plain = {"AP": story.ap, "at_score": at, "steps": step_rows(story.steps), **story.by_interpolation}
+    return f"{example.title[0].upper()}{example.title[1:]}\n\n{text}", plain
+
+
+def _walk(
+    truth: TruthTable,
+    detections: DetectionTable,
+    images: tuple[str, ...],
+    classes: tuple[str, ...],
+    settings: Settings,
+    class_name: str | None,
+) -> str:
+    if class_name is not None and class_name not in classes:
+        raise UnknownName("class", class_name, classes)
+    if not classes:
+        raise InputError("--explain walks through one class; the truth names none")
+    counts = np.bincount(truth.category, minlength=len(classes))
+    index = classes.index(class_name) if class_name is not None else int(counts.argmax())
+    story = explain(
+        truth,
+        detections,
+        settings.rule,
+        images=len(images),
+        class_names=classes,
+        iou=settings.iou,
+        class_index=index,
+    )
+    told = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
+    text = explanation_text(story, scores=(settings.score,), image_names=images)
+    return f"How AP comes about{told}\n\n{text}"

@@ -1,0 +1,223 @@
+"""The numbers of an evaluation, from its records, as plain values for tables, JSON and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.core.errors import InputError
+from holdfast.core.types import Boxes, Detections, Floats, Ints
+from holdfast.metrics.coco import KEYS, coco_numbers
+from holdfast.metrics.counts import Counts, counts_at
+from holdfast.metrics.curves import average_precision
+from holdfast.metrics.matching import match
+from holdfast.metrics.pairing import prepare
+from holdfast.metrics.rules import Rule
+from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
+
+if TYPE_CHECKING:
+    from holdfast.core.model import Task
+    from holdfast.engine.records import Counted, Found, Ranked, Record
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The rule and the thresholds the numbers are computed with."""
+
+    rule: Rule
+    iou: float = 0.5
+    score: float = 0.5
+
+
+def tables(records: Sequence[Found]) -> tuple[TruthTable, DetectionTable]:
+    """All true boxes and all detections of the records as columns; image i is record i."""
+    truths: list[Boxes] = [r.truth for r in records]
+    found: list[Detections] = [r.detections for r in records]
+    counts = np.array([len(t) for t in truths], np.int64)
+    numbers = np.array([len(d) for d in found], np.int64)
+    images = np.arange(len(records))
+    truth = truth_table(
+        np.repeat(images, counts),
+        _joined([t.classes for t in truths], np.int64),
+        xyxy=_joined([t.xyxy for t in truths], np.float64).reshape(-1, 4),
+        area=_joined([t.areas for t in truths], np.float64),
+        crowd=_joined([t.crowd for t in truths], bool),
+        difficult=_joined([t.difficult for t in truths], bool),
+    )
+    detections = detection_table(
+        np.repeat(images, numbers),
+        _joined([d.classes for d in found], np.int64),
+        _joined([d.scores for d in found], np.float64),
+        xyxy=_joined([d.boxes for d in found], np.float64).reshape(-1, 4),
+    )
+    return truth, detections
+
+
+def _joined(columns: list[Any], dtype: Any) -> Any:
+    return np.concatenate(columns) if columns else np.zeros(0, dtype)
+
+
+def score_records(
+    records: Sequence[Record], task: Task, classes: tuple[str, ...], settings: Settings
+) -> dict[str, Any]:
+    """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
+    from holdfast.engine.records import Counted, Found, Ranked
+
+    kind = {"detect": Found, "single": Found, "classify": Ranked, "segment": Counted}[task]
+    if not all(isinstance(r, kind) for r in records):
+        raise InputError(
+            f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
+        )
+    scorers: dict[str, Callable[..., dict[str, Any]]] = {
+        "detect": _detect,
+        "single": _single,
+        "classify": _classify,
+        "segment": _segment,
+    }
+    return {"task": task, "images": len(records), **scorers[task](records, classes, settings)}
+
+
+def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    truth, detections = tables(records)
+    return score_tables(truth, detections, len(records), classes, settings)
+
+
+def score_tables(
+    truth: TruthTable,
+    detections: DetectionTable,
+    images: int,
+    classes: tuple[str, ...],
+    settings: Settings,
+) -> dict[str, Any]:
+    """Average precision by the rule, and counts per class at the score and IoU thresholds."""
+    prepared = prepare(truth, detections, settings.rule, images)
+    known: dict[str, Any] = {"images": images, "classes": len(classes), "prepared": prepared}
+    matches = match(truth, detections, settings.rule, settings.iou, **known)
+    counts = counts_at(matches, settings.score, settings.rule)
+    if settings.rule.name == "coco":
+        whole = coco_numbers(truth, detections, **known)
+        metrics = {key: _number(whole.numbers[key]) for key in KEYS}
+        per_class = [{k: _number(v) for k, v in whole.class_numbers(i).items()} for i in range(len(classes))]
+    else:
+        from holdfast.metrics.detection import class_curves, mean_of_present
+
+        curves = class_curves(matches, settings.rule)
+        ap = np.array([average_precision(c, settings.rule) for c in curves], dtype=np.float64)
+        metrics = {"mAP": _number(mean_of_present(ap))}
+        per_class = [{"AP": _number(value)} for value in ap.tolist()]
+    rows = _counted(counts, matches.positives, detections)
+    return {
+        "rule": str(settings.rule),
+        "metrics": metrics,
+        "per_class": [
+            {"class": name, **numbers, **row}
+            for name, numbers, row in zip(classes, per_class, rows, strict=True)
+        ],
+        "at_score": {"score": settings.score, "iou": settings.iou, **_totals(counts)},
+    }
+
+
+def _counted(counts: Counts, positives: Ints, detections: DetectionTable) -> list[dict[str, Any]]:
+    classes = len(positives)
+    columns: dict[str, Any] = {
+        "truth": positives,
+        "found": np.bincount(detections.category, minlength=classes),
+        "tp": counts.tp,
+        "fp": counts.fp,
+        "fn": counts.fn,
+    }
+    shares: dict[str, Floats] = {"precision": counts.precision, "recall": counts.recall, "f1": counts.f1}
+    return [
+        {
+            **{name: int(column[i]) for name, column in columns.items()},
+            **{name: _number(column[i]) for name, column in shares.items()},
+        }
+        for i in range(classes)
+    ]
+
+
+def _totals(counts: Counts) -> dict[str, Any]:
+    c = counts.total()
+    sums = {"tp": int(c.tp[0]), "fp": int(c.fp[0]), "fn": int(c.fn[0])}
+    return {**sums, **{k: _number(getattr(c, k)[0]) for k in ("precision", "recall", "f1")}}
+
+
+def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.single import single_result
+
+    values, labels = single_outputs(records)
+    per_class = []
+    for i, name in enumerate(classes):
+        part = single_result(values[labels == i])
+        row = {"iou_equal": _number(part.mean), "above_half": _number(part.above_half)}
+        per_class.append({"class": name, "truth": len(part.values), **row})
+    whole = single_result(values)
+    return {
+        "rule": "single: mean over images of IoU(box, truth) × [class equal]; one object an image",
+        "metrics": {"iou_equal": _number(whole.mean), "above_half": _number(whole.above_half)},
+        "per_class": per_class,
+    }
+
+
+def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
+    """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
+    from holdfast.metrics.single import single_values
+
+    for record in records:
+        if len(record.truth) != 1:
+            raise InputError(
+                f"{record.name}: a single-object model needs one true box, got {len(record.truth)}"
+            )
+    boxes = [r.detections.boxes[0] if len(r.detections) else np.zeros(4) for r in records]
+    classes = [r.detections.classes[0] if len(r.detections) else -1 for r in records]
+    labels = np.array([r.truth.classes[0] for r in records], np.int64)
+    return single_values(boxes, classes, [r.truth.xyxy[0] for r in records], labels), labels
+
+
+def places(records: Sequence[Ranked]) -> tuple[Ints, Ints]:
+    """Per image the place of the true class among the best (their number if not there), and the class."""
+    labels = np.array([r.label for r in records], np.int64)
+    kept = [r.top.tolist() for r in records]
+    found = [row.index(label) if label in row else len(row) for row, label in zip(kept, labels, strict=True)]
+    return np.array(found, np.int64), labels
+
+
+def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.classification import classification_result
+
+    place, labels = places(records)
+    ks = (1, 5) if len(classes) > 5 else (1,)
+    whole = classification_result(place, labels, len(classes), ks)
+    per_class = [
+        {"class": name, "truth": int(whole.images[i]), "top1": _number(whole.per_class[i])}
+        for i, name in enumerate(classes)
+        if whole.images[i]
+    ]
+    metrics = {f"top{k}": _number(value) for k, value in whole.top.items()}
+    rule = "top-k: the true class is among the k highest scores; equal scores in the order of classes"
+    return {"rule": rule, "metrics": metrics, "per_class": per_class}
+
+
+def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
+    from holdfast.metrics.segmentation import segmentation_result
+
+    total = np.sum([r.confusion for r in records], axis=0)
+    whole = segmentation_result(total)
+    pixels = total.sum(axis=1)
+    per_class = [
+        {"class": name, "IoU": _number(whole.iou[i]), "pixels": int(pixels[i])}
+        for i, name in enumerate(classes)
+    ]
+    metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
+    rule = f"mIoU: TP / (TP + FP + FN) over all pixels, mean over classes; left out if absent {whole.absent}"
+    return {"rule": rule, "metrics": metrics, "per_class": per_class}
+
+
+def _number(value: float) -> float | None:
+    """The number, or None where there is nothing to measure (−1 in COCO's numbers, NaN elsewhere)."""
+    value = float(value)
+    return None if math.isnan(value) or value < 0 else value

@@ -1,0 +1,155 @@
+"""What the pieces of an experiment share: models and data opened once, and the plan of a piece."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.model import Model, Task
+from holdfast.core.pipeline import pipeline_of
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.run import DEFAULT_RUNS, Plan
+from holdfast.evaluate.score import Settings
+from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
+from holdfast.experiment.result import Line
+from holdfast.noise.vision.calibration import spare_of
+from holdfast.noise.vision.run import Watch, unwatched
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of work: a condition for a model on data; a specification needs no data."""
+
+    model: GivenModel
+    data: GivenData | None
+    condition: Condition
+    spec: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """The condition, with the specification if it has several."""
+        return f"{self.condition.name}: {self.spec.name}" if self.spec else self.condition.name
+
+    @property
+    def title(self) -> str:
+        """The piece in words."""
+        return f"{self.model.name}{f' on {self.data.name}' if self.data else ''}: {self.label}"
+
+
+@dataclass
+class Bench:
+    """Where pieces are run: opened models and data, and the evaluations others are compared with.
+
+    What could not be opened is not tried again: every piece that wants it fails with the same words.
+    """
+
+    experiment: Experiment
+    runs: Path = DEFAULT_RUNS
+    jobs: int = 0
+    watch: Watch = unwatched
+    tell: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
+    opened: dict[Any, Any] = field(default_factory=dict)
+    first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What `make` gives or raises, made once for a key."""
+        if key not in self.opened:
+            try:
+                self.opened[key] = make()
+            except HoldfastError as problem:
+                self.opened[key] = problem
+        found: T | HoldfastError = self.opened[key]
+        if isinstance(found, HoldfastError):
+            raise found
+        return found
+
+    def model(self, given: GivenModel) -> Model:
+        """The model, opened."""
+        return self.once(("model", given.name), lambda: self._model(given))
+
+    def _model(self, given: GivenModel) -> Model:
+        from holdfast.graph.load import load_model
+
+        found = load_model(given.path, given.card)
+        for reason in found.guessed:
+            self.tell(f"guessed  {given.name}: {reason}")
+        return found
+
+    def data(self, given: GivenData, task: Task) -> Dataset:
+        """The data for a task, opened."""
+        return self.once(("data", given.name, task), lambda: self._data(given, task))
+
+    def _data(self, given: GivenData, task: Task) -> Dataset:
+        from holdfast.data.open import open_dataset
+
+        how: dict[str, Any] = {"format": given.format, "split": given.split, "images": given.images}
+        found = open_dataset(given.path, task=task, **how)
+        for problem in found.problems[:10]:
+            self.tell(f"data     {problem}")
+        return found
+
+    def plan(self, piece: Piece, settings: Settings, stages: tuple[str, ...] = ()) -> Plan:
+        """The plan of a piece, as the command of its own would make it."""
+        given = self.data_of(piece)
+        model = self.model(piece.model)
+        exchanged = dict(text.split("=", 1) for text in stages)
+        return Plan(
+            model,
+            self.data(given, model.card.task),
+            pipeline_of(model.card).replace(**exchanged),
+            settings,
+            runs=self.runs,
+            jobs=self.jobs,
+            common_classes=piece.model.classes == "common",
+            renames=piece.model.map,
+            source={
+                "data": given.path, "format": given.format, "split": given.split, "images": given.images,
+            },
+            command=self.command(piece),
+        )  # fmt: skip
+
+    def spare(self, piece: Piece, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
+        """Images to calibrate on that are not tested on; else None. `part`: not all are tested."""
+        given, task = self.data_of(piece), self.model(piece.model).card.task
+        if calibration:
+            return self.data(GivenData(calibration, calibration), task)
+        return spare_of(
+            given.path, task, given.format, given.split, count, whole=part or given.images is not None
+        )
+
+    def command(self, piece: Piece) -> str:
+        """The line that runs this condition again."""
+        return shlex.join(["holdfast", "run", str(self.experiment.file), "--only", piece.condition.name])
+
+    def words(self, piece: Piece) -> tuple[str, ...]:
+        """MODEL DATA and the options that say how both are read, for commands that give a number again."""
+        data, model = self.data_of(piece), piece.model
+        named = {"--card": model.card, "--format": data.format, "--split": data.split}
+        options = [word for name, value in named.items() if value is not None for word in (name, str(value))]
+        options += ["--classes", "common"] if model.classes == "common" else []
+        pairs = [word for one, other in model.map.items() for word in ("--map", f"{one}={other}")]
+        return (model.path, data.path, *options, *pairs)
+
+    def line(self, piece: Piece, **found: Any) -> Line:
+        """The line of a piece with what was found."""
+        data = piece.data.name if piece.data else ""
+        what = (piece.model.name, data, piece.label, piece.condition.do)
+        return Line(*what, command=self.command(piece), **found)
+
+    def is_first(self, piece: Piece) -> bool:
+        """Whether the piece is the evaluation that others of its model and data are compared with."""
+        evaluations = [c.name for c in self.experiment.conditions if c.do == "evaluate"]
+        return evaluations[:1] == [piece.condition.name]
+
+    def data_of(self, piece: Piece) -> GivenData:
+        """The data of a piece; InputError if it has none."""
+        if piece.data is None:
+            raise InputError(f"{piece.condition.name}: expected data, got none")
+        return piece.data

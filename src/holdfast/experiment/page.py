@@ -1,0 +1,204 @@
+"""An experiment as a table and as a page with links to the pages of its pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from holdfast.audit.pages.gates import called, counted, got
+from holdfast.core.errors import OutputError
+from holdfast.engine.store import write_atomic
+from holdfast.experiment.result import Findings, Line
+from holdfast.report.html import document
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, fragment, joined, scroll
+from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
+
+DELTA = "to the model's first evaluation of the same images; noise, attack: to the clean model"
+COLUMNS: tuple[Column, ...] = (
+    Column("model"),
+    Column("data"),
+    Column("condition"),
+    Column("metric"),
+    Column("value", 4),
+    Column("Δ", 4, DELTA),
+    Column("95 % interval", note="paired: the same images are drawn for both"),
+    Column("images", 0),
+    Column("what else"),
+)
+
+
+def results(lines: Sequence[Line], caption: str = "") -> Table:
+    """The lines of an experiment as a table."""
+    rows: list[list[Cell]] = [
+        [
+            line.model, line.data or "none needed", line.condition, _metric(line), line.value,
+            _signed(line.delta), _interval(line), line.images or None, line.words,
+        ]
+        for line in lines
+    ]  # fmt: skip
+    return Table(COLUMNS, rows, caption)
+
+
+def plan_table(lines: Sequence[Line]) -> Table:
+    """What would be run."""
+    rows: list[list[Cell]] = [
+        [line.model, line.data or "none needed", line.condition, line.do, line.images or None,
+         "ready" if line.state == "done" else f"would fail: {line.words}"]
+        for line in lines
+    ]  # fmt: skip
+    return Table(["model", "data", "condition", "do", "images", ""], rows)
+
+
+def gates_table(lines: Sequence[Line]) -> Table:
+    """Every gate of every audit."""
+    rows: list[list[Cell]] = [
+        [line.model, line.data, line.condition, called(one), got(one.value),
+         one.images, one.verdict, one.reason]
+        for line in lines
+        for one in line.gates
+    ]  # fmt: skip
+    columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "n", "verdict", "reason"]
+    return Table(columns, rows, "Gates")
+
+
+def _metric(line: Line) -> str:
+    return "failed" if line.state == "failed" else line.metric
+
+
+def _signed(value: float | None) -> str | None:
+    return None if value is None else f"{value:+z.4f}"
+
+
+def _interval(line: Line) -> str:
+    return "" if line.low is None or line.high is None else f"[{line.low:+z.4f}, {line.high:+z.4f}]"
+
+
+def verdict(found: Findings) -> str:
+    """The experiment in a sentence or two."""
+    failed = [line for line in found.lines if line.state == "failed"]
+    told = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
+    told += [f"{len(failed)} of them failed"] if failed else []
+    worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
+    if worst is not None and (worst.delta or 0.0) < 0:
+        told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
+    text = "; ".join(told) + "."
+    gates = [one for line in found.lines for one in line.gates]
+    if gates:
+        text += f" Gates: {counted(gates)}."
+    return text
+
+
+def page(found: Findings, out: Path) -> str:
+    """The experiment as one HTML file that lies at `out`: links are relative to its folder."""
+    experiment = found.experiment
+    data = joined([one.name for one in experiment.data]) or "no data"
+    return document(
+        Document(
+            title=experiment.title or experiment.file.stem,
+            subject=(experiment.title or experiment.file.stem, data),
+            facts=(
+                ("models", str(len(experiment.models))),
+                ("data sets", str(len(experiment.data))),
+                ("conditions", str(len(experiment.conditions))),
+                ("time", duration(found.seconds)),
+                ("made", found.created.replace("T", " ").replace("+00:00", " UTC")),
+            ),
+            verdict=verdict(found),
+            cards=tuple(_card(line) for line in _first_lines(found)[:6]),
+            minor=(),
+            rule="",
+            command=found.command,
+            alerts=_alerts(found),
+            sections=_sections(found, out),
+            kind="experiment",
+            layout="experiment",
+        )
+    )
+
+
+def write(found: Findings, out: Path) -> Path:
+    """The path of the written page."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
+    write_atomic(out, page(found, out).encode())
+    return out
+
+
+def _first_lines(found: Findings) -> list[Line]:
+    """The first measured line of every model on every data."""
+    seen: dict[tuple[str, str], Line] = {}
+    for line in found.lines:
+        if line.value is not None:
+            seen.setdefault((line.model, line.data), line)
+    return list(seen.values())
+
+
+def _card(line: Line) -> Card:
+    return Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
+
+
+def _alerts(found: Findings) -> tuple[Alert, ...]:
+    failed, broken = len(found.failed), len(found.broken_gates)
+    pieces = f"{failed} piece{'s' if failed > 1 else ''} of work failed, wholly or in some images"
+    gates = f"{broken} gate{'s' if broken > 1 else ''} failed"
+    return (*([Alert(pieces, "results")] if failed else []), *([Alert(gates, "gates")] if broken else []))
+
+
+def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
+    note = "Δ is of the metric, 0 to 1: negative is a loss. A link leads to the page of its piece."
+    table = Figure("", scroll(_linked(found.lines, out), "Results"), note, wide=True)
+    sections = [Section("results", "Results", (table,), "Every condition for every model on every data.")]
+    if any(line.gates for line in found.lines):
+        gates = Figure("", scroll(to_html(gates_table(found.lines)), "Gates"), wide=True)
+        sections.append(Section("gates", "Gates", (gates,), "What every audit must keep."))
+    versions: list[list[Cell]] = [[name, version] for name, version in found.versions.items()]
+    commands: list[list[Cell]] = [
+        [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.lines
+    ]
+    again = Table(["piece", Column("again", command=True), Column("seconds", 1), "its run"], commands)
+    libraries = Table(["library", "version"], versions)
+    figures = (
+        Figure("Every piece", scroll(to_html(again), "Pieces"), wide=True),
+        Figure("Versions", scroll(to_html(libraries, sortable=False), "Versions")),
+    )
+    return (*sections, Section("about", "How it was run", figures))
+
+
+def _linked(lines: Sequence[Line], out: Path) -> str:
+    """The table of results, each condition with a link to its own page."""
+    rows = [
+        {
+            "model": line.model,
+            "data": line.data or "none needed",
+            "condition": line.condition,
+            "href": _relative(line.page, out),
+            "metric": _metric(line),
+            "numbers": [
+                _number(line.value, 4),
+                _number(line.delta, 4, True),
+                (_interval(line), "" if line.low is None else repr(line.low)),
+                _number(line.images or None, 0),
+            ],
+            "words": line.words,
+        }
+        for line in lines
+    ]
+    heads = [(head.name, 4 <= place < 8, head.note) for place, head in enumerate(COLUMNS)]
+    return fragment("experiment.html", heads=heads, rows=rows)
+
+
+def _number(value: float | None, digits: int, signed: bool = False) -> tuple[str, str]:
+    """A number as it is read and as it is sorted."""
+    if value is None:
+        return MISSING, ""
+    return (f"{value:+z.{digits}f}" if signed else shown(value, digits)), repr(value)
+
+
+def _relative(target: str, out: Path) -> str:
+    """The address of a page from the folder of another; empty without one."""
+    if not target:
+        return ""
+    way = os.path.relpath(Path(target).resolve(), out.resolve().parent)
+    return quote(way.replace(os.sep, "/"))

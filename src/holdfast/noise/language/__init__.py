@@ -1,0 +1,1 @@
+"""The noise suite of causal language models: precisions on question sets."""

@@ -1,0 +1,1 @@
+"""Inputs and outputs of the ONNX graph of a causal language model."""

@@ -1,0 +1,182 @@
+"""A language suite as one page: what matters, the paper's table, every set in detail, how it was run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.core.errors import OutputError
+from holdfast.engine.store import write_atomic
+from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, SetNoise
+from holdfast.noise.language.tables import (
+    RULES,
+    caption,
+    how_table,
+    interval,
+    models_table,
+    numbers_table,
+    words,
+)
+from holdfast.report.charts.forest import Group, Spot, forest
+from holdfast.report.html import document
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
+from holdfast.report.tables import Table, to_html
+
+_READING = (
+    "A dot is what one precision costs in points of accuracy, its line the paired 95 % interval over "
+    "questions. Grey: the interval holds 0, so it may be the choice of questions."
+)
+
+
+def write(suite: LanguageSuite, out: Path) -> Path:
+    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
+    write_atomic(out, page(suite).encode())
+    return out
+
+
+def page(suite: LanguageSuite) -> str:
+    """The suite as one self-contained HTML file."""
+    first = suite.models[0]
+    name = joined([m.model for m in suite.models])
+    data = joined(suite.sets)
+    rules = dict.fromkeys(by.rule for of in first.sets for by in of.rules)
+    return document(
+        Document(
+            title=f"System noise of {name} on {data}",
+            subject=(name, data),
+            facts=_facts(suite),
+            verdict=" ".join(lead(m) for m in suite.models),
+            cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
+            minor=(),
+            rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
+            command=suite.command,
+            alerts=_alerts(suite),
+            sections=(_table(suite), *_details(suite), _about(suite)),
+            kind="system noise",
+        )
+    )
+
+
+def lead(model: LanguageNoise) -> str:
+    """What matters most of a model, in a sentence."""
+    worst = worst_of(model)
+    if worst is None:
+        return f"{model.model}: no precision could be measured."
+    of, row = worst
+    if not any(r.changed for s in model.sets for r in s.default.rows):
+        return f"{model.model}: no precision changes a single answer by the table's rules."
+    if not row.drop or row.drop <= 0:
+        return f"{model.model}: no precision costs accuracy on any set."
+    sure = "" if row.clear else ", which may be the choice of questions"
+    accuracy = 100 * of.default.clean
+    return (
+        f"{model.model}: the worst precision is {row.precision} on {of.data}, {row.drop:z.2f} points of "
+        f"{accuracy:.2f}{sure}; {row.changed} of {row.questions} answers change."
+    )
+
+
+def worst_of(model: LanguageNoise) -> tuple[SetNoise, Row] | None:
+    """The set and the precision that cost most by the set's own rule; None if nothing was measured."""
+    found = [(s, r) for s in model.sets for r in s.default.rows if r.drop is not None]
+    return max(
+        found, key=lambda pair: (pair[1].drop or 0.0, pair[1].clear, pair[1].changed or 0), default=None
+    )
+
+
+def _facts(suite: LanguageSuite) -> tuple[tuple[str, str], ...]:
+    return (
+        ("questions", str(sum(s.questions for s in suite.models[0].sets))),
+        ("models", str(len(suite.models))),
+        ("precisions", ", ".join(suite.precisions)),
+        ("made", suite.created),
+    )
+
+
+def _cards(model: LanguageNoise) -> tuple[Card, ...]:
+    shown = [
+        Card(of.data, f"{100 * of.default.clean:.2f}", f"accuracy at fp32, {of.default.rule}")
+        for of in model.sets[:4]
+    ]
+    worst = worst_of(model)
+    if worst is not None:
+        of, row = worst
+        shown.append(Card("worst precision", f"{row.drop:z.2f}", f"points lost: {row.precision}, {of.data}"))
+    return tuple(shown)
+
+
+def _card(model: LanguageNoise) -> Card:
+    """One of several models: what its worst precision costs."""
+    worst = worst_of(model)
+    if worst is None:
+        return Card(model.model, "n/a", "no precision could be measured")
+    of, row = worst
+    return Card(model.model, f"{row.drop:z.2f}", f"points lost at worst: {row.precision}, {of.data}")
+
+
+def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
+    lost = [
+        f"{m.model} cannot be run at {r.precision} on {s.data}"
+        for m in suite.models
+        for s in m.sets
+        for r in s.default.rows
+        if r.outcome == "impossible"
+    ]
+    failed = {m.model: sum(len(s.failed) for s in m.sets) for m in suite.models}
+    lost += [
+        f"{model}: {count} without a likelihood at fp32, counted as wrong"
+        for model, count in failed.items()
+        if count
+    ]
+    return tuple(Alert(text, "table") for text in lost)
+
+
+def _table(suite: LanguageSuite) -> Section:
+    table = models_table(suite)
+    rows = [[name, *(str(cell).replace("/", " / ") for cell in cells)] for name, *cells in table.rows]
+    body = scroll(
+        to_html(Table(table.columns, rows)), "Table"
+    )  # spaces, so that a line breaks between numbers
+    return Section("table", "Precision", (Figure("", body, wide=True),), f"{table.caption}.")
+
+
+def _details(suite: LanguageSuite) -> list[Section]:
+    sections = []
+    for place, model in enumerate(suite.models, 1):
+        groups = [
+            Group(f"{s.data} ({s.default.rule})", [_spot(r) for r in s.default.rows]) for s in model.sets
+        ]
+        chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
+        figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
+        figures += [_set(of) for of in model.sets]
+        how = scroll(to_html(how_table(model), sortable=False), "How each precision was made")
+        figures.append(Figure("How each precision was made", how, wide=True))
+        title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
+        sections.append(Section(f"details-{place}", title, tuple(figures), "; ".join(model.notes)))
+    return sections
+
+
+def _set(of: SetNoise) -> Figure:
+    said = [caption(of), *of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])]
+    return Figure(of.data, scroll(to_html(numbers_table(of)), of.data), f"{'; '.join(said)}.", wide=True)
+
+
+def _spot(row: Row) -> Spot:
+    if row.drop is None:
+        return Spot(row.precision, None, words=row.outcome, note=words(row))
+    note = f"Δ {row.drop:z.2f} {interval(row)}; {row.changed} of {row.questions} changed"
+    return Spot(row.precision, row.drop, row.low, row.high, note=f"{note}; {words(row)}")
+
+
+def _about(suite: LanguageSuite) -> Section:
+    versions = Table(["library", "version"], [[n, v] for n, v in suite.versions.items()])
+    sets = Table(
+        ["set", "kind", "questions", "sha256"],
+        [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets],
+    )
+    models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
+    figures = [
+        Figure(name, scroll(to_html(table, sortable=False), name))
+        for name, table in (("Models", models), ("Sets", sets), ("Versions", versions))
+    ]
+    return Section("about", "How it was run", tuple(figures))

@@ -1,0 +1,153 @@
+"""The language suite: every trial scored, every precision compared with the file as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.core.errors import DataError
+from holdfast.core.language import Scored, TextSet
+from holdfast.core.seeds import generator
+from holdfast.engine.executor import cores, execute
+from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
+from holdfast.noise.language.plan import Prepared, Trial, Watch, unwatched, versions
+from holdfast.noise.language.precisions import CLEAN, is_calibrated
+from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
+from holdfast.noise.language.work import Piece, Scoring, has_failed, unpacked
+from holdfast.noise.vision.run import points
+
+EXACTLY = "every likelihood is exactly that of fp32"
+
+
+def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
+    """All numbers; finished pieces are not run again, so a killed run goes on where it was."""
+    problems = _run(prepared, watch)
+    plan = prepared.plan
+    models = tuple(
+        LanguageNoise(
+            subject.name,
+            subject.sha256,
+            tuple(_set(prepared, subject.name, text.name, problems) for text in plan.sets),
+            prepared.notes[subject.name, ""],
+        )
+        for subject in plan.subjects
+    )
+    return LanguageSuite(models, plan.precisions, versions=versions())
+
+
+def _run(prepared: Prepared, watch: Watch) -> dict[str, str]:
+    """Key of a piece -> why its model cannot be run; all other pieces are in the store."""
+    plan, store = prepared.plan, prepared.plan.store
+    pieces = list({p.key: p for trial in prepared.trials for p in trial.pieces}.values())
+    todo = [piece for piece in pieces if store.get(piece.key) is None]
+    total = sum(len(p.questions) for p in pieces)
+    # Of one number of threads a command, whatever is left to do: sums must add up alike.
+    threads = max(1, cores() // (plan.jobs or cores()))
+    with watch("language", total, "questions") as step:
+        found = total - sum(len(p.questions) for p in todo)
+        if found:
+            step(found, found)
+        answers = execute(Scoring(store, threads, plan.strict), todo, plan.jobs, step, size=1)
+    told = {piece.graph: answer for piece, answer in zip(todo, answers, strict=True) if answer}
+    return {piece.key: told[piece.graph] for piece in pieces if piece.graph in told}
+
+
+def scores_of(prepared: Prepared, trial: Trial) -> list[Scored]:
+    """The scores of a finished trial, in the order of its questions."""
+    return [one for piece in trial.pieces for one in _read(prepared, piece)]
+
+
+def _read(prepared: Prepared, piece: Piece) -> list[Scored]:
+    data = prepared.plan.store.get(piece.key)
+    if data is None:
+        path = prepared.plan.store.path(piece.key)
+        raise DataError(f"{path}: the cell is missing or damaged; run the same command again")
+    return unpacked(data, piece.questions)
+
+
+def _set(prepared: Prepared, model: str, data: str, problems: Mapping[str, str]) -> SetNoise:
+    trials = [t for t in prepared.trials if (t.subject.name, t.text.name) == (model, data)]
+    text = trials[0].text
+    clean = {s.name: s for s in scores_of(prepared, trials[0])}
+    failed = tuple(name for name, s in clean.items() if has_failed(s))
+    if len(failed) == len(clean):
+        why = "".join(f"; {note}" for note in prepared.notes[model, data])
+        raise DataError(
+            f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}{why}"
+        )
+    if failed and prepared.plan.strict:  # of pieces that a run without it has left
+        raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
+    answers = {q.name: q.answer for q in text.questions}
+    judge = _Judge(prepared, clean, answers, problems)
+    found = [(t, judge.scores(t)) for t in trials[1:]]
+    default = DEFAULT_RULES[text.kind]
+    rules = sorted(rules_for(text.kind), key=lambda r: r != default)
+    calibrated = any(is_calibrated(t.precision) for t, _ in found)
+    return SetNoise(
+        data, text.kind, text.sha256, len(clean), _chance(text),
+        tuple(judge.rule(rule, found) for rule in rules),
+        prepared.reserved[data].words if calibrated else "",
+        (*text.problems, *prepared.notes[model, data]),
+        failed,
+    )  # fmt: skip
+
+
+def _chance(text: TextSet) -> float:
+    """The accuracy of picking an ending blindly; 0 where the model must say a word by itself."""
+    shares = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
+    return sum(shares) / len(shares)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The scores of the file as it is, by question, against which every precision is compared."""
+
+    prepared: Prepared
+    clean: Mapping[str, Scored]
+    answers: Mapping[str, int]
+    problems: Mapping[str, str]
+
+    def scores(self, trial: Trial) -> list[Scored] | Row:
+        """The scores of a precision, or the row that says why there are none."""
+        if not trial.pieces:
+            return Row(trial.precision, trial.outcome, trial.note)
+        problem = next((self.problems[p.key] for p in trial.pieces if p.key in self.problems), "")
+        if problem:
+            return Row(trial.precision, "impossible", problem)
+        found = scores_of(self.prepared, trial)
+        if all(map(has_failed, found)):
+            why = f"no likelihood (NaN) for any of {len(found)} questions; {trial.note}"
+            return Row(trial.precision, "impossible", why, failed=len(found))
+        return found
+
+    def rule(self, rule: TextRule, found: Sequence[tuple[Trial, list[Scored] | Row]]) -> RuleNoise:
+        """The set by one rule."""
+        clean = list(self.clean.values())
+        right = hits(clean, [self.answers[s.name] for s in clean], rule)
+        rows = [s if isinstance(s, Row) else self._row(trial, s, rule) for trial, s in found]
+        return RuleNoise(rule, float(right.mean()), tuple(rows))
+
+    def _row(self, trial: Trial, after: Sequence[Scored], rule: TextRule) -> Row:
+        before = [self.clean[s.name] for s in after]
+        answers = [self.answers[s.name] for s in after]
+        change = compare(before, after, answers, rule, generator(0, "difference"))
+        same = list(before) == list(after)
+        return Row(
+            trial.precision,
+            "no effect" if same else "measured",
+            f"{EXACTLY}; {trial.note}" if same else trial.note,
+            change.after,
+            points(change.drop.estimate),
+            points(_whole(change.drop.low, len(after))),
+            points(_whole(change.drop.high, len(after))),
+            change.changed,
+            change.flips.lost,
+            change.flips.gained,
+            len(after),
+            sum(map(has_failed, after)),
+        )
+
+
+def _whole(share: float, questions: int) -> float:
+    """The end of an interval as a whole number of questions: between them it is the noise of the draws."""
+    return round(share * questions) / questions

@@ -1,0 +1,162 @@
+"""Cards of acoustic models, read from TOML, and the models they describe, by name or path."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.core.errors import CardError, ModelError, UnknownName
+from holdfast.graph.fields import fit_fields
+from holdfast.noise.speech.model.acoustic import digest_of
+from holdfast.noise.speech.system import MelLayout, ModelKind, Spectrum, SpeechCard, SpeechModel
+
+_SECTIONS = ("text", "model", "spectrum", "normalise")
+
+
+@dataclass(frozen=True)
+class _Top:
+    """The keys outside any section."""
+
+    task: Literal["speech"]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Section [text]."""
+
+    symbols: tuple[str, ...]
+    lower: bool = SpeechCard.lower
+    end: str = SpeechCard.end
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Section [model]."""
+
+    kind: ModelKind
+    input: str = SpeechCard.input
+    mel: str = SpeechCard.mel
+    layout: MelLayout = SpeechCard.layout
+    decoder: str = SpeechCard.decoder
+    postnet: str = SpeechCard.postnet
+    stop_threshold: float = SpeechCard.stop_threshold
+    max_frames: int = SpeechCard.max_frames
+    frames_per_step: int = SpeechCard.frames_per_step
+
+
+@dataclass(frozen=True)
+class _Normalise:
+    """Section [normalise]: one number, or one a mel band."""
+
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
+
+
+def read_speech_card(path: Path) -> SpeechCard:
+    """The card in a TOML file, or a CardError that names the file and every problem in it."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CardError(f"{path}: no such card; docs/noise-speech.md says what it holds") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CardError(f"{path}: expected a readable TOML file, got: {problem}") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise CardError(f"{path}: expected TOML, got: {problem}") from None
+    try:
+        return parse_speech_card(document)
+    except CardError as problem:
+        raise CardError(f"{path}: {problem}") from None
+
+
+def parse_speech_card(document: Mapping[str, Any]) -> SpeechCard:
+    """The card in a parsed TOML document; CardError with every problem of it."""
+    problems: list[str] = []
+    fit_fields(_Top, {k: v for k, v in document.items() if k not in _SECTIONS}, "", problems)
+    tables = {name: document.get(name, {}) for name in _SECTIONS}
+    problems += [
+        f"{name}: expected a section [{name}]" for name, t in tables.items() if not isinstance(t, dict)
+    ]
+    if problems:
+        raise CardError("; ".join(problems))
+    text = fit_fields(_Text, tables["text"], "text.", problems)
+    model = fit_fields(_Model, tables["model"], "model.", problems)
+    spectrum = fit_fields(Spectrum, tables["spectrum"], "spectrum.", problems)
+    scale = fit_fields(_Normalise, tables["normalise"], "normalise.", problems)
+    if not problems:
+        numbers: dict[str, Any] = {k: v if isinstance(v, tuple) else (v,) for k, v in scale.items()}
+        card = SpeechCard(spectrum=Spectrum(**spectrum), **text, **model, **numbers)
+        problems = _contradictions(card)
+        if not problems:
+            return card
+    raise CardError("; ".join(problems))
+
+
+def _contradictions(card: SpeechCard) -> list[str]:
+    found = []
+    twice = sorted({s for s in card.symbols if card.symbols.count(s) > 1})
+    if not card.symbols or "" in card.symbols or twice:
+        got = f"{twice[0]!r} twice" if twice else "none, or an empty one"
+        found.append(f"text.symbols: expected different symbols, got {got}")
+    if card.end and card.end not in card.symbols:
+        found.append(f"text.end: expected one of the symbols, got {card.end!r}")
+    if card.kind == "autoregressive" and not card.decoder:
+        found.append("model.decoder: missing; give the file of the decoder, which lies beside the encoder's")
+    if card.kind == "parallel" and card.decoder:
+        found.append('model.decoder: a model of kind "parallel" has none')
+    counts = {"max_frames": card.max_frames, "frames_per_step": card.frames_per_step}
+    found += [f"model.{name}: expected 1 or more, got {n}" for name, n in counts.items() if n < 1]
+    if not 0.0 < card.stop_threshold < 1.0:
+        found.append(f"model.stop_threshold: expected a number between 0 and 1, got {card.stop_threshold:g}")
+    for name, values in (("mean", card.mean), ("std", card.std)):
+        if len(values) not in (1, card.spectrum.mels):
+            found.append(
+                f"normalise.{name}: expected one number or {card.spectrum.mels}, one a mel band, "
+                f"got {len(values)}"
+            )
+    if any(not s > 0 for s in card.std):
+        found.append("normalise.std: expected numbers above 0")
+    return found
+
+
+def shipped_speech() -> list[str]:
+    """The names of the acoustic models that come with the package, sorted."""
+    return sorted(p.stem for p in shipped_folder().glob("*.toml"))
+
+
+def shipped_folder() -> Path:
+    """Where the shipped acoustic models and clips lie."""
+    return Path(str(resources.files("holdfast"))) / "models" / "speech"
+
+
+def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechModel:
+    """A shipped acoustic model by name, or the user's ONNX file with the card given or beside it."""
+    path = _found(name_or_path)
+    beside = card or path.with_suffix(".toml")
+    if not beside.is_file():
+        raise CardError(
+            f"{path}: no card: expected {beside.name} beside it, or --card; docs/noise-speech.md says what "
+            "it holds"
+        )
+    known = read_speech_card(beside)
+    files = [path, *(path.parent / name for name in (known.decoder, known.postnet) if name)]
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{file}: no such file, but the card {beside} names it")
+    return SpeechModel(path.stem, path, known, digest_of(files), tuple(files))
+
+
+def _found(name_or_path: str | Path) -> Path:
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    if str(name_or_path) in shipped_speech():
+        return shipped_folder() / f"{name_or_path}.onnx"
+    if path.suffix != ".onnx" and len(path.parts) == 1 and not path.is_dir():
+        raise UnknownName("acoustic model", str(name_or_path), shipped_speech())
+    what = "is a folder" if path.is_dir() else "no such model file"
+    known = ", ".join(shipped_speech()) or "none is shipped"
+    raise ModelError(f"{path}: {what}; give the path of an .onnx file or a shipped name ({known})")

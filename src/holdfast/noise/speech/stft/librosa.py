@@ -1,0 +1,70 @@
+"""librosa's stft and istft, which the numpy operator is defined after."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.registry import stage
+from holdfast.noise.speech.stft.numpy import padded, window_of
+from holdfast.noise.speech.system import Complex, Spectrum, Wave
+
+
+def _settings(spectrum: Spectrum) -> dict[str, Any]:
+    # The window is handed over whole: librosa by itself can only make a periodic one.
+    return {
+        "n_fft": spectrum.n_fft,
+        "hop_length": spectrum.hop,
+        "window": window_of(spectrum),
+        "center": spectrum.centre,
+    }
+
+
+def inverse_librosa(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
+    """The wave by librosa.istft with the card's settings."""
+    from librosa import istft
+
+    return np.asarray(istft(transform, length=length, **_settings(spectrum)), np.float64)
+
+
+@stage(
+    "stft",
+    inverse=inverse_librosa,
+    needs="librosa",
+    extra="speech",
+    systems="librosa with the card's settings; most training code for speech",
+)
+def librosa(wave: Wave, spectrum: Spectrum) -> Complex:
+    """librosa.stft told to do what the card says."""
+    from librosa import stft
+
+    padded(wave, spectrum)  # one line for a wave that is too short
+    found = stft(np.asarray(wave, np.float64), pad_mode=spectrum.padding, **_settings(spectrum))
+    return np.asarray(found, np.complex128)
+
+
+def _as_it_comes(spectrum: Spectrum) -> Spectrum:
+    return dataclasses.replace(spectrum, periodic=True, centre=True, padding="constant")
+
+
+def inverse_librosa_default(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
+    """The wave by librosa.istft as it comes."""
+    return inverse_librosa(transform, _as_it_comes(spectrum), length)
+
+
+@stage(
+    "stft",
+    "librosa-default",
+    inverse=inverse_librosa_default,
+    needs="librosa",
+    extra="speech",
+    systems="librosa since 0.10, where zeros took the place of the mirrored ends",
+)
+def librosa_default(wave: Wave, spectrum: Spectrum) -> Complex:
+    """librosa.stft as it comes: centred, zeros at the ends, a periodic window."""
+    from librosa import stft
+
+    settings = {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "win_length": spectrum.window_length}
+    return np.asarray(stft(np.asarray(wave, np.float64), **settings), np.complex128)

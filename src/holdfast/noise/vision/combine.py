@@ -1,0 +1,189 @@
+"""Noises on top of one another: at each step the one that costs most is added, as in the paper's Fig. 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from holdfast.core.errors import BudgetSpent, InputError
+from holdfast.evaluate.difference import Side, common, compare, drawn, side_of
+from holdfast.metrics.intervals import FEWEST, Interval, paired
+from holdfast.noise.vision.choose import tried
+from holdfast.noise.vision.result import ModelNoise
+from holdfast.noise.vision.run import APART, Prepared, Watch, points, swept, worst_options
+from holdfast.noise.vision.variants import CLEAN, Variant
+from holdfast.stages.families import Option
+
+Effect: TypeAlias = Literal["first", "overlaps", "magnified", "adds up"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One noise more: what all of them cost together, what this one added, and what it costs alone.
+
+    Costs are in points of the metric, with their paired 95 % intervals. An effect overlaps with those before
+    if what it adds is clearly less than what it costs alone, and is magnified if it is clearly more: the
+    paired interval of the difference of the two leaves out 0.
+    """
+
+    added: str  # family=option
+    value: float  # the metric with all noises so far
+    drop: float
+    low: float
+    high: float
+    extra: float
+    extra_low: float
+    extra_high: float
+    alone: float
+    beyond_low: float  # of what it adds less what it costs alone
+    beyond_high: float
+    changed: int
+    images: int
+    effect: Effect
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The steps from the clean metric down, and what could not be added."""
+
+    model: str
+    data: str
+    metric: str
+    clean: float
+    steps: tuple[Step, ...]
+    left_out: tuple[str, ...] = ()
+    command: str = ""
+
+
+def combine(
+    prepared: Prepared, suite: ModelNoise, watch: Watch, every: bool = False, most: int | None = None
+) -> Staircase:
+    """The greedy build-up from a finished suite, of at most so many steps.
+
+    Each family takes part with its worst option, or with `every` one of its options at each step. Where the
+    plan's time is over, the steps made so far are the result.
+    """
+    candidates = _candidates(suite, prepared.options, every)
+    if not candidates:
+        raise InputError("no noise changes anything here: there is nothing to combine")
+    plan = prepared.noise.plan
+    clean = _sides(prepared, [Variant(CLEAN, prepared.ground.clean)], watch, "clean")[CLEAN]
+    before, chosen = clean, list[Option]()
+    steps: list[Step] = []
+    left_out: list[str] = []
+    alone: dict[str, Side] = {}
+    while candidates and len(steps) != most:
+        asked = [(c, tried(prepared.ground, [*chosen, c])) for c in candidates]
+        left_out += [f"{c.label}: {a.note}" for c, a in asked if a is not None and a.variant is None]
+        able = [(c, a.variant) for c, a in asked if a is not None and a.variant is not None]
+        try:
+            sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
+        except BudgetSpent:
+            left_out += [f"{c.label}: time budget reached" for c in candidates]
+            break
+        if not chosen:
+            alone = {c.label: sides[v.name] for c, v in able if v.name in sides}
+        best = _worst_of(clean, able, sides)
+        if best is None:
+            break
+        one, variant = best
+        stair = _Stair(clean, alone[one.label], before, sides[variant.name])
+        steps.append(_step(one, stair, prepared.noise.replicates))
+        before = stair.after
+        chosen.append(one)
+        gone = {one.family} | {c.family for c, a in asked if a is None or a.variant is None}
+        candidates = [c for c in candidates if c.family not in gone]
+    return Staircase(
+        plan.model.name, plan.dataset.name, suite.metric, clean.value, tuple(steps), tuple(left_out)
+    )
+
+
+def _candidates(suite: ModelNoise, known: Mapping[str, Option], every: bool) -> list[Option]:
+    if not every:
+        return worst_options(suite.rows, known)
+    measured = [r for r in suite.rows if r.outcome == "measured" and not r.alike and r.family not in APART]
+    return [known[r.label] for r in measured]
+
+
+def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:
+    """The finished variants by name; one that failed throughout is left out."""
+    plan = prepared.noise.plan
+    found = {}
+    for name, made in swept(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
+        cells = made.read() if not made.problem else None
+        if cells is not None and any(not hasattr(r, "reason") for r in cells.records):
+            found[name] = side_of(plan, prepared.alignment, cells.records)
+    return found
+
+
+def _worst_of(
+    clean: Side, able: Sequence[tuple[Option, Variant]], sides: dict[str, Side]
+) -> tuple[Option, Variant] | None:
+    drops = [
+        (compare(clean, sides[v.name], replicates=1).interval.estimate, place)
+        for place, (_, v) in enumerate(able)
+        if v.name in sides
+    ]
+    return able[min(drops)[1]] if drops else None
+
+
+@dataclass(frozen=True)
+class _Stair:
+    """The four runs of a step: without any noise, with this one alone, with those before it, and with all."""
+
+    clean: Side
+    alone: Side
+    before: Side
+    after: Side
+
+    @property
+    def names(self) -> list[str]:
+        """The images that all four have."""
+        held = set(common(self.clean, self.alone)) & set(common(self.before, self.after))
+        return [record.name for record in self.clean.records if record.name in held]
+
+    def costs(self, names: Sequence[str], replicates: int) -> tuple[Interval, Interval, Interval]:
+        """On these images what the noise adds, what it costs alone, and the first less the second."""
+        clean, alone, before, after = (
+            drawn(side, names, replicates=replicates)
+            for side in (self.clean, self.alone, self.before, self.after)
+        )
+        beyond = paired(clean - alone, before - after, bound=2.0)  # a difference of two differences
+        return paired(after, before), paired(alone, clean), beyond
+
+
+def _step(one: Option, stair: _Stair, replicates: int) -> Step:
+    whole, names = compare(stair.clean, stair.after, replicates=replicates), stair.names
+    if not names:
+        raise InputError(f"{one.label}: no image could be run with it alone, without it and with all others")
+    extra, alone, beyond = stair.costs(names, replicates)
+    effect: Effect = "overlaps" if beyond.high < 0 else "magnified" if beyond.low > 0 else "adds up"
+    effect = effect if len(names) >= FEWEST else "adds up"
+    return Step(
+        one.label, whole.after, points(-whole.interval.estimate), points(-whole.interval.high),
+        points(-whole.interval.low), points(extra.estimate), points(extra.low), points(extra.high),
+        points(alone.estimate), points(beyond.low), points(beyond.high), whole.changed, whole.images,
+        "first" if stair.before is stair.clean else effect,
+    )  # fmt: skip
+
+
+def words(staircase: Staircase) -> str:
+    """Where effects overlap and where they magnify one another, in a sentence or two."""
+    by: dict[str, list[str]] = {}
+    for step in staircase.steps:
+        by.setdefault(step.effect, []).append(step.added)
+    said = []
+    if "overlaps" in by:
+        said.append(f"{', '.join(by['overlaps'])}: less on top of the others than alone (effects overlap)")
+    if "magnified" in by:
+        said.append(f"{', '.join(by['magnified'])}: more on top of the others than alone (magnified)")
+    if "adds up" in by:
+        said.append(f"{', '.join(by['adds up'])}: adds up, as far as these images can tell")
+    return "; ".join(said) + "." if said else "Only one noise has an effect."
+
+
+def as_plain(staircase: Staircase) -> dict[str, Any]:
+    """The staircase as JSON values."""
+    return {"holdfast": 1, "kind": "combine", **dataclasses.asdict(staircase), "words": words(staircase)}

@@ -1,0 +1,315 @@
+"""The noise suite of one model: every option alone, then the worst of each family together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.errors import BudgetSpent, DataError, ImageError
+from holdfast.core.pipeline import Noise, pipeline_of
+from holdfast.engine.executor import Progress
+from holdfast.engine.records import Failed, Record, to_plain
+from holdfast.engine.store import to_json
+from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.difference import Side, compare, side_of
+from holdfast.evaluate.reading import doubts
+from holdfast.evaluate.result import CELLS
+from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+from holdfast.noise.vision.calibration import IMAGES, Reserved, reserve
+from holdfast.noise.vision.choose import Asked, Ground, Wanted, asked, reason_of, tried
+from holdfast.noise.vision.result import ModelNoise, Outcome, Row, harm
+from holdfast.noise.vision.sweep import SweepPlan, steps, sweep
+from holdfast.noise.vision.variants import CLEAN, Swept, Variant, same_inputs
+from holdfast.stages.deployed import Deployed
+from holdfast.stages.families import Option
+
+REWRITTEN = "rewritten"  # the folder of rewritten models, beside the cells
+OWN = "own"  # the family of noises passed as functions
+EXACTLY = "every prediction is exactly the clean one"
+APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
+Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # what, how many cells × images
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
+
+    plan: Plan
+    wanted: Wanted = field(default_factory=Wanted)
+    spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
+    calibration_images: int = IMAGES
+    replicates: int = 1000
+    own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with everything tried that can be tried before an image is run."""
+
+    noise: NoisePlan
+    ground: Ground
+    alignment: Alignment
+    asked: tuple[Asked, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The options of the suite by their labels."""
+        return {one.option.label: one.option for one in self.asked}
+
+    @property
+    def calibrated_on(self) -> tuple[Entry, ...]:
+        """The images integer precisions are calibrated on."""
+        return self.ground.reserved.calibration.entries
+
+    def first(self, count: int) -> Prepared:
+        """The same on the first images alone; what precisions are calibrated on does not change."""
+        plan = self.noise.plan
+        if count >= len(plan.dataset):
+            return self
+        some = dataclasses.replace(plan, dataset=plan.dataset.first(count))
+        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=some))
+
+    def within(self, until: float) -> Prepared:
+        """The same with another end (of time.monotonic)."""
+        plan = dataclasses.replace(self.noise.plan, until=until)
+        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=plan))
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The clean one and all that are to be measured alone."""
+        alone = [a.variant for a in self.asked if a.variant is not None]
+        return (Variant(CLEAN, self.ground.clean), *alone)
+
+
+def prepare(noise: NoisePlan) -> Prepared:
+    """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
+    bare = ground_of(noise)
+    mine = [tried(bare.ground, [Option(OWN, name, function)]) for name, function in noise.own.items()]
+    named = asked(bare.ground, noise.wanted) if noise.wanted != Wanted((OWN,)) else []
+    return dataclasses.replace(bare, asked=(*named, *(one for one in mine if one is not None)))
+
+
+def ground_of(noise: NoisePlan) -> Prepared:
+    """What all variants have in common, with none of them yet."""
+    plan = noise.plan
+    alignment = alignment_of(plan)
+    clean = plan.pipeline or pipeline_of(plan.model.card)
+    reserved: Reserved = reserve(plan.dataset, noise.spare, clean, noise.calibration_images)
+    ground = Ground(plan.model, clean, reserved, plan.runs / CELLS / REWRITTEN)
+    return Prepared(noise, ground, alignment)
+
+
+def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
+    """Progress that nobody wants to see."""
+    return contextlib.nullcontext(lambda done, found: None)
+
+
+def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True) -> ModelNoise:
+    """The noise of the model; a killed run goes on where it was.
+
+    The worst options are also run together, unless that is not asked for or the plan's time is over.
+    """
+    plan = prepared.noise.plan
+    found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
+    prepared = prepared.first(plan.shard * len(found[CLEAN].cells))
+    judge = _judge(prepared, found[CLEAN])
+    rows = tuple(judge.row(a, found) for a in prepared.asked)
+    worst = _worst_together(prepared, rows) if together else None
+    combined = None
+    if worst is not None and worst.variant is None:
+        combined = judge.row(worst, {})
+    elif worst is not None and worst.variant is not None:
+        with contextlib.suppress(BudgetSpent):
+            both = swept(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+            combined = judge.row(worst, both)
+    if combined is not None and worst is not None:
+        said = worst.variant.name if worst.variant else worst.note
+        combined = dataclasses.replace(combined, family="combined", option=said, note="")
+    return judge.summary(rows, combined)
+
+
+def swept(
+    prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
+) -> dict[str, Swept]:
+    """The variants run together on all images; finished cells are not run again.
+
+    With `partial` the images finished within that share of the time left are enough.
+    """
+    plan = prepared.noise.plan
+    whole = sweep_plan(plan, plan.dataset, variants)
+    if partial and plan.until < math.inf:
+        now = time.monotonic()
+        whole = dataclasses.replace(whole, until=now + partial * (plan.until - now), partial=True)
+    with watch(what, steps(whole)) as progress:
+        return sweep(whole, progress)
+
+
+def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> SweepPlan:
+    """These variants of the plan's model on a dataset, run as the plan says."""
+    return SweepPlan(
+        plan.model, dataset, variants, plan.runs, plan.jobs, plan.strict, plan.shard, plan.until
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
+
+    prepared: Prepared
+    clean: Side
+    inputs: Mapping[str, str]
+    failed: tuple[Failed, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    jpeg: float
+    answers: str
+    cells: tuple[str, ...]
+    seen: dict[str, str] = field(default_factory=dict)
+
+    def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
+        """The row of an option from its finished cells."""
+        name, family = one.option.name, one.option.family
+        if one.variant is None:
+            return Row(family, name, "impossible" if one.status == "run" else one.status, one.note)
+        found = made[one.variant.name]
+        if found.problem:
+            return Row(family, name, "impossible", reason_of(found.problem, self.prepared.ground.model))
+        cells = found.read()
+        same, common = same_inputs(self.inputs, cells.inputs)
+        failed = sum(isinstance(r, Failed) for r in cells.records)
+        if common == 0 or failed == len(cells.records):
+            first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
+            return Row(family, name, "impossible", f"every image failed: {first}", failed=failed)
+        after = self.side(cells.records)
+        difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
+        interval = difference.interval
+        pipeline, clean = one.variant.pipeline, self.prepared.ground.clean
+        identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
+        kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
+        alike = self.seen.setdefault(kind, name)
+        still = not identical and _answers(after) == self.answers
+        outcome: Outcome = "identical" if identical else "no effect" if still else "measured"
+        return Row(
+            family,
+            name,
+            outcome,
+            EXACTLY if still else self._words(one, identical),
+            difference.after,
+            points(-interval.estimate),
+            points(-interval.high),
+            points(-interval.low),
+            difference.changed,
+            difference.images,
+            same,
+            failed,
+            alike if alike != name and not identical else "",
+            found.cells,
+        )
+
+    def side(self, records: Sequence[Record]) -> Side:
+        """The records of a variant, ready to be compared."""
+        return side_of(self.prepared.noise.plan, self.prepared.alignment, records)
+
+    def _words(self, one: Asked, identical: bool) -> str:
+        if not identical:
+            return one.note
+        if one.option.family == "decode" and self.jpeg == 0.0:
+            return "no JPEG among the images, and this decoder gives the same pixels of all of them"
+        alike = f" ({one.option.alike})" if one.option.alike else ""
+        return f"bit for bit the same input on all images{alike}"
+
+    def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
+        """The model with all its rows."""
+        plan, ground = self.prepared.noise.plan, self.prepared.ground
+        infers = [a.variant.pipeline.infer for a in self.prepared.asked if a.variant is not None]
+        calibrated = any(isinstance(infer, Deployed) and infer.calibrated for infer in infers)
+        return ModelNoise(
+            model=plan.model.name,
+            sha256=plan.model.sha256,
+            task=plan.model.card.task,
+            metric=self.clean.metric,
+            clean=self.clean.value,
+            images=self.clean.images,
+            rows=rows,
+            combined=combined,
+            pipeline=ground.clean.describe(),
+            calibration=ground.reserved.words if calibrated else "",
+            rule=self.clean.rule,
+            notes=self.notes,
+            warnings=self.warnings,
+            failed=tuple(str(f) for f in self.failed),
+            cells=self.cells,
+            alignment=self.prepared.alignment.to_plain(),
+            settings=settings_plain(plan.settings),
+        )
+
+
+def _judge(prepared: Prepared, clean: Swept) -> _Judge:
+    plan = prepared.noise.plan
+    if clean.problem:
+        raise DataError(clean.problem)
+    cells = clean.read()
+    failed = tuple(r for r in cells.records if isinstance(r, Failed))
+    if len(failed) == len(cells.records):
+        raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
+    side = side_of(plan, prepared.alignment, cells.records)
+    jpeg = jpeg_share(plan.dataset.entries)
+    warnings = doubts(plan.model, plan.dataset, prepared.ground.clean, cells.records, prepared.alignment)
+    return _Judge(
+        prepared,
+        side,
+        cells.inputs,
+        failed,
+        tuple(cells.notes),
+        warnings,
+        jpeg,
+        _answers(side),
+        clean.cells,
+    )
+
+
+def _answers(side: Side) -> str:
+    """A hash of every prediction of a run, to the last digit."""
+    return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
+
+
+def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
+    """The share of JPEGs among some of the images, evenly spread."""
+    step = max(1, len(entries) // looked_at)
+    found = []
+    for entry in entries[::step]:
+        try:
+            found.append(entry.load().data[:2] == b"\xff\xd8")
+        except ImageError:
+            continue
+    return sum(found) / len(found) if found else 0.0
+
+
+def _worst_together(prepared: Prepared, rows: Sequence[Row]) -> Asked | None:
+    """The worst option of every family, all at once; None if fewer than two families have an effect."""
+    chosen = worst_options(rows, prepared.options)
+    return tried(prepared.ground, chosen) if len(chosen) > 1 else None
+
+
+def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
+    """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.outcome != "measured" or row.drop is None or row.family in APART:
+            continue
+        if row.family not in best or harm(row) > harm(best[row.family]):
+            best[row.family] = row
+    return [known[row.label] for row in best.values()]
+
+
+def points(value: float) -> float:
+    """A difference of a metric in points; an exact zero stays one without a sign."""
+    return round(100.0 * value, 10) + 0.0

@@ -1,0 +1,181 @@
+"""The tables of a noise suite: the paper's, with a row a model; one with a row an option; and the list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.noise.vision.estimate import Estimate
+from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
+from holdfast.report.tables import Cell, Column, Table, many
+from holdfast.stages.families import families
+
+METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
+_ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
+_NOT_RUN = ("not installed", "impossible")
+_NOTHING = {"identical": "identical", "no effect": "no effect", "impossible": "impossible"}
+
+
+def groups_of(suite: Suite) -> tuple[str, ...]:
+    """The columns of the paper's table: families, with the precisions by their kind (fp16, int8)."""
+    found = dict.fromkeys(group_of(r) for m in suite.models for r in m.rows)
+    return tuple(sorted(found, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
+
+
+def group_of(row: Row) -> str:
+    """The column a row belongs to: its family, or FP16, BF16, INT8 of the family precision."""
+    return row.option.split("-")[0].upper() if row.family == "precision" else row.family
+
+
+def _family(group: str) -> str:
+    return "precision" if group.isupper() else group
+
+
+def title_of(group: str) -> str:
+    """The heading of a column."""
+    known = {f.name: f.title for f in families()}
+    return known.get(group, group)
+
+
+def lines_of(model: ModelNoise, groups: Sequence[str]) -> list[Line]:
+    """The line of every column of one model."""
+    return [line([r for r in model.rows if group_of(r) == g], _family(g)) for g in groups]
+
+
+def models_table(suite: Suite) -> Table:
+    """The paper's table: a row a model, mean (worst) Δ of every family in points of the metric."""
+    groups = groups_of(suite)
+    metrics = ", ".join(dict.fromkeys(METRICS.get(m.metric, m.metric) for m in suite.models))
+    rows: list[list[Cell]] = []
+    for model in suite.models:
+        found = [_mean_worst(made) for made in lines_of(model, groups)]
+        rows.append([model.model, 100 * model.clean, *found, _one(model.combined)])
+    columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2)]
+    columns += [f"Δ {title_of(g)}" for g in groups]
+    caption = (
+        f"Δ {metrics} = clean − noised on {suite.data}, in points, mean (worst) over the options that "
+        "differ: lower is better"
+    )
+    return Table([*columns, "Δ Combined"], rows, caption)
+
+
+def models_csv(suite: Suite) -> Table:
+    """The same with numbers alone: mean, worst and the worst option of every family."""
+    groups = groups_of(suite)
+    columns = ["model", "data", "task", "metric", "images", "clean"]
+    for g in groups:
+        columns += [g.lower(), f"{g.lower()} worst", f"{g.lower()} worst option"]
+    rows: list[list[Cell]] = []
+    for model in suite.models:
+        row: list[Cell] = [model.model, suite.data, model.task, model.metric, model.images, 100 * model.clean]
+        for made in lines_of(model, groups):
+            row += [made.mean, made.worst, made.option or made.words]
+        rows.append([*row, model.combined.drop if model.combined else None])
+    return Table([*columns, "combined"], rows)
+
+
+def _mean_worst(made: Line) -> str:
+    if made.mean is None or made.worst is None:
+        return _NOTHING.get(made.words, "–")
+    if made.distinct == 1:
+        return f"{made.worst:z.2f}"
+    return f"{made.mean:z.2f} ({made.worst:z.2f})"
+
+
+def _one(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    return row.outcome if row.drop is None else f"{row.drop:z.2f}"
+
+
+def families_table(model: ModelNoise) -> Table:
+    """Every family of one model: mean and worst Δ, the worst option by name, and how many options differ."""
+    groups = groups_of(Suite("", (model,)))
+    columns: list[Column | str] = [
+        "noise",
+        Column("mean Δ", 2),
+        Column("worst Δ", 2),
+        "worst option",
+        "options",
+    ]
+    rows: list[list[Cell]] = []
+    for group, made in zip(groups, lines_of(model, groups), strict=True):
+        named = made.option or _NOTHING.get(made.words, made.words) or "–"
+        rows.append(
+            [title_of(group), made.mean, made.worst, named, _differ(made.distinct, rows_of(model, group))]
+        )
+    if model.combined is not None:
+        every = model.combined.option.count("=")
+        rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
+    return Table(columns, rows, f"{model.model}: what each kind of noise costs, in points")
+
+
+def rows_of(model: ModelNoise, group: str) -> list[Row]:
+    """The rows of a column of the paper's table."""
+    return [row for row in model.rows if group_of(row) == group]
+
+
+def _differ(distinct: int, rows: Sequence[Row]) -> str:
+    """How many of the options that could be run differ, and how many could not: 6 of 7 differ (2 …)."""
+    words = [(sum(r.outcome == outcome for r in rows), outcome) for outcome in _NOT_RUN]
+    there = len(rows) - sum(count for count, _ in words)
+    left = ", ".join(f"{count} {outcome}" for count, outcome in words if count)
+    if not there:
+        return left
+    return f"{distinct} of {there} differ ({left})" if left else f"{distinct} of {there} differ"
+
+
+def options_table(model: ModelNoise) -> Table:
+    """Every option of one model: Δ with its paired interval, what changed, and words."""
+    metric = METRICS.get(model.metric, model.metric)
+    shown = [*model.rows, *([model.combined] if model.combined else [])]
+    columns: list[Column | str] = ["noise", "option"]
+    columns += [Column(f"Δ {metric}", 2), "95 % interval", "changed", "what is to be said"]
+    caption = (
+        f"{model.model}: {metric} {100 * model.clean:.2f} clean on {many(model.images, 'image')}. Changed: "
+        "images whose prediction is another. An interval that holds 0 may be the choice of images"
+    )
+    return Table(columns, [_option(r, r is model.combined) for r in shown], caption)
+
+
+def _option(row: Row, combined: bool) -> list[Cell]:
+    name = f"{row.option.count('=')} worst together" if combined else row.option
+    if row.drop is None or row.low is None or row.high is None:
+        return [row.family, name, None, "", "", f"{row.outcome}: {row.note}" if row.note else row.outcome]
+    between = "" if row.outcome != "measured" else f"[{row.low:z.2f}, {row.high:z.2f}]"
+    return [row.family, name, row.drop, between, f"{row.changed} of {row.images}", words(row, combined)]
+
+
+def words(row: Row, combined: bool = False) -> str:
+    """What is to be said of a row beside its numbers."""
+    said = [row.option] if combined else []
+    if row.outcome in ("identical", "no effect"):
+        said.append(f"{row.outcome}: {row.note}")
+    elif row.note:
+        said.append(row.note)
+    if row.alike:
+        said.append(f"same inputs as {row.alike}")
+    if row.outcome == "measured" and row.changed == 0 and not row.drop:
+        said.append("no prediction changes")
+    if row.failed:
+        said.append(f"{many(row.failed, 'image')} failed")
+    return "; ".join(said)
+
+
+def estimate_table(found: Sequence[Estimate]) -> Table:
+    """What suites would cost: cells, time and disk."""
+    columns: list[Column | str] = ["model", "images", "variants", "cells to make"]
+    columns += [Column("about seconds", 0), Column("about MB", 1), "timed on"]
+    rows: list[list[Cell]] = [
+        [
+            e.model,
+            e.images,
+            e.variants,
+            f"{e.cells} of {e.whole}",
+            e.seconds,
+            e.bytes / 1e6,
+            many(e.sample, "image") if e.sample else "nothing: all is finished",
+        ]
+        for e in found
+    ]
+    told = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
+    return Table(columns, rows, told)

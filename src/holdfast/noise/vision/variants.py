@@ -1,0 +1,44 @@
+"""A variant: one pipeline among the many a sweep runs on the same images, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.core.pipeline import Pipeline
+from holdfast.engine.store import Store
+from holdfast.evaluate.result import Cells, read_cells
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named pipeline; `without` are images it must not be tested on, because it was calibrated on them."""
+
+    name: str  # "clean", "resize=opencv-nearest", "decode=ffmpeg + precision=int8"
+    pipeline: Pipeline
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The finished cells of a variant: records are read when asked for, one variant at a time.
+
+    `problem` says why the pipeline cannot be run at all, on no image; it then has no cells.
+    """
+
+    variant: Variant
+    store: Store = field(repr=False)
+    cells: tuple[str, ...] = field(repr=False)
+    problem: str = ""
+
+    def read(self) -> Cells:
+        """Records, notes and input hashes of all its images."""
+        return read_cells(self.store, self.cells)
+
+
+def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[int, int]:
+    """How many common images have the same input tensor, and how many are common."""
+    common = first.keys() & second.keys()
+    return sum(first[name] == second[name] for name in common), len(common)

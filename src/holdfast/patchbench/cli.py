@@ -1,0 +1,214 @@
+"""`holdfast patchbench make` and `check`: the benchmark of a patch at any position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from holdfast.config import offers
+from holdfast.config.args import Argument, Option
+from holdfast.config.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from holdfast.core.patch import Patch
+    from holdfast.core.types import Size
+    from holdfast.patchbench.make import Plan
+
+WHAT, PATCH, HOW = "What it is made of", "The patch", "How it is asked"
+
+
+Folder = Annotated[Path, Argument("A new or empty folder.", shown="DIR")]
+Model = Annotated[
+    str, Option("A detector of one object: an ONNX file or a shipped one.", group=WHAT, values=offers.models)
+]
+Data = Annotated[
+    str, Option("Pictures of one object each: folder, file, or 'signs'.", group=WHAT, values=offers.data_sets)
+]
+Images = Annotated[int, Option("How many pictures.", group=WHAT, least=1)]
+Seed = Annotated[int, Option("Another seed, other pictures.", group=WHAT, least=0)]
+HeldOut = Annotated[bool, Option("The data are all test: do not divide them 9:1.", group=WHAT)]
+Renames = Annotated[
+    tuple[str, ...],
+    Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
+]
+Classes = Annotated[
+    Literal["all", "common"], Option("'common': only classes both model and data know.", group=WHAT)
+]
+Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
+Format = Annotated[
+    str | None,
+    Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
+]
+Split = Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)]
+Sides = Annotated[
+    tuple[int, ...],
+    Option("Its side: 3, or a picture's own. May be repeated: a network each.", group=PATCH, least=1),
+]
+Content = Annotated[
+    str, Option("'black', a picture (a PNG's alpha: its mask), or 'free'.", shown="WHAT", group=PATCH)
+]
+Positions = Annotated[
+    str | None,
+    Option("With free content: how many places an image (4), or 'all'.", group=PATCH, shown="N|all"),
+]
+Strict = Annotated[bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=HOW)]
+
+
+def make(
+    folder: Folder,
+    model: Model = "signs-single",
+    data: Data = "signs",
+    images: Images = 16,
+    seed: Seed = 0,
+    held_out: HeldOut = False,
+    renames: Renames = (),
+    classes: Classes = "all",
+    card: Card = None,
+    data_format: Format = None,
+    split: Split = None,
+    patch: Sides = (),
+    content: Content = "black",
+    positions: Positions = None,
+    strict: Strict = False,
+) -> None:
+    """Make the benchmark: networks with the patch, the IoU and the class test inside, and specifications.
+
+    The patch's left upper corner may be at any column and row at which it lies wholly in the picture.
+    """
+    from holdfast.data.open import open_dataset
+    from holdfast.engine.progress import progress
+    from holdfast.evaluate.classes import align
+    from holdfast.graph.load import load_model
+    from holdfast.patchbench.make import BLACK, FREE, Plan
+    from holdfast.patchbench.make import make as make_bench
+    from holdfast.patchbench.network.detector import check_single
+
+    chosen = load_model(model, card)
+    check_single(chosen)
+    patches = _patches(patch, content)
+    found = open_dataset(data, task="single", format=data_format, split=split)
+    alignment = align(chosen.card.classes, found.classes, common=classes == "common", renames=_pairs(renames))
+    plan = Plan(
+        model=chosen,
+        data=found,
+        alignment=alignment,
+        patches=patches,
+        told=content if content in (BLACK, FREE) else Path(content).name,
+        images=images,
+        seed=seed,
+        strict=strict,
+        held_out=held_out,
+        places=_places(positions, content),
+    )
+    with progress("instances found", images) as step:
+        manifest = make_bench(plan, folder, step)
+    say(_summary(plan, manifest, folder))
+
+
+def check(
+    folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", shown="DIR")],
+    json: Annotated[Path | None, Option("Also write everything to this JSON file.")] = None,
+) -> int:
+    """Check that networks, specifications, images and numpy agree, and say what a position really does.
+
+    Exit code 0 means all is well, 1 that something was found, 2 bad input.
+    """
+    from holdfast.config.output import write_json
+    from holdfast.engine.progress import progress
+    from holdfast.patchbench.check import as_dict, check_bench
+    from holdfast.patchbench.network.folder import listed
+
+    bench = listed(folder)
+    with progress("check", len(bench.rows)) as step:
+        result = check_bench(bench, step)
+    for fact in result.facts:
+        say(fact)
+    for finding in result.findings:
+        say(f"FOUND  {finding}")
+    say("all is well" if not result.findings else f"{len(result.findings)} findings")
+    if json:
+        write_json(json, as_dict(result))
+    return 1 if result.findings else 0
+
+
+def _patches(sides: tuple[int, ...], content: str) -> tuple[tuple[Size, Patch | None], ...]:
+    """The size and the content of each patch; None: free."""
+    from holdfast.core.errors import InputError
+    from holdfast.core.types import Size
+    from holdfast.patchbench.make import BLACK, FREE, black, scaled
+
+    squares = [Size(side, side) for side in dict.fromkeys(sides or (3,))]
+    if content == FREE:
+        return tuple((size, None) for size in squares)
+    if content == BLACK:
+        return tuple((size, black(size)) for size in squares)
+    patch = _read(content)
+    if not patch.mask.any():
+        raise InputError(f"--content: {content} is transparent everywhere; expected a patch that is seen")
+    own = Size(patch.mask.shape[1], patch.mask.shape[0])
+    return tuple((size, scaled(patch, size)) for size in squares) if sides else ((own, patch),)
+
+
+def _read(content: str) -> Patch:
+    """The patch of a file: a PNG's alpha is its mask, other pictures are solid."""
+    import numpy as np
+
+    from holdfast.core.errors import InputError
+    from holdfast.core.patch import Patch
+    from holdfast.data.patchfile import read_patch
+    from holdfast.stages.decode.pillow import pillow
+
+    path = Path(content)
+    if not path.is_file():
+        raise InputError(f"--content: expected black, free or the file of a picture, got {content!r}")
+    if path.suffix.lower() in (".png", ".toml"):
+        return read_patch(path)
+    pixels = pillow(path.read_bytes())
+    return Patch(pixels, np.ones(pixels.shape[:2], bool))
+
+
+def _places(text: str | None, content: str) -> int | None:
+    """How many places an image with free content has; None for all."""
+    from holdfast.core.errors import InputError
+
+    if text is None:
+        return 4
+    if content != "free":
+        raise InputError("--positions says at how many places the content is free; add --content free")
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
+    return int(text)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    from holdfast.core.errors import InputError
+
+    for text in texts:
+        if "=" not in text:
+            raise InputError(f"--map: expected NAME=NAME such as 'stop=prohibitory', got {text!r}")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _summary(plan: Plan, manifest: Mapping[str, Any], folder: Path) -> str:
+    selection, networks = manifest["selection"], manifest["networks"]
+    count = sum(name.startswith("vnnlib/") for name in manifest["files"])
+    lines = [
+        f"{count} instances of {selection['images']} images written: {folder}",
+        f"model      {plan.model.name}",
+        f"test part  {selection['test_part']}",
+        f"fitting    {selection['fitting']} of {selection['looked_at']} looked at: IoU > 0.5, right class",
+    ]
+    for name, facts in networks.items():
+        (width, height), (_, last), (_, low) = facts["patch"], facts["columns"], facts["rows"]
+        where = f"column 0 to {last}, row 0 to {low}"
+        what = f"{width}×{height} {manifest['content']}"
+        lines.append(
+            f"{name}  {what}, {where}" + (", one instance a position" if manifest["free_places"] else "")
+        )
+    lines.append(f"rule       {manifest['rule']['text']}")
+    return "\n".join(lines)

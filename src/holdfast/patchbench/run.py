@@ -1,0 +1,242 @@
+"""Maps of positions for a benchmark folder, or for a model on data: every position of the patch, exactly."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import ImageError
+from holdfast.core.frame import place
+from holdfast.core.model import Model
+from holdfast.core.model import Network as File
+from holdfast.core.patch import Patch
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.registry import lookup
+from holdfast.core.types import Image, Size, Tensor
+from holdfast.graph.wire import read_graph
+from holdfast.patchbench.network.folder import Bench, instance_of
+from holdfast.patchbench.network.folder import Instance as Listed
+from holdfast.patchbench.network.layout import Target
+from holdfast.patchbench.positions.bench import black, described_map, file_map
+from holdfast.patchbench.positions.files import Effect, Network, effect, open_instance
+from holdfast.patchbench.positions.models import map_positions, open_detector
+from holdfast.patchbench.positions.types import Bar, PositionMap
+from holdfast.verify.vnnlib import property_of, read_vnnlib
+
+Kind: TypeAlias = Literal["position", "file", "described"]
+Step: TypeAlias = Callable[[int, int], None]
+
+WORDS: dict[Kind, str] = {
+    "position": "patch at every position",
+    "file": "as the file does",
+    "described": "as described: a square anywhere",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One map of a picture: `kind` says of what, `words` what a position does, `over` if it is of pixels."""
+
+    kind: Kind
+    map: PositionMap
+    patch: tuple[int, int]
+    over: bool = True  # its rows and columns are those of the picture
+    words: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """A picture (h, w, 3), what the detector is held to, and its maps; or why it has none."""
+
+    name: str
+    picture: Image
+    target: Target | None
+    label: str
+    maps: tuple[Shown, ...]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """All maps of one evaluation."""
+
+    subject: str
+    source: str
+    content: str
+    pictures: tuple[Mapped, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, kind: Kind) -> list[PositionMap]:
+        """The maps of one kind."""
+        return [shown.map for one in self.pictures for shown in one.maps if shown.kind == kind]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of maps there are."""
+        return [kind for kind in WORDS if self.of(kind)]
+
+
+def evaluate_model(
+    model: Model, data: Dataset, patch: Patch, *, bar: Bar | None = None, jobs: int = 1,
+    content: str = "black", step: Step = lambda done, reused: None,
+) -> Result:  # fmt: skip
+    """The maps of a patch on every image, laid over it as the network sees it; where it lies is not read.
+
+    The target of each is what the model says of it without the patch.
+    """
+    began, detector = time.perf_counter(), open_detector(model)
+    size = patch.mask.shape[0], patch.mask.shape[1]
+    pipeline, card = pipeline_of(model.card), model.card
+    decode, resize = lookup("decode", pipeline.decode), lookup("resize", pipeline.resize)
+    made = []
+    for entry in data.entries:
+        try:
+            pixels = place(decode(entry.load().data), card.input, resize)[0]
+            target = detector.says(detector.tensor(pixels)[None])
+            pixels = np.ascontiguousarray(pixels)
+            found = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
+            shown = Shown("position", found, size)
+            made.append(Mapped(entry.name, pixels, target, _label(card.classes, target), (shown,)))
+        except ImageError as problem:  # one that cannot be read, or at which the network says no number
+            made.append(Mapped(entry.name, np.zeros((1, 1, 3), np.uint8), None, "", (), str(problem)))
+        step(1, 0)
+    facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
+    notes = (f"one by one: {detector.trunk.why}",) if detector.trunk.why else ()
+    return Result(model.name, data.name, content, tuple(made), time.perf_counter() - began, notes, facts)
+
+
+def _label(classes: Sequence[str], target: Target) -> str:
+    return classes[target.label] if 0 <= target.label < len(classes) else f"class {target.label}"
+
+
+def evaluate_bench(
+    bench: Bench, *, images: int | None = None, jobs: int = 1, step: Step = lambda done, reused: None
+) -> Result:
+    """The maps of every instance of a benchmark folder, ours or published.
+
+    If the position input of its file places a square on the picture as described, there is one map. If it
+    does something else there are two: what the file does, and what the description says.
+    """
+    began = time.perf_counter()
+    networks: dict[Path, Network] = {}
+    sizes: dict[Path, Size] = {}
+    ours = bench.manifest
+    classes = ours["model"]["card"]["classes"] if ours is not None else ()
+    dark = ours is None or ours["content"] == "black"
+    made = []
+    for row in bench.rows[:images]:
+        made.append(_instance(instance_of(bench, row, sizes), networks, classes, dark, jobs))
+        step(1, 0)
+    facts = {"folder": bench.folder.name, "instances": len(made)}
+    names = sorted({path.name for path in networks})
+    content = "the file's own"
+    return Result(
+        bench.folder.resolve().name,
+        ", ".join(names),
+        content,
+        tuple(made),
+        time.perf_counter() - began,
+        (),
+        facts,
+    )
+
+
+def _instance(
+    listed: Listed, networks: dict[Path, Network], classes: Sequence[str], dark: bool, jobs: int
+) -> Mapped:
+    """The maps of one instance; `dark` says that a black square is what is described."""
+    target, patch = listed.target, (listed.patch.height, listed.patch.width)
+    name, label = f"{listed.name} ({patch[1]}×{patch[0]})", _label(classes, target)
+    if listed.free:
+        said = "the patch's content is free: holdfast verify decides that"
+        return Mapped(name, listed.image, target, label, (), said)
+    question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
+    if listed.network not in networks:
+        networks[listed.network] = Network(read_graph(question.model.read()))
+    network = networks[listed.network]
+    opened = open_instance(question, network.graph)
+    done = effect(opened)
+    found = file_map(opened, network, done, jobs)
+    maps = [Shown("position" if found.square else "file", found.map, patch, found.square, done.words)]
+    trouble = ""
+    if not found.square:
+        content = _described(done, patch, dark)
+        if content is not None:
+            described = described_map(opened, network, done, content, jobs)
+            maps.append(Shown("described", described, patch, words="a square patch"))
+        else:
+            trouble = (
+                "what is described cannot be run: the file shows no picture without a patch, or no patch"
+            )
+    return Mapped(name, listed.image, target, label, tuple(maps), trouble)
+
+
+def _described(done: Effect, patch: tuple[int, int], dark: bool) -> Tensor | None:
+    """The patch that is described: as the file shows it, else black if that is what is; None if unknown."""
+    if done.clean is None:
+        return None
+    if done.content is not None and done.content.shape[1:] == patch:
+        return done.content
+    return black(patch, done.clean) if dark else None
+
+
+def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:
+    """Every map with its picture."""
+    for one in result.pictures:
+        for shown in one.maps:
+            yield one, shown
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """The whole result as plain values, every output of every map among them."""
+    return {
+        "subject": result.subject,
+        "source": result.source,
+        "content": result.content,
+        "seconds": round(result.seconds, 3),
+        "notes": list(result.notes),
+        **result.facts,
+        "maps": [_plain(one, shown) for one, shown in rows_of(result)],
+        "without": {one.name: one.trouble for one in result.pictures if one.trouble},
+    }
+
+
+def _plain(one: Mapped, shown: Shown) -> dict[str, Any]:
+    found = shown.map
+    row, column = found.where
+    names = ("row", "column") if shown.over else ("first", "second")
+    return {
+        "name": one.name,
+        "what": WORDS[shown.kind],
+        "position_does": shown.words,
+        "patch": list(shown.patch),
+        "rule": str(found.bar),
+        "target": None if one.target is None else {"class": one.target.label, "box": list(one.target.box)},
+        "status": found.status,
+        "sat": found.status == "violated",
+        "clean": _number(found.clean),
+        "minimum": _number(found.minimum),
+        "minimum_at": dict(zip(names, (found.rows[row], found.columns[column]), strict=True)),
+        "positions": found.outputs.size,
+        "unsafe": int(found.unsafe.sum()),
+        "robust_area_percent": 100 * found.robust,
+        "unchanged": found.unchanged,
+        "replayed": found.replayed,
+        "largest_difference": found.difference,
+        "how": found.how,
+        "axes": {names[0]: found.rows.tolist(), names[1]: found.columns.tolist()},
+        "outputs": [[_number(value) for value in line] for line in found.outputs.tolist()],
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 7)

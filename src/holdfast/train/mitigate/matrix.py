@@ -1,0 +1,172 @@
+"""The train × test matrix of the paper's Tables 7 to 9: each row trained, each cell tested."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import InputError
+from holdfast.core.model import Model
+from holdfast.core.types import Floats
+from holdfast.train.mitigate.judge import right
+from holdfast.train.mitigate.rows import MIX, Over, choices_of, pair_of
+from holdfast.train.mitigate.training import Say, Trained, Training, pictures_for
+
+if TYPE_CHECKING:
+    from holdfast.train.pictures import Choice, Pictures
+
+REPLICATES: Final = 1000
+ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: accuracy in percent by test, their mean and sample standard deviation, averaged over seeds.
+
+    The intervals hold 95 % of what other test images would give (drawn with replacement, the same for all
+    cells); `spread` is the standard deviation of the mean over seeds, None with one seed.
+    """
+
+    train: str
+    accuracy: tuple[float, ...]
+    mean: float
+    std: float
+    std_low: float
+    std_high: float
+    mean_low: float
+    mean_high: float
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A row for each way to train, a column for each way to test, on the same images."""
+
+    over: Over
+    model: str
+    data: str
+    images: int
+    tests: tuple[str, ...]
+    lines: tuple[Line, ...]
+    seeds: tuple[int, ...]
+    trained_on: int = 0
+    steps: int = 0
+    binomial: float = 0.0  # standard deviation of one accuracy by the number of images alone, in points
+
+    def line(self, train: str) -> Line:
+        """The row of that name."""
+        for found in self.lines:
+            if found.train == train:
+                return found
+        raise InputError(f"no row {train!r} in this matrix; there are {', '.join(self.rows)}")
+
+    def behind(self, line: Line) -> float:
+        """By how many points a row is behind the best row of each column, in the mean of the columns."""
+        best = np.max([other.accuracy for other in self.lines], axis=0)
+        return float(np.mean(best - np.array(line.accuracy)))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of the rows."""
+        return tuple(line.train for line in self.lines)
+
+
+def matrix(
+    training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
+) -> Matrix:
+    """The matrix of trained rows by tests; what is tested already is not done again."""
+    pairs = [pair_of(training.model, over, name) for name in tests]
+    shown = _only(
+        pictures_for(training, tested, choices_of((*training.seen, *pairs)), say), choices_of(pairs)
+    )
+    rows: dict[str, dict[int, Model]] = {}
+    for order, model in models.items():
+        rows.setdefault(order.row.name, {})[order.seed] = model
+    lines = []
+    for name, by_seed in rows.items():
+        found = [right(model, shown, training.folder) for model in by_seed.values()]
+        lines.append(line_of(name, np.stack(found)))
+        say(f"{name}: mean {lines[-1].mean:.2f}, std {lines[-1].std:.3f}")
+    share = float(np.mean([line.mean for line in lines])) / 100
+    seeds = tuple(dict.fromkeys(order.seed for order in models))
+    return Matrix(
+        over, training.model.name, tested.name, len(shown), tuple(tests), tuple(lines), seeds,
+        len(training.data), training.steps, 100 * float(np.sqrt(share * (1 - share) / len(shown))),
+    )  # fmt: skip
+
+
+def _only(pictures: Pictures, choices: Sequence[Choice]) -> Pictures:
+    """The pictures of some of the choices."""
+    places = [pictures.place(choice) for choice in choices]
+    key = fingerprint.of([pictures.key, places])
+    return dataclasses.replace(pictures, images=pictures.images[places], choices=tuple(choices), key=key)
+
+
+def line_of(name: str, hits: NDArray[np.bool_], replicates: int = REPLICATES) -> Line:
+    """The row of right-or-wrong values (seeds, tests, n)."""
+    each = 100 * hits.mean(2)
+    drawn = _drawn(hits, replicates)
+    stds, means = _std(drawn), drawn.mean((1, 2))
+    std_low, std_high = np.quantile(stds, (0.025, 0.975))
+    mean_low, mean_high = np.quantile(means, (0.025, 0.975))
+    over_seeds = each.mean(1)
+    spread = float(over_seeds.std(ddof=1)) if len(over_seeds) > 1 else None
+    return Line(
+        name, tuple(float(a) for a in each.mean(0)), float(each.mean()), float(_std(each[None])[0]),
+        float(std_low), float(std_high), float(mean_low), float(mean_high), spread,
+    )  # fmt: skip
+
+
+def _std(accuracy: Floats) -> Floats:
+    """The sample standard deviation over tests, averaged over seeds, of accuracies (draws, seeds, tests)."""
+    if accuracy.shape[2] < 2:
+        return np.zeros(len(accuracy))
+    found: Floats = accuracy.std(axis=2, ddof=1).mean(1)
+    return found
+
+
+def _drawn(hits: NDArray[np.bool_], replicates: int) -> Floats:
+    """Accuracies in percent (replicates, seeds, tests) on images drawn with replacement."""
+    seeds, tests, count = hits.shape
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(count, np.full(count, 1 / count), replicates).astype(np.float32)
+    flat = hits.reshape(seeds * tests, count).astype(np.float32)
+    made: Floats = (100 * (counts @ flat.T) / count).reshape(replicates, seeds, tests).astype(np.float64)
+    return made
+
+
+def verdict(found: Matrix) -> str:
+    """Whether mix training came out as in the paper, in a sentence: lowest std, at most 0.5 points lost."""
+    mix = found.line(MIX)
+    others = [line for line in found.lines if line.train != MIX]
+    steady = min(others, key=lambda line: line.std)
+    best = max(others, key=lambda line: line.mean)
+    loss = best.mean - mix.mean
+    if mix.std == steady.std:
+        first = f"mix has the lowest std, {mix.std:.3f}, and so has {steady.train}"
+    elif mix.std < steady.std:
+        first = f"mix has the lowest std, {mix.std:.3f} (next {steady.train} {steady.std:.3f})"
+    else:
+        first = f"mix has not the lowest std: {mix.std:.3f}, {steady.train} has {steady.std:.3f}"
+    said = "gains" if loss < 0 else "loses"
+    limit = "" if loss <= ALLOWED else f", more than {ALLOWED}"
+    nearest = min(others, key=found.behind)
+    return (
+        f"{first}; it {said} {abs(loss):.2f} points of mean to the best row, {best.train}{limit}. It is "
+        f"{found.behind(mix):.2f} points behind the best of each column in the mean, {nearest.train} "
+        f"{found.behind(nearest):.2f}."
+    )
+
+
+def as_plain(found: Matrix) -> dict[str, Any]:
+    """The matrix as JSON values, with the verdict if it has a row of mix training."""
+    said = {"verdict": verdict(found)} if MIX in found.rows else {}
+    behind = {line.train: found.behind(line) for line in found.lines}
+    return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), "behind": behind, **said}

@@ -1,0 +1,134 @@
+"""The tables of mitigations: train × test, families of noise after each, with and without TENT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.noise.vision.result import Suite
+from holdfast.noise.vision.tables import groups_of, lines_of, title_of
+from holdfast.report.tables import Cell, Column, Table
+from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
+from holdfast.train.mitigate.matrix import Matrix
+
+_TABLES = {"resize": "Table 7", "decode": "Tables 8 and 9"}
+
+
+def matrix_table(found: Matrix) -> Table:
+    """The paper's layout: a row each way to train, accuracy in each cell, mean and std."""
+    columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
+    columns += [Column("mean", 2), Column("std", 3), "95 % of std", Column("behind best", 2)]
+    rows: list[list[Cell]] = [
+        [
+            line.train,
+            *line.accuracy,
+            line.mean,
+            line.std,
+            f"{line.std_low:.3f} to {line.std_high:.3f}",
+            found.behind(line),
+        ]
+        for line in found.lines
+    ]
+    seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
+    caption = (
+        f"{found.model}, mix training on {found.over} (layout of the paper's {_TABLES[found.over]}): "
+        f"accuracy in % on {found.images} images of {found.data}{seeds}; each row trained "
+        f"for {found.steps} steps on {found.trained_on} images. One accuracy is sure to "
+        f"± {found.binomial:.2f} (one standard deviation), differences along a row to less: they are "
+        "on the same images. Behind best: mean over the columns of what the best row has more"
+    )
+    return Table(columns, rows, caption)
+
+
+def matrix_csv(found: Matrix) -> Table:
+    """Every number of the matrix, one row each way to train."""
+    columns = ["over", "model", "data", "images", "trained_on", "steps", "seeds", "train", *found.tests]
+    numbers = "mean mean_low mean_high std std_low std_high spread_over_seeds binomial behind_best"
+    columns += numbers.split()
+    seeds = " ".join(map(str, found.seeds))
+    head: list[Cell] = [found.over, found.model, found.data, found.images, found.trained_on]
+    head += [found.steps, seeds]
+    rows: list[list[Cell]] = [
+        [
+            *head, line.train, *line.accuracy, line.mean, line.mean_low, line.mean_high, line.std,
+            line.std_low, line.std_high, line.spread, found.binomial, found.behind(line),
+        ]
+        for line in found.lines
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def families_table(found: Suite, model: str) -> Table:
+    """The numbers of the paper's Fig. 4: mean (worst) Δ of each family after each mitigation."""
+    groups = groups_of(found)
+    columns: list[Column | str] = ["trained with", Column("clean", 2), *(f"Δ {title_of(g)}" for g in groups)]
+    rows: list[list[Cell]] = []
+    for one in found.models:
+        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in lines_of(one, groups)]
+        rows.append([one.model, 100 * one.clean, *drops, one.combined.drop if one.combined else None])
+    images = max((one.images for one in found.models), default=0)
+    caption = (
+        f"{model} after each mitigation (numbers of the paper's Fig. 4): Δ top-1 = clean − noised in points "
+        f"on {images} images of {found.data}, mean (worst) over the options that differ: lower is better"
+    )
+    return Table([*columns, Column("Δ Combined", 2)], rows, caption)
+
+
+def families_csv(found: Suite, model: str) -> Table:
+    """The same with numbers alone, and how many options of each family differ."""
+    groups = groups_of(found)
+    columns = ["model", "data", "images", "trained_with", "clean"]
+    for group in groups:
+        name = group.lower()
+        columns += [name, f"{name}_worst", f"{name}_worst_option", f"{name}_options"]
+    rows: list[list[Cell]] = []
+    for one in found.models:
+        row: list[Cell] = [model, found.data, one.images, one.model, 100 * one.clean]
+        for line in lines_of(one, groups):
+            row += [line.mean, line.worst, line.option or line.words, line.distinct]
+        rows.append([*row, one.combined.drop if one.combined else None])
+    return Table([*columns, "combined"], rows)
+
+
+def tent_table(found: Sequence[Adapted]) -> Table:
+    """The layout of the paper's Table 6, and what TENT does to clean images."""
+    columns: list[Column | str] = ["model", Column("trained", 2), Column("clean as run", 2)]
+    columns += [f"Δ {title_of(name)}" for name in FAMILIES]
+    rows: list[list[Cell]] = []
+    for one in found:
+        for adapted in (False, True):
+            drops = [_of_family(one.of(name), adapted) for name in FAMILIES]
+            run = one.clean_adapted if adapted else one.clean
+            rows.append([f"{one.model} (w/{'' if adapted else 'o'} TENT)", one.clean, run, *drops])
+    images = ", ".join(dict.fromkeys(f"{one.images} images of {one.data}" for one in found))
+    caption = (
+        f"With and without TENT (layout of the paper's Table 6) on {images}: Δ = trained − noised in points, "
+        "mean (worst) over the options that differ; with TENT it holds what TENT costs on clean images"
+    )
+    return Table(columns, rows, caption)
+
+
+def tent_csv(found: Sequence[Adapted]) -> Table:
+    """One row an option: what it costs without TENT and with it."""
+    columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option"]
+    rows: list[list[Cell]] = [
+        [
+            one.model, one.data, one.images, one.how.batch, one.how.rate, one.clean, one.clean_adapted,
+            drop.family, drop.option, drop.without, drop.adapted,
+        ]
+        for one in found
+        for drop in one.drops
+    ]  # fmt: skip
+    return Table([*columns, "drop", "drop_tent"], rows)
+
+
+def _of_family(drops: Sequence[Drop], adapted: bool) -> str:
+    values = [drop.adapted if adapted else drop.without for drop in drops]
+    if not values:
+        return _mean_worst(None, None, 0)
+    return _mean_worst(sum(values) / len(values), max(values), len(values))
+
+
+def _mean_worst(mean: float | None, worst: float | None, count: int) -> str:
+    if mean is None or worst is None:
+        return "–"
+    return f"{worst:z.2f}" if count == 1 else f"{mean:z.2f} ({worst:z.2f})"

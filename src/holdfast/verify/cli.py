@@ -1,0 +1,176 @@
+"""`holdfast verify`: whether any input of a set breaks a network, proven."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from holdfast.config.args import Argument, Option
+from holdfast.config.output import say
+
+if TYPE_CHECKING:
+    from holdfast.core.property import Property
+    from holdfast.core.verdict import Verdict
+
+EXIT_CODES: Mapping[str, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
+_SHOWN = 8  # inputs and outputs printed; a file holds all
+_EVERY_SECONDS = 10.0
+
+
+def verify(
+    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")],
+    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None,
+    timeout: Annotated[float, Option("Give up after so many seconds.", shown="S", least=0)] = 300.0,
+    json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None,
+    witness: Annotated[
+        Path | None, Option("Write the input that violates and its output, as VNN-COMP wants it.")
+    ] = None,
+    jobs: Annotated[int | None, Option("Threads; default: all cores.", least=1)] = None,
+    memory: Annotated[float | None, Option("Give up above so many gigabytes.", shown="GB", least=0.1)] = None,
+    seed: Annotated[int, Option("Where random searches begin.", least=0)] = 0,
+    check: Annotated[bool, Option("Only say which nodes of the network are supported.")] = False,
+) -> int:
+    """Prove that no input of the property's set violates it, or find one that does.
+
+    The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
+    timeout, 2 bad input.
+    """
+    from holdfast.core.model import found_file
+
+    net = found_file(net) or net
+    if check:
+        return _check(net)
+    from holdfast.core.errors import InputError
+    from holdfast.core.model import Network
+    from holdfast.core.verdict import Budget, Verdict
+    from holdfast.verify.run import verify as decide
+    from holdfast.verify.vnnlib import property_of, read_vnnlib
+    from holdfast.verify.watch import memory_bytes, watched
+
+    began = time.monotonic()
+    if prop is None:
+        raise InputError(f"expected a VNN-LIB file behind {net} (see holdfast verify --help)")
+
+    limit = int(memory * 1e9) if memory is not None else memory_bytes()
+
+    def give_up(late: bool) -> int:
+        note = "stopped by the clock" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
+        verdict = Verdict("timeout" if late else "unknown", "none", time.monotonic() - began, note=note)
+        return _tell(verdict, json, witness)
+
+    with watched(timeout, limit, give_up) as speak:
+        question = property_of(read_vnnlib(prop), Network(net.stem, net))
+        budget = Budget(began + timeout - time.monotonic(), limit, jobs or _cores(), seed)
+        verdict = decide(question, budget, _progress())
+        speak()
+    return _tell(verdict, json, witness, question)
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check(net: Path) -> int:
+    """The exit code after every node was listed: 0 if all are supported, 3 if one is not."""
+    from holdfast.graph.support import report
+
+    text, supported = report(net)
+    say(text)
+    return 0 if supported else 3
+
+
+def _tell(verdict: Verdict, json: Path | None, witness: Path | None, question: Property | None = None) -> int:
+    """The exit code after the verdict was printed and written."""
+    say(verdict.status)
+    for name, value in _lines(verdict, question):
+        say(f"{name:8} {value}")
+    sys.stdout.flush()
+    if json is not None:
+        from holdfast.config.output import write_json
+
+        write_json(json, _facts(verdict))
+    if witness is not None and verdict.witness is not None and verdict.status == "violated":
+        _write_witness(witness, verdict)
+    if verdict.status == "error":
+        sys.stderr.write(f"holdfast: {verdict.note}\n")
+    return EXIT_CODES[verdict.status]
+
+
+def _lines(verdict: Verdict, question: Property | None) -> list[tuple[str, str]]:
+    lines = [("engine", verdict.engine), ("seconds", f"{verdict.seconds:.3f}")]
+    if verdict.bound is not None:
+        lines.append(("margin" if verdict.status == "holds" else "bound", f"{verdict.bound:.6g}"))
+    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
+        lines.append(("witness", _values("X", verdict.witness.ravel(), _free(question))))
+        outputs = verdict.replay.output
+        shown = _values("Y", outputs, list(range(outputs.size)))
+        lines.append(("replay", f"{shown} (ONNX Runtime, original file)"))
+    if verdict.note:
+        lines.append(("note", verdict.note))
+    return lines
+
+
+def _free(question: Property | None) -> list[int]:
+    """The places of the inputs that the property leaves free."""
+    from holdfast.core.threat import Box
+
+    box = None if question is None else question.threat
+    return [] if not isinstance(box, Box) else (box.lower < box.upper).ravel().nonzero()[0].tolist()
+
+
+def _values(letter: str, values: Any, shown: list[int]) -> str:
+    digits = 17 if values.dtype == "float64" and letter == "X" else 9
+    text = ", ".join(f"{letter}_{i} = {float(values[i]):.{digits}g}" for i in shown[:_SHOWN])
+    more = (
+        f" and {len(values) - len(shown):,} fixed ones" if letter == "X" and len(values) > len(shown) else ""
+    )
+    return text + (f", … ({len(shown):,} values)" if len(shown) > _SHOWN else "") + more
+
+
+def _facts(verdict: Verdict) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "status": verdict.status,
+        "engine": verdict.engine,
+        "seconds": verdict.seconds,
+        "margin": verdict.bound,
+        "real_arithmetic_only": verdict.real_only,
+        "note": verdict.note,
+    }
+    if verdict.status == "violated" and verdict.witness is not None and verdict.replay is not None:
+        facts["witness"] = [float(value) for value in verdict.witness.ravel()]
+        facts["outputs"] = [float(value) for value in verdict.replay.output]
+    return facts
+
+
+def _write_witness(path: Path, verdict: Verdict) -> None:
+    from holdfast.engine.store import write_atomic
+    from holdfast.verify.vnncomp.protocol import Counterexample, counterexample_text
+
+    if verdict.witness is None or verdict.replay is None:
+        return
+    found = Counterexample(verdict.witness.ravel().astype("float64"), verdict.replay.output.astype("float64"))
+    write_atomic(path, counterexample_text(found).encode(), durable=False)
+
+
+def _progress() -> Callable[[str, int, float], None]:
+    """A function that shows on standard error how it goes: in place on a terminal, now and then elsewhere."""
+    began = last = time.monotonic()
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    every = 0.1 if terminal else _EVERY_SECONDS
+
+    def tell(what: str, domains: int, bound: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if sys.stderr is None or now - last < every:
+            return
+        last = now
+        line = f"{now - began:.0f} s: {what}, {domains:,} open, best bound {bound:.4g}"
+        sys.stderr.write(f"\r\x1b[K{line}\r" if terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    return tell

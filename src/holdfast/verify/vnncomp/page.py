@@ -1,0 +1,133 @@
+"""A score of VNN-COMP results as one page: cactus plots, benchmarks, disagreements, instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.core.errors import OutputError
+from holdfast.engine.store import write_atomic
+from holdfast.report.charts.cactus import cactus
+from holdfast.report.html import document
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
+from holdfast.report.tables import Table, to_html
+from holdfast.verify.vnncomp.score import UNSCORED, Judged, Line, Score, overall
+from holdfast.verify.vnncomp.standings import benchmark_table, disagreement_table, instance_table
+
+_PLOTS = 24  # benchmarks that get a plot of their own
+
+
+def write(made: Score, out: Path, command: str = "") -> Path:
+    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'vnncomp.html'}")
+    write_atomic(out, page(made, command).encode())
+    return out
+
+
+def page(made: Score, command: str = "") -> str:
+    """The score as one self-contained HTML file."""
+    first = made.tools[0]
+    own = overall(made, first)
+    others = len(made.tools) - 1
+    with_others = f" and {others} other tool{'s' if others > 1 else ''}" if others else ""
+    found = disagreement_table(made)
+    return document(
+        Document(
+            title=f"{first} on {', '.join(made.categories)}",
+            subject=(f"{first}{with_others}", ", ".join(made.categories)),
+            facts=(
+                ("instances", str(own.instances)),
+                ("benchmarks", str(len(made.categories))),
+                ("tools", str(len(made.tools))),
+                ("rules", f"VNN-COMP {made.rules.name}"),
+            ),
+            verdict=_verdict(own),
+            cards=(
+                Card("solved", own.solved, f"of {own.instances} instances, answered in time and right"),
+                Card("holds", own.holds, "proven: no input of the set violates the property"),
+                Card("violated", own.violated, "an input that violates it was found"),
+                Card("wrong", own.wrong, "answers shown to be wrong, or that cannot be shown to be right"),
+                Card("mean seconds", own.seconds, "of what was solved", 2),
+                Card("score", own.percent, "sum over benchmarks of the percent of the best tool", 1),
+            ),
+            minor=(),
+            rule=made.rules.says,
+            command=command,
+            alerts=_alerts(made, len(found.rows)),
+            sections=tuple(_sections(made, found)),
+            kind="VNN-COMP",
+        )
+    )
+
+
+def _verdict(own: Line) -> str:
+    told = f"{own.wrong} of its answers count as wrong" if own.wrong else "none of its answers is wrong"
+    return f"{own.tool} solves {own.solved} of {own.instances} instances; {told}."
+
+
+def _alerts(made: Score, found: int) -> tuple[Alert, ...]:
+    alerts = []
+    if found:
+        things = "instance" if found == 1 else "instances"
+        alerts.append(Alert(f"{found} {things} on which not all agree", "disagreements"))
+    said = [s for one in made.instances for s in one.said.values() if s.status == "violated"]
+    unseen = sum(s.grade == "unchecked" for s in said)
+    if unseen:
+        alerts.append(Alert(f"{unseen} of {len(said)} counterexamples could not be checked", "instances"))
+    if made.left_out:
+        alerts.append(
+            Alert(f"{made.left_out} instances that only other tools ran are left out", "benchmarks")
+        )
+    return tuple(alerts)
+
+
+def _sections(made: Score, found: Table) -> list[Section]:
+    sections = [Section("cactus", "Solved over time", tuple(_plots(made)), _READING), _benchmarks(made)]
+    if found.rows:
+        body = scroll(to_html(found), "Disagreements")
+        lead = "Where tools, counterexamples replayed in ONNX Runtime, or earlier votes do not agree."
+        sections.append(Section("disagreements", "Disagreements", (Figure("", body, wide=True),), lead))
+    body = scroll(to_html(instance_table(made)), "Instance by instance")
+    note = "Click a heading to sort. Truth: what counts by the rules; ? where nobody knows."
+    sections.append(Section("instances", "Instance by instance", (Figure("", body, note, wide=True),)))
+    return sections
+
+
+_READING = (
+    "Each line is a tool; its n-th point is the n-th smallest time of an instance it solved. "
+    "Further right is more solved, lower is faster."
+)
+
+
+def _benchmarks(made: Score) -> Section:
+    table = benchmark_table(made)
+    body = scroll(to_html(Table(table.columns, table.rows)), "Benchmarks")
+    left = [name for name in made.categories if name in UNSCORED]
+    note = f"{', '.join(left)} counts for nothing in the sum." if left else ""
+    return Section("benchmarks", "Benchmark by benchmark", (Figure("", body, note, wide=True),))
+
+
+def _plots(made: Score) -> list[Figure]:
+    """The plot of all instances, and one a benchmark if there are several."""
+    figures = []
+    several = len(made.categories) > 1
+    if several:
+        plot = cactus(_times(made, made.instances), title="All benchmarks", desc=_READING, wide=True)
+        figures.append(Figure("All benchmarks", plot, wide=True))
+    for category in made.categories[:_PLOTS]:
+        here = [one for one in made.instances if one.category == category]
+        plot = cactus(_times(made, here), title=category, desc=_READING, wide=not several)
+        figures.append(Figure(category, plot, wide=not several))
+    return figures
+
+
+def _times(made: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
+    return {
+        tool: [
+            one.said[tool].seconds
+            for one in instances
+            if tool in one.said and one.ruling.standing[tool] == "right"
+        ]
+        for tool in made.tools
+    }

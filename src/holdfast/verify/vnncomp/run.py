@@ -1,0 +1,150 @@
+"""A benchmark run instance by instance, resumably: every finished one is on disk before the next is told of.
+
+A row is appended in one write and forced to the disk. Its key is a hash of the two files, the limit, the
+command, the version and the source code, so that the same command, begun again after a kill, runs what is
+missing and what has changed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from holdfast._version import __version__
+from holdfast.core.errors import InputError
+from holdfast.core.fingerprint import of, of_file
+from holdfast.core.sources import code_of
+from holdfast.engine.store import write_atomic
+from holdfast.verify.vnncomp.attempt import Attempt, Running, abandon, begin, verify_command, wait
+from holdfast.verify.vnncomp.instances import Instance
+from holdfast.verify.vnncomp.ledger import alone, append, remember, resume, tidy, witness_folder
+from holdfast.verify.vnncomp.results import Row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, where the results go, and by what command (the verifier's, if not another)."""
+
+    instances: tuple[Instance, ...]
+    out: Path
+    jobs: int = 1
+    command: tuple[str, ...] = field(default_factory=lambda: tuple(verify_command()))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished instance, how many are, how many were before, and about how many seconds are left."""
+
+    row: Row
+    done: int
+    total: int
+    reused: int
+    left: float
+
+
+Tell: TypeAlias = Callable[[Step], None]
+
+
+def silent(step: Step) -> None:
+    """Progress that nobody wants to see."""
+
+
+def run(plan: Plan, tell: Tell = silent) -> list[Row]:
+    """The row of every instance of the plan, in its order; what was finished before is not run again."""
+    if not plan.instances:
+        raise InputError("expected at least one instance to run, got none")
+    if plan.jobs < 1:
+        raise InputError(f"--jobs: expected at least 1, got {plan.jobs}")
+    keys = _keys(plan)
+    with alone(witness_folder(plan.out)):
+        remember(plan.out, {i.category: i.folder for i in plan.instances})
+        found = resume(plan.out, plan.instances, keys)
+        todo = [place for place, key in enumerate(keys) if key not in found]
+        rows = {place: found[key] for place, key in enumerate(keys) if key in found}
+        reused = len(rows)
+        with contextlib.closing(_worked(plan, keys, todo)) as work:
+            for place, row in work:
+                append(plan.out, row)
+                rows[place] = row
+                done = [rows[p] for p in todo if p in rows]
+                left = _seconds_left(done, [plan.instances[p] for p in todo if p not in rows], plan.jobs)
+                tell(Step(row, len(rows), len(keys), reused, left))
+        ordered = [rows[place] for place in range(len(keys))]
+        tidy(plan.out, ordered)
+        return ordered
+
+
+def shares(jobs: int) -> list[tuple[int, ...]]:
+    """The cores of each of so many jobs side by side; one job, or a system that cannot say, has all: ()."""
+    if jobs == 1 or not hasattr(os, "sched_getaffinity"):
+        return [()] * jobs
+    cores = sorted(os.sched_getaffinity(0))
+    if jobs > len(cores):
+        raise InputError(f"--jobs: expected at most one a core, {len(cores)}, got {jobs}")
+    return [tuple(cores[i::jobs]) for i in range(jobs)]
+
+
+def _keys(plan: Plan) -> list[str]:
+    """What identifies the result of each instance; the second of two equal lines of a csv has its own."""
+    hashes: dict[Path, str] = {}
+    for instance in plan.instances:
+        for path in (instance.network_path, instance.spec_path):
+            if path not in hashes:
+                hashes[path] = of_file(path)
+    keys: list[str] = []
+    seen: dict[str, int] = {}
+    for one in plan.instances:
+        names = [one.category, one.network, one.spec]
+        files = [hashes[one.network_path], hashes[one.spec_path]]
+        how = [one.limit, list(plan.command[1:]), plan.jobs, __version__, code_of("verify")]
+        key = of([*names, *files, *how])[:16]
+        again = seen[key] = seen.get(key, 0) + 1
+        keys.append(key if again == 1 else of([key, again])[:16])
+    return keys
+
+
+def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[tuple[int, Row], None, None]:
+    """The place and the row of each instance to do, as they are finished."""
+    folder = witness_folder(plan.out)
+    free = shares(plan.jobs)
+    waiting = list(todo)[::-1]
+    running: dict[Running, int] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                place = waiting.pop()
+                running[begin(plan.command, plan.instances[place], free.pop(), folder)] = place
+            for one, attempt in wait(list(running)):
+                place = running.pop(one)
+                free.append(one.cores)
+                yield place, _row(plan.instances[place], attempt, keys[place], folder)
+    finally:
+        abandon(list(running))
+
+
+def _row(instance: Instance, attempt: Attempt, key: str, folder: Path) -> Row:
+    witness = ""
+    if attempt.witness:
+        stems = (Path(name.removesuffix(".gz")).stem for name in (instance.network, instance.spec))
+        name = re.sub(r"[^\w.+-]", "_", "_".join(stems))[:150]
+        file = folder / f"{name}-{key[:8]}.counterexample"
+        write_atomic(file, attempt.witness.encode())
+        witness = f"{folder.name}/{file.name}"
+    return Row(
+        instance.category, instance.network, instance.spec, instance.limit, attempt.status, attempt.seconds,
+        attempt.cpu_seconds, attempt.engine, attempt.margin, witness, attempt.note, key,
+    )  # fmt: skip
+
+
+def _seconds_left(done: Sequence[Row], waiting: Sequence[Instance], jobs: int) -> float:
+    """About how long the others take: as much of their limits as those before took of theirs."""
+    allowed = sum(row.limit or 0.0 for row in done)
+    if not allowed:
+        return 0.0
+    share = min(1.0, sum(row.seconds for row in done) / allowed)
+    return share * sum(instance.limit for instance in waiting) / jobs

@@ -1,0 +1,351 @@
+"""Gates: what is true fails, what was not measured fails, what cannot be understood is one line."""
+
+from __future__ import annotations
+
+import math
+import operator
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.audit import better_audit, sample_audit
+from holdfast.audit.gates import (
+    OPERATORS,
+    Gate,
+    Judged,
+    check,
+    gate_of,
+    gates_of,
+    judge,
+    outcome,
+    read_gates,
+)
+from holdfast.audit.pages.gates import got, sentence, table
+from holdfast.audit.result import Cause, Part, Strike
+from holdfast.audit.values import values_of
+from holdfast.core.errors import InputError
+from holdfast.report.tables import to_text
+
+
+def judged(text: str, found=None) -> Judged:
+    (one,) = judge([gate_of(text)], sample_audit() if found is None else found, min_images=1)
+    return one
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+@pytest.mark.parametrize("space", ["", " ", "  \t"])
+def test_a_gate_is_read(sign: str, space: str) -> None:
+    gate = gate_of(f" noise.map50.drop{space}{sign}{space}1e-2 ")
+    assert gate == Gate(f"noise.map50.drop {sign} 1e-2", "noise.map50.drop", sign, 0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "noise.map50.drop", "> 0.02", "noise.map50.drop >", "noise.map50.drop > x", "a => 1", "a = 1",
+        "a > nan", "a > inf", "a > -inf", "a > 1 > 2", "a b > 1", "a >> 1", "a > 1 and b > 2", "a > 0,02",
+    ],
+)  # fmt: skip
+def test_a_bad_gate_is_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^--fail-if: expected ") as caught:
+        gate_of(text)
+    assert "\n" not in str(caught.value)
+    assert repr(text) in str(caught.value)
+
+
+def test_percents_are_told_to_be_fractions() -> None:
+    with pytest.raises(InputError, match=r"fraction: 0\.02, not 2%"):
+        gate_of("noise.map50.drop > 2%")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_is_a_gate_or_an_input_error(text: str) -> None:
+    try:
+        gate = gate_of(text)
+    except InputError:
+        return
+    assert math.isfinite(gate.bound)
+    assert gate_of(gate.text) == gate
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "about"),
+    [
+        ("noise.map50.drop > 0.02", True, "resize=opencv-nearest"),
+        ("noise.map50.drop > 0.05", False, "resize=opencv-nearest"),
+        ("noise.map50.drop >= 0.05", True, ""),
+        ("noise.map50.drop.low > 0.02", False, ""),
+        ("noise.map50.drop.low > 0.01", True, ""),
+        ("noise.precision.map50.drop.high > 0.02", True, "precision=int8"),
+        ("noise.decode.opencv.map50.drop != 0", False, ""),
+        ("attack.1000px.Se > 0.5", True, "7 of 8 images"),
+        ("attack.smallest < 100", False, ""),
+        ("attack.smallest <= 100", True, "2 of 8 images"),
+        ("verify.violated > 0", True, "scene-0.jpg"),
+        ("verify.unknown == 0", True, ""),
+        ("square.certified < 0.7", True, ""),
+        ("recheck.findings > 0", True, "scene-4.jpg under precision=int8"),
+        ("matrix.map50.min < 0.2", False, "1000px"),
+        ("clean.map50.low < 0.85", False, ""),
+    ],
+)
+def test_what_is_true_fails(text: str, failed: bool, about: str) -> None:
+    one = judged(text)
+    assert one.failed is failed
+    assert about in one.reason
+    assert one.value == values_of(sample_audit())[one.gate.name]
+    alone = judged(text, values_of(sample_audit()))  # the numbers are enough to judge
+    assert (alone.failed, alone.value) == (failed, one.value)
+
+
+def test_the_mended_model_passes() -> None:
+    gates = [gate_of("noise.map50.drop.low > 0")]
+    assert [outcome(judge(gates, a)) for a in (sample_audit(), better_audit())] == [1, 0]
+    assert outcome(()) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(OPERATORS)),
+    st.floats(-1, 1).filter(lambda x: abs(x) < 1),
+    st.floats(-1, 1) | st.just(math.nan),
+)
+def test_operators_mean_what_python_means(sign: str, bound: float, value: float) -> None:
+    names = {">": "gt", "<": "lt", ">=": "ge", "<=": "le", "==": "eq", "!=": "ne"}
+    one = judged(f"noise.map50.drop {sign} {bound!r}", {"noise.map50.drop": value})
+    if math.isnan(value):
+        assert one.failed
+        assert one.value is None
+    else:
+        assert one.failed is getattr(operator, names[sign])(value, bound)
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+@pytest.mark.parametrize("values", [{}, {"attack.300px.Se": math.nan}])
+def test_no_gate_passes_by_absence(sign: str, values: dict[str, float]) -> None:
+    one = judged(f"attack.300px.Se {sign} 0.5", values)
+    assert (one.failed, one.value) == (True, None)
+    assert one.reason.startswith("not measured")
+
+
+def test_why_a_number_was_not_measured() -> None:
+    audit = sample_audit()
+    left = Part("attack", 0, 40, 0.0, 0.0, "no time: one image takes 90 s")
+    without = replace(audit, strikes=(), parts=(left,))
+    said = "not measured: attack was left out: no time: one image takes 90 s"
+    assert judged("attack.300px.Se > 0.5", without).reason == said
+    assert judged("attack.smallest < 300", without).reason == said
+    nothing = replace(audit, strikes=(), parts=())
+    assert judged("attack.300px.Se > 0.5", nothing).reason == "not measured: this audit has no part attack"
+    other = judged("attack.300px.Se > 0.5").reason  # ran with other budgets, on fewer images
+    assert "the attack ran with 100px, 1000px only" in other
+    assert "attack was left out in part (8 of 40 images ran): 32 of 40 images" in other
+    assert judged("noise.runtime.map50.drop > 0", audit).reason == (
+        "not measured: noise ran and gave no such number"
+    )
+    assert judged("verify.specs.violated > 0").reason == "not measured: this audit has no part specs"
+    assert judged("audit.left_out > 0", nothing).reason == "not measured: no plan is told"
+
+
+def test_why_a_noise_was_not_measured() -> None:
+    causes = (
+        Cause("decode=dali", "decode", "not installed", note="pip install 'holdfast[dali]'"),
+        Cause("resize=square", "resize", "measured", 0.3),
+        Cause("ceil=ceil", "ceil", "no effect"),
+    )
+    audit = replace(sample_audit(), causes=causes)
+    why = "not measured: decode=dali is not installed (pip install 'holdfast[dali]')"
+    for name in ("noise.decode.dali.map50.drop", "noise.decode.map50.drop.low"):
+        assert judged(f"{name} > 0.1", audit).reason == why
+    assert judged("noise.map50.drop > 0.5", audit).failed is False
+    assert "resize=square has no interval" in judged("noise.map50.drop.high > 0.5", audit).reason
+    nan = replace(audit, causes=(replace(causes[1], drop=math.nan),))
+    assert "resize=square gave no number" in judged("noise.map50.drop > 0.5", nan).reason
+
+
+def test_an_attack_on_nothing_withstands_nothing() -> None:
+    audit = replace(sample_audit(), strikes=(Strike("300px", 300, 0.9, 0.9, 0, 0, 8, None, "gradient"),))
+    for name in ("attack.300px.Se", "attack.300px.broken"):
+        one = judged(f"{name} > 0.5", audit)
+        assert one.failed
+        assert "at 300px 0 of 8 images had something to lose" in one.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("attack.smallest < 100", False),
+        ("attack.smallest < 301", False),
+        ("attack.smallest <= 300", False),
+        ("attack.smallest <= 301", True),
+        ("attack.smallest < 1000", True),
+        ("attack.smallest == 300", False),
+        ("attack.smallest == 1000", True),
+        ("attack.smallest > 100", True),
+    ],
+)
+def test_what_no_budget_breaks_is_judged_up_to_the_largest_tried(text: str, failed: bool) -> None:
+    audit = replace(sample_audit(), strikes=(Strike("300px", 300, 0.9, 0.9, 8, 0, 8, None, "gradient"),))
+    assert judged(text, audit).failed is failed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("noise.map50.drop > 2", "a difference from -1 to 1, this is never true; 2 points are 0.02"),
+        ("clean.map50 < 80", "a fraction from 0 to 1, got 80; 80 points are 0.8"),
+        ("attack.300px.broken > 1", "this is never true"),
+        ("verify.violated < 0", "a count of 0 or more, this is never true"),
+        ("verify.violated > -1", "got -1"),
+        ("attack.smallest < 0", "a number of pixels of 0 or more"),
+    ],
+)
+def test_a_gate_that_cannot_mean_what_it_says_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=r"^gate ") as caught:
+        check([gate_of(text)])
+    assert said in str(caught.value)
+
+
+def test_a_typo_is_no_missing_number() -> None:
+    with pytest.raises(
+        InputError, match=r"unknown name 'atack\.300px\.Se'.*Did you mean 'attack\.300px\.Se'\?"
+    ):
+        judged("atack.300px.Se > 0.5")
+    with pytest.raises(InputError, match="unknown name"):
+        judged("atack.300px.Se > 0.5", {})
+    with pytest.raises(InputError, match="unknown name"):
+        check([gate_of("noise.map50.drop > 0.1")], metrics=("top1",))
+
+
+TOML = """
+[gates]
+fail-if = ["noise.map50.drop > 0.02", "verify.violated > 0"]
+"nothing moves it" = "attack.300px.Se > 0.5"
+noise.map50.drop = "> 0.03"
+attack.300px.broken = ">=0.5"
+"clean.map50" = "< 0.8"
+"""
+
+
+def test_gates_of_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "gates.toml"
+    file.write_text(TOML)
+    read = read_gates(file)
+    assert [g.text for g in read] == [
+        "noise.map50.drop > 0.02", "verify.violated > 0", "attack.300px.Se > 0.5", "noise.map50.drop > 0.03",
+        "attack.300px.broken >= 0.5", "clean.map50 < 0.8",
+    ]  # fmt: skip
+    assert [g.title for g in read] == ["", "", "nothing moves it", "", "", ""]
+    check(read)
+    assert gates_of({}, "x") == ()
+    assert gates_of({"fail-if": "verify.violated > 0"}, "x") == (gate_of("verify.violated > 0"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("gates = 3", "f.toml: gates: expected a table"),
+        ("gates = ['verify.violated > 0']", "f.toml: gates: expected a table"),
+        (
+            "[gates]\nfail-if = ['verify.violated > 0', 3]",
+            "gates.fail-if[1]: expected the text of a gate, got 3",
+        ),
+        ("[gates]\nfail-if = ['verify.violated > 0', 'x']", "gates.fail-if[1]: expected NAME, one of"),
+        ("[gates]\nfail-if = true", "gates.fail-if: expected a list of texts"),
+        ("[gates]\nclean.map50 = 0.8", "gates.clean.map50: expected the text of a gate"),
+        ("[gates]\nslow = ['audit.seconds > 9']", "gates.slow: expected the text of a gate"),
+        ("[gates]\nslow = 'never'", "gates.slow: expected NAME, one of"),
+        ("[gate]\n", "f.toml: expected a table [gates]"),
+        ("[gates", "f.toml: expected a TOML file"),
+    ],
+)
+def test_errors_name_the_place(tmp_path: Path, monkeypatch, text: str, place: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.toml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_gates(Path("f.toml"))
+    assert place in str(caught.value)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(InputError, match=r"nowhere\.toml: expected a TOML file"):
+        read_gates(Path("nowhere.toml"))
+
+
+def test_the_table_says_gate_got_verdict_and_reason() -> None:
+    gates = gates_of(tomllib.loads(TOML)["gates"], "gates")
+    rows = judge(gates, sample_audit(), min_images=8)
+    shown = table(rows)
+    assert shown.caption == "6 gates: 5 failed, 1 passed"
+    assert [head.name for head in shown.heads] == ["fail if", "got", "n", "verdict", "reason"]
+    assert shown.rows[0] == ("noise.map50.drop > 0.02", "0.05", 40, "failed", "resize=opencv-nearest")
+    assert shown.rows[2][:4] == ("nothing moves it: attack.300px.Se > 0.5", "not measured", None, "failed")
+    assert shown.rows[5][1:4] == ("0.91", 40, "passed")
+    assert len(to_text(shown).splitlines()) == 9
+    assert table(judge([gates[5]], sample_audit())).caption == "1 gate: 1 passed"
+
+
+FEW = ("attack.1000px.Se > 0.5", "attack.1000px.Se < 0.5", "attack.smallest <= 100", "square.broken > 0",
+       "matrix.map50.min < 0.9")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FEW)
+def test_a_number_of_few_images_decides_no_gate(text: str) -> None:
+    (one,) = judge([gate_of(text)], sample_audit())
+    assert (one.failed, one.decided, one.verdict, one.images) == (False, False, "not decided", 8)
+    assert one.reason.startswith("n = 8 < 20 (--min-images)")
+    assert outcome([one]) == 0
+    assert table([one]).caption == "1 gate: 1 not decided"
+    (asked,) = judge([gate_of(text)], sample_audit(), min_images=8)
+    assert asked.decided
+    (least,) = judge([replace(gate_of(text), min_images=8)], sample_audit())
+    assert least == replace(asked, gate=least.gate)
+
+
+def test_counts_of_what_was_found_are_facts_of_any_number_of_images() -> None:
+    for text in ("verify.violated > 0", "recheck.findings > 0", "verify.unknown == 0"):
+        assert judge([gate_of(text)], sample_audit(), min_images=10**6)[0].failed
+
+
+def test_a_number_that_was_not_measured_fails_whatever_its_images() -> None:
+    (one,) = judge([gate_of("attack.300px.Se > 0.5")], sample_audit())
+    assert (one.failed, one.value) == (True, None)
+
+
+def test_the_least_number_of_images_stands_in_the_table() -> None:
+    made = gates_of(
+        {"min-images": 8, "fail-if": ["attack.1000px.Se > 0.5"], "square": {"broken": "> 0"}}, "g"
+    )
+    assert [gate.min_images for gate in made] == [8, 8]
+    assert all(one.decided for one in judge(made, sample_audit()))
+    for bad in (0, "8", True, 8.5):
+        with pytest.raises(InputError, match=r"g\.min-images: expected a number of images, 1 or more"):
+            gates_of({"min-images": bad, "fail-if": []}, "g")
+
+
+def test_the_option_s_default_is_the_number_of_an_indication() -> None:
+    from holdfast.audit import cli as audit
+    from holdfast.audit import result
+
+    assert audit.ENOUGH == result.ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "not measured"), (math.nan, "not measured"), (math.inf, "none"), (3.0, "3"), (12345.0, "12345"),
+     (0.020003, "0.020003"), (1 / 3, "0.333333"), (-0.01, "-0.01")],
+)  # fmt: skip
+def test_numbers_as_they_are_read(value: float | None, text: str) -> None:
+    assert got(value) == text
+
+
+def test_a_verdict_in_one_sentence() -> None:
+    assert sentence(judged("clean.images < 10")) == "clean.images < 10: passed, got 40"
+    assert sentence(judged("verify.specs.holds < 1")) == (
+        "verify.specs.holds < 1: failed, not measured: this audit has no part specs"
+    )

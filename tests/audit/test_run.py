@@ -1,0 +1,394 @@
+"""An audit from end to end on the smallest detector there is."""
+
+import dataclasses
+import itertools
+import json
+import math
+import shlex
+from types import SimpleNamespace
+
+import pytest
+
+from helpers import models as making
+from holdfast.attack import run as measure
+from holdfast.audit import cross, recheck, strike
+from holdfast.audit.cli import AuditChoices, audit_plan
+from holdfast.audit.made import Made
+from holdfast.audit.plan import SCHEDULE, Clock
+from holdfast.audit.progress import PROGRESS
+from holdfast.audit.result import NO_THREAT, TRAINED, open_audit
+from holdfast.audit.run import _covered, audit
+from holdfast.audit.squares import run as squares
+from holdfast.core.errors import BudgetSpent, DataError
+from holdfast.evaluate import run as evaluate
+from holdfast.evaluate.score import Settings
+from holdfast.metrics.rules import RULES
+from holdfast.noise.vision import sweep
+
+pytest.importorskip("torch")
+IMAGES = 6
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audit")
+    making.detector(folder)
+    making.blob_coco(folder / "data", IMAGES)
+    how = AuditChoices(
+        budget="none", attack_images=3, square_images=3, places=60, pixels=(5, 200), steps=15, jobs=1,
+        runs=folder / "runs",
+    )  # fmt: skip
+    return audit(
+        dataclasses.replace(audit_plan(str(folder / "blobs.onnx"), str(folder / "data"), how), replicates=50)
+    )
+
+
+def test_every_part_ran_or_says_why_not(made):
+    parts = {p.name: p for p in made.found.parts}
+    assert list(parts) == ["evaluate", "noise", "attack", "squares", "matrix", "recheck", "combine"]
+    assert parts["evaluate"].images == parts["noise"].images == IMAGES
+    assert parts["attack"].images == 3
+    assert parts["attack"].left_out.startswith("3 of 6 images")
+    assert not parts["evaluate"].left_out
+
+
+def test_it_is_kept_and_done(made):
+    assert open_audit(made.plan.folder) == made.found
+    assert json.loads((made.plan.folder / PROGRESS).read_text())["state"] == "done"
+    assert (made.plan.plan.runs / made.found.runs["evaluation"] / "run.json").is_file()
+    assert (made.plan.plan.runs / made.found.runs["noise"] / "noise.json").is_file()
+
+
+def test_the_numbers_agree_with_one_another(made):
+    found = made.found
+    assert found.clean.metric == "map50"
+    assert found.clean.value == made.evaluation.result["metrics"]["mAP"]
+    assert found.clean.low <= found.clean.value <= found.clean.high
+    small, large = found.strikes
+    assert small.pixels == 5
+    assert small.broken <= large.broken
+    assert small.after >= large.after
+    assert large.broken == large.aimed > 0
+    for layer in found.sandwich:
+        assert 0 <= layer.certified <= layer.attacked <= layer.images
+        assert not any(s.certified and s.broken for s in layer.standings)
+    layers = {layer.threat: layer for layer in found.sandwich}
+    assert layers["200px"].images - layers["200px"].attacked == large.broken
+    assert {p.answer for p in found.proofs} <= {"holds", "violated", "unknown"}
+
+
+def test_the_matrix_begins_with_what_was_measured_alone(made):
+    matrix = made.found.matrix
+    assert (matrix.threats[0], matrix.deployments[0]) == (NO_THREAT, TRAINED)
+    assert {"square", "5px", "200px"} <= set(matrix.threats)
+    assert matrix.at("200px", TRAINED).value <= matrix.at(NO_THREAT, TRAINED).value
+    for meeting in matrix.meetings:
+        assert meeting.survived <= meeting.struck
+        assert meeting.value is not None or meeting.note
+
+
+def test_every_number_has_a_command_that_can_be_read(made):
+    found = made.found
+    commands = [found.clean.command, *(c.command for c in found.causes), *(s.command for s in found.strikes)]
+    commands += [p.command for p in found.proofs]
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "holdfast"
+        assert words[1] in ("evaluate", "noise", "audit")
+
+
+def test_again_it_is_the_same(made):
+    again = audit(made.plan)
+    same = ("clean", "causes", "combined", "strikes", "sandwich", "matrix", "rechecks")
+    for name in same:
+        assert getattr(again.found, name) == getattr(made.found, name), name
+
+
+def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
+    """The model's class 0 is the data's class 1; numbered a second time it would be lost."""
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+    file = tmp_path / "data" / "annotations.json"
+    content = json.loads(file.read_text())
+    content["categories"] = [{"id": 0, "name": "other"}, {"id": 7, "name": "blob"}]
+    for annotation in content["annotations"]:
+        annotation["category_id"] = 7
+    file.write_text(json.dumps(content))
+    how = AuditChoices(budget="none", only=("evaluate",), jobs=1, common=True, runs=tmp_path / "runs")
+    made = audit(audit_plan(str(tmp_path / "blobs.onnx"), str(tmp_path / "data"), how))
+    assert made.found.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
+    assert made.found.clean.low is not None
+
+
+def wanted(folder, data="data", **choices):
+    """A plan of the attack alone within 5 and 20 pixels, unless something else is asked for."""
+    how = AuditChoices(
+        **{"only": ("attack",), "pixels": (5, 20), "steps": 2, "jobs": 1, "runs": folder / "runs"} | choices
+    )
+    return dataclasses.replace(audit_plan(str(folder / "blobs.onnx"), str(folder / data), how), replicates=20)
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    making.detector(tmp_path)
+    making.blob_coco(tmp_path / "data", 3)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_more_images_may_be_attacked_than_met_the_noises(made):
+    wish = dataclasses.replace(made.plan.wish, noise_images=2, only=("matrix",), steps=2)
+    found = audit(dataclasses.replace(made.plan, wish=wish)).found
+    assert {m.images for m in found.matrix.meetings} == {2}
+    assert found.matrix.at("200px", TRAINED).value is not None
+    assert found.strikes[0].images == 3
+
+
+def test_a_short_time_leaves_the_matrix_fewer_images(made):
+    """As an earlier begin had planned it; its command gives the same fields again."""
+    wish = dataclasses.replace(made.plan.wish, budget=3600.0, only=("matrix",))
+    plan = dataclasses.replace(made.plan, wish=wish)
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"matrix images": 2}')
+    found = audit(plan).found
+    assert {m.images for m in found.matrix.meetings} == {2}
+    (part,) = (p for p in found.parts if p.name == "matrix")
+    assert (part.images, "1 of 3 images: time budget reached" in part.left_out) == (2, True)
+    words = shlex.split(found.matrix.meetings[-1].command)
+    given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
+    assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
+    fewer = dataclasses.replace(wish, budget=0.0, noise_images=IMAGES, attack_images=2, square_images=2)
+    again = audit(dataclasses.replace(plan, wish=fewer)).found
+    plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
+    assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
+
+
+def ended_after(monkeypatch, module, counts):
+    """The work of a module ends after so many shards, each time it has an end; 0: before the first."""
+    real, left = module.execute, list(counts)
+
+    def execute(task, entries, jobs, progress, size=25, until=math.inf):
+        if until == math.inf or not left:
+            return real(task, entries, jobs, progress, size)
+        count = left.pop(0)
+        if not count:
+            raise BudgetSpent("late")
+        return real(task, entries[: size * count], jobs, progress, size)
+
+    monkeypatch.setattr(module, "execute", execute)
+
+
+def same_again(plan, found):
+    again = audit(plan).found
+    for name in ("clean", "causes", "combined", "strikes", "proofs", "matrix", "rechecks"):
+        assert getattr(again, name) == getattr(found, name), name
+    return again
+
+
+def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monkeypatch):
+    making.blob_coco(blobs / "more", IMAGES)
+    plan = wanted(blobs, "more", budget="1h", only=("noise",))
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"shard": 1}')
+    ended_after(monkeypatch, sweep, [4])
+    made = audit(plan)
+    part = made.found.parts[-1]
+    assert (part.name, part.images, part.left_out) == ("noise", 4, "2 of 6 images: time budget reached")
+    assert {c.images for c in made.found.causes if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
+    assert made.found.clean.images == IMAGES
+    same_again(plan, made.found)
+
+
+def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_then(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
+    ended_after(monkeypatch, measure, [2, 1])
+    found = audit(plan).found
+    assert [(s.threat, s.images) for s in found.strikes] == [("5px", 2)]
+    left = "1 of 3 images: time budget reached; budgets of 20, 50 pixels: time budget reached"
+    assert found.parts[-1].left_out == left
+    again = same_again(plan, found).parts[-1]
+    assert (again.images, again.left_out) == (2, left)
+
+
+def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("attack", "squares", "combine"), places=20)
+    for module in (sweep, measure, squares):
+        ended_after(monkeypatch, module, [0, 0, 0])
+    found = audit(plan).found
+    parts = {p.name: p for p in found.parts}
+    assert not any(parts[name].images for name in ("noise", "attack", "squares", "combine"))
+    assert all("time budget reached" in parts[name].left_out for name in ("noise", "attack", "squares"))
+    assert (found.causes, found.strikes, found.proofs) == ((), (), ())
+    same_again(plan, found)
+
+
+def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("recheck",), places=20)
+    ended_after(monkeypatch, squares, [2])
+    ended_after(monkeypatch, recheck, [3])
+    found = audit(plan).found
+    parts = {p.name: p for p in found.parts}
+    assert (len(found.proofs), len(found.rechecks)) == (2, 3)
+    assert "1 of 3 images: time budget reached" in parts["squares"].left_out
+    assert "rechecks: time budget reached" in parts["recheck"].left_out
+    same_again(plan, found)
+
+
+def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkeypatch):
+    wish = dataclasses.replace(made.plan.wish, budget=3601.0, only=("matrix",))
+    plan = dataclasses.replace(made.plan, wish=wish)
+    real, asked = cross.matrix, []
+
+    def matrix(prepared, chosen, threats, watch, names, replicates):
+        asked.append(len(names))
+        if len(names) == 3 and prepared.noise.plan.until < math.inf:
+            raise BudgetSpent("late")
+        return real(prepared, chosen, threats, watch, names, replicates)
+
+    monkeypatch.setattr(cross, "matrix", matrix)
+    found = audit(plan).found
+    assert asked == [1, 3]
+    assert {m.images for m in found.matrix.meetings} == {1}
+    assert "2 of 3 images: time budget reached" in next(p for p in found.parts if p.name == "matrix").left_out
+
+
+def test_an_evaluation_that_is_late_still_has_some_images(blobs, monkeypatch):
+    making.blob_coco(blobs / "more", IMAGES)
+    plan = wanted(blobs, "more", budget="1h", only=("evaluate",))
+    ended_after(monkeypatch, evaluate, [0])
+    found = audit(plan).found
+    assert found.clean.images == 4
+    assert "--images 4" in found.clean.command
+    assert found.parts[0].left_out == "2 of 6 images: time budget reached"
+    same_again(plan, found)
+
+
+def test_calibrating_is_skipped_where_it_would_take_the_noises_time(blobs):
+    plan = wanted(blobs, budget="1h", only=("noise",))
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"calibrate": 0}')
+    made = audit(plan)
+    assert "precision=int8-percentile: no time to calibrate" in made.found.parts[-1].left_out
+    assert not any(c.label.startswith("precision=int8") for c in made.found.causes)
+    assert "--skip precision=int8" in made.suite.command
+
+
+def test_the_command_of_the_matrix_gives_its_threats_again(made):
+    words = shlex.split(made.found.matrix.meetings[-1].command)
+    only = tuple(words[i + 1] for i, word in enumerate(words) if word == "--only")
+    assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.wish, only=only).parts)
+
+
+def test_a_first_image_that_cannot_be_read_does_not_end_an_audit_within_a_time(blobs):
+    (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
+    found = audit(wanted(blobs, budget="10m")).found
+    assert [s.aimed for s in found.strikes] == [2, 2]
+    assert len(found.failed) == 1
+
+
+def test_images_none_of_which_can_be_attacked_are_told_and_the_rest_is_measured(blobs):
+    (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
+    found = audit(wanted(blobs, budget="none", attack_images=1)).found
+    assert found.strikes == ()
+    assert found.clean.images == 2
+    assert "none of the 1 images could be attacked" in found.parts[-1].left_out
+
+
+def test_numbers_that_are_lost_are_planned_again(blobs):
+    plan = wanted(blobs, budget="10m")
+    first = audit(plan).found
+    (plan.folder / "plan.json").write_bytes(b"")
+    assert audit(plan).found.strikes == first.strikes
+
+
+def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
+    plan = wanted(blobs, budget="none")
+    audit(plan)
+    file = blobs / "data" / "annotations.json"
+    (blobs / "data" / "images" / "000.jpg").rename(blobs / "data" / "images" / "009.jpg")
+    file.write_text(file.read_text().replace("000.jpg", "009.jpg"))
+    other = wanted(blobs, budget="none")
+    assert other.folder == plan.folder
+    assert audit(other).found.strikes[0].images == 3
+
+
+def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
+    """By COCO's rule that is AP, not AP50; and its command says so."""
+    made = audit(wanted(blobs, budget="none", rule="coco"))
+    one = made.struck[0]
+    records = [a.record(a.model, after=False) for a in one.attempts]
+    loose = [dataclasses.replace(r, truth=_grown(r.truth)) for r in records]
+    assert made.found.clean.metric == "map"
+    monkeypatch.setattr("holdfast.attack.attempt.Attempt.record", lambda a, _p, _after: loose.pop(0))
+    assert 0.0 < strike._metric(made.plan, made.outcome, one.attempts, after=False) < 1.0  # AP50 would be 1
+    assert "--rule coco" in one.strike.command
+
+
+def _grown(truth):
+    """The boxes with a fifth more on one side: found at IoU 0.5, not at 0.95."""
+    boxes = truth.xyxy.copy()
+    boxes[:, 2] += 0.2 * (boxes[:, 2] - boxes[:, 0])
+    return dataclasses.replace(truth, xyxy=boxes)
+
+
+def test_an_image_that_cannot_be_attacked_is_in_no_budget(blobs, monkeypatch):
+    real = strike.attack
+
+    def failing(plan, step):
+        found = real(plan, step)
+        if plan.limits.pixels > 5:
+            return found
+        return dataclasses.replace(found, attempts=found.attempts[1:])
+
+    monkeypatch.setattr(strike, "attack", failing)
+    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).found.strikes
+    assert (small.images, small.broken) == (2, 0)
+    assert (large.images, large.broken) == (2, 2)
+
+
+def test_without_anything_true_there_is_nothing_to_measure(blobs):
+    file = blobs / "data" / "annotations.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "annotations": []}))
+    for rule in ("voc", "coco"):
+        with pytest.raises(DataError, match="nothing can be measured"):
+            audit(wanted(blobs, budget="none", rule=rule))
+
+
+def test_commands_name_what_changes_a_number(blobs):
+    plan = wanted(
+        blobs, budget="none", only=("evaluate",), images=2, rule="coco", calibration=str(blobs / "data"),
+        specs=(blobs / "a b.vnnlib",), seed=3,
+    )  # fmt: skip
+    words = shlex.split(Made(plan).whole("specs"))
+    for pair in (("--images", "2"), ("--rule", "coco"), ("--calibration", str(blobs / "data")),
+                 ("--spec", str(blobs / "a b.vnnlib")), ("--seed", "3"), ("--pixels", "20")):  # fmt: skip
+        assert pair in set(itertools.pairwise(words)), pair
+
+
+def test_thresholds_are_those_of_the_commands_it_names(blobs):
+    """Changed predictions and precision are counted at one score by an audit, evaluate and noise."""
+    assert wanted(blobs).plan.settings == Settings(RULES["voc"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "state"), [(KeyboardInterrupt(), "cancelled"), (MemoryError(), "failed")]
+)
+def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeypatch, problem, state):
+    def ends(*_given):
+        raise problem
+
+    plan = wanted(blobs, budget="none")
+    monkeypatch.setattr("holdfast.audit.run.strikes", ends)
+    with pytest.raises(type(problem)):
+        audit(plan)
+    assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state
+
+
+def test_a_short_time_takes_places_before_images(blobs):
+    """Four attacked images are covered too, on a coarser grid; below a coarse one images are given up."""
+    plan = wanted(blobs, budget="60s")
+    for affordable, expected in ((4 * 91, (4, 91)), (2 * 64 + 30, (2, 79)), (45 * 400, (45, 400))):
+        clock = Clock(plan.wish, blobs / f"{affordable}.json")
+        made = Made(plan, seconds_an_image=clock.seconds("squares") / (affordable + 0.5))
+        made.outcome = SimpleNamespace(attempts=[None] * 4)
+        assert (_covered(made, clock, 50), made.places) == expected

@@ -1,0 +1,106 @@
+"""The schema says what the reader says: same keys, same bounds, same names."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from holdfast.experiment.plan import DOES
+from holdfast.experiment.schema import schema
+from holdfast.experiment.slots import slots_of
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def validator():
+    made = schema()
+    jsonschema.Draft202012Validator.check_schema(made)
+    return jsonschema.Draft202012Validator(made)
+
+
+def minimal(**condition):
+    return {
+        "model": [{"path": "net.onnx"}],
+        "data": [{"path": "signs"}],
+        "condition": [{"do": "evaluate", **condition}],
+    }
+
+
+def test_the_shipped_example_and_that_of_the_documentation_are_valid(validator):
+    texts = [(ROOT / "examples" / "experiment.toml").read_text()]
+    texts += re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "experiment.md").read_text(), re.DOTALL)
+    assert len(texts) >= 2
+    for text in texts:
+        assert not list(validator.iter_errors(tomllib.loads(text)))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        minimal() | {"modell": []},
+        minimal() | {"model": []},
+        minimal() | {"seed": -1},
+        minimal(do="atack"),
+        minimal(rule="cocoa"),
+        minimal(iou=1.5),
+        minimal(pixels=3),
+        minimal(stage=[]),
+        minimal(stage=["decode=nothing"]),
+        minimal(stage=["decode=opencv", "decode=opencv"]),
+        minimal(do="attack", pixels=0),
+        minimal(do="attack", pixels=1.5),
+        minimal(do="verify"),
+        minimal(name=""),
+    ],
+)
+def test_what_the_reader_refuses_the_schema_refuses(validator, document):
+    assert list(validator.iter_errors(document))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        minimal(),
+        minimal(stage="decode=opencv", noise=["precision=int8"]),
+        minimal(do="noise", only=["resize", "precision=int8"]),
+        minimal(do="attack", **{"black-box": True, "seconds": 3}),
+        minimal(do="verify", spec="a.vnnlib"),
+        minimal(do="audit")
+        | {"gates": {"min-images": 8, "fail-if": ["verify.violated > 0"], "title": "attack.300px.Se > 0.5"}},
+    ],
+)
+def test_what_the_reader_takes_the_schema_takes(validator, document):
+    assert not list(validator.iter_errors(document))
+
+
+def test_every_field_of_every_condition_is_in_the_schema_with_words():
+    tables = {t["title"]: t for t in schema()["properties"]["condition"]["items"]["oneOf"]}
+    assert set(tables) == set(DOES)
+    for does, shape in DOES.items():
+        assert set(tables[does]["properties"]) == {"do", "name", *slots_of(shape)}
+        assert all(value["description"] for value in tables[does]["properties"].values())
+
+
+def test_every_field_is_in_the_documentation():
+    text = (ROOT / "docs" / "experiment.md").read_text()
+    for shape in DOES.values():
+        for key in slots_of(shape):
+            assert f"`{key}`" in text, key
+
+
+def test_defaults_are_those_of_the_commands():
+    from holdfast.attack.types import Limits, Method
+    from holdfast.audit.plan import Wish
+    from holdfast.experiment.plan import Attack, Audit
+
+    attack, audit, wish = Attack(), Audit(), Wish()
+    limits = (attack.pixels, attack.amplitude, attack.regions, attack.steps, attack.restarts, attack.seconds)
+    assert Limits(*limits) == Limits()
+    assert (attack.mask, attack.goal, attack.shrink) == (Method().mask, Method().goal, Method().shrink)
+    assert (audit.places, audit.square, audit.pixels, audit.steps) == (
+        wish.places, wish.share, wish.pixels, wish.steps,
+    )  # fmt: skip

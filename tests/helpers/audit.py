@@ -1,0 +1,156 @@
+"""An audit as data, for tests of what is made of one: gates, pages, comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.audit.result import (
+    NO_THREAT,
+    TRAINED,
+    Audit,
+    Cause,
+    Clean,
+    Layer,
+    Matrix,
+    Meeting,
+    Part,
+    Proof,
+    Recheck,
+    Standing,
+    Strike,
+)
+
+NAMES = tuple(f"scene-{n}.jpg" for n in range(8))
+THREATS = (NO_THREAT, "square", "100px", "1000px")
+DEPLOYMENTS = (TRAINED, "resize=opencv-nearest", "precision=int8")
+
+
+def sample_audit() -> Audit:
+    """A small audit in which every kind of row appears."""
+    return Audit(
+        model={"name": "net", "path": "net.onnx", "sha256": "ab" * 32, "task": "detect", "classes": 3},
+        data={"name": "scenes", "images": 40, "source": {"data": "scenes"}},
+        clean=Clean(
+            "map50",
+            "mAP@.5",
+            0.91,
+            0.88,
+            0.94,
+            40,
+            "VOC, all points",
+            {"recall": 0.93},
+            "holdfast evaluate net.onnx scenes --rule voc",
+        ),
+        causes=(
+            Cause(
+                "resize=opencv-nearest",
+                "resize",
+                "measured",
+                0.05,
+                0.02,
+                0.08,
+                21,
+                40,
+                "",
+                "holdfast noise net.onnx scenes --only resize=opencv-nearest",
+            ),
+            Cause("precision=int8", "precision", "measured", 0.01, -0.01, 0.03, 9, 40, "static, 20 images"),
+            Cause("decode=opencv", "decode", "identical", note="bit for bit the same input on all images"),
+            Cause("ceil=flip", "ceil", "no effect", note="no pool whose size could differ"),
+        ),
+        combined=Cause(
+            "resize=opencv-nearest + precision=int8", "combined", "measured", 0.09, 0.05, 0.13, 30, 40
+        ),
+        strikes=(
+            Strike(
+                "100px",
+                100,
+                0.92,
+                0.70,
+                8,
+                2,
+                8,
+                71.5,
+                "gradient, top-gradient, 40 steps",
+                "holdfast attack …",
+            ),
+            Strike("1000px", 1000, 0.92, 0.12, 8, 7, 8, 402.0, "gradient, top-gradient, 40 steps"),
+        ),
+        proofs=tuple(
+            Proof(
+                "square",
+                name,
+                "violated" if n < 3 else "holds",
+                "enumeration",
+                0.4,
+                361,
+                361,
+                5 if n < 3 else 0,
+                -0.25 if n < 3 else 0.3,
+                (12, 40),
+                "",
+                "holdfast audit …",
+            )
+            for n, name in enumerate(NAMES)
+        ),
+        rechecks=(
+            Recheck("square", NAMES[4], "precision=int8", "holds", "violated", 361),
+            Recheck("square", NAMES[0], "precision=int8", "violated", "violated", 361),
+            Recheck("square", NAMES[1], "precision=fp16", "violated", "violated", 361),
+        ),
+        sandwich=(
+            Layer(
+                "square",
+                "a black square of 42 pixels at 361 places",
+                "enumeration",
+                "enumeration",
+                tuple(Standing(name, n >= 3, n < 3) for n, name in enumerate(NAMES)),
+            ),
+            Layer(
+                "1000px",
+                "1000 pixels of any colour",
+                "",
+                "gradient",
+                tuple(Standing(name, False, n < 7) for n, name in enumerate(NAMES)),
+            ),
+        ),
+        matrix=Matrix(
+            THREATS,
+            DEPLOYMENTS,
+            tuple(
+                _meeting(t, d, row, column)
+                for row, t in enumerate(THREATS)
+                for column, d in enumerate(DEPLOYMENTS)
+            ),
+        ),
+        parts=(
+            Part("evaluate", 40, 40, 2.0, 3.0),
+            Part("noise", 40, 40, 20.0, 30.0),
+            Part("attack", 8, 40, 60.0, 70.0, "32 of 40 images: 70 s do not take more", "holdfast attack …"),
+        ),
+        notes=("precision=int8 is calibrated on 20 images that are then not tested",),
+        command="holdfast audit net.onnx scenes --budget 5m",
+        created="2026-01-02T03:04:05+00:00",
+        seconds=101.5,
+        budget=300.0,
+        versions={"holdfast": "0.1"},
+    )
+
+
+def better_audit() -> Audit:
+    """The same model after it was mended: less noise, fewer images broken."""
+    first = sample_audit()
+    causes = (replace(first.causes[0], drop=0.01, low=-0.01, high=0.03), *first.causes[1:])
+    strikes = tuple(replace(s, after=s.after + 0.05, broken=max(0, s.broken - 1)) for s in first.strikes)
+    return replace(first, clean=replace(first.clean, value=0.93), causes=causes, strikes=strikes)
+
+
+def _meeting(threat: str, deployment: str, row: int, column: int) -> Meeting:
+    value = 0.91 - 0.2 * row - 0.03 * column
+    if row == 0 or column == 0:
+        return Meeting(threat, deployment, value, 8, command="holdfast audit …")
+    if (row, column) == (1, 2):
+        return Meeting(threat, deployment, None, 0, note="no images left to calibrate on")
+    return Meeting(
+        threat, deployment, value, 8, 5, 4, 0.04 * column - 0.08, 0.04 * column - 0.11, 0.04 * column - 0.05
+    )

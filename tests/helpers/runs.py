@@ -1,0 +1,82 @@
+"""Runs made by hand, for tests of what compares them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.attack.attempt import Attempt, Pair, attempt_to_plain
+from holdfast.attack.plan import CELLS as ATTACK_CELLS
+from holdfast.attack.result import Outcome, Point, effect_of
+from holdfast.attack.run import as_plain
+from holdfast.core import fingerprint
+from holdfast.core.patch import Patch
+from holdfast.core.types import Boxes, Detections, Size
+from holdfast.engine.records import Found, to_plain
+from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.result import CELLS, About, Evaluation, save
+from holdfast.evaluate.score import Settings, score_records
+from holdfast.metrics.rules import RULES
+
+SIZE = Size(100, 100)
+CLASSES = ("round", "square")
+BOXES = np.array([[10.0, 10, 40, 40], [50, 50, 90, 90]])  # of class 0 and 1, in every image
+VOC = Settings(RULES["voc"])
+EVERY = Alignment(CLASSES, np.arange(2), np.arange(2))
+
+
+def detections(found=(0, 1), move=0.0):
+    """Detections of these of the two boxes, moved by so many pixels."""
+    rows = list(found)
+    return Detections(BOXES[rows] + move, np.array([0.9 - 0.1 * r for r in rows]), np.array(rows, int))
+
+
+def record(name, found=(0, 1), move=0.0, truth=BOXES):
+    return Found(name, SIZE, Boxes(truth, np.arange(2)), detections(found, move))
+
+
+def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES, data="scenes"):
+    """The folder of an evaluation with these records."""
+    key = fingerprint.of([str(runs), name])
+    cell = {"records": [to_plain(r) for r in records], "notes": [], "content": {}, "inputs": {}}
+    Store(runs / CELLS).put(key, to_json(cell))
+    told = {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
+    about = About(
+        f"holdfast evaluate {name}", "2026-01-02T03:04:05+00:00", 1.0, task,
+        {"name": name, "sha256": "ab" * 32}, {"name": data}, tuple(classes), {"resize": "pillow-bilinear"},
+        str(settings.rule), told, {"holdfast": "1"},
+    )  # fmt: skip
+    result = score_records(tuple(records), task, tuple(classes), settings)
+    places = np.arange(len(classes))
+    save(
+        Evaluation(about, tuple(records), (), (), result, (key,), Alignment(tuple(classes), places, places)),
+        runs / name,
+    )
+    return runs / name
+
+
+def attempt(name, left=(), pixels=100, truth=BOXES, targets=2):
+    """An image whose boxes are found before, and `left` of them after the attack."""
+    patch = Patch(np.zeros((1, 1, 3), np.uint8), np.ones((1, 1), bool))
+    return Attempt(
+        name, SIZE, Boxes(truth, np.arange(2)), Pair(detections((0, 1)[:targets]), detections(left)), targets,
+        len(left), not left, pixels, 255, 1, 20.0, 0.9, 10, 0.1, patch, f"{name}-{pixels}-{left}",
+    )  # fmt: skip
+
+
+def attack(folder, attempts, goal="vanish", data="scenes", kept=True, limit=300):
+    """The folder of an attack with these attempts; without its cells if they are not kept."""
+    told = {"rule": VOC.rule.name, "iou": VOC.iou, "score": VOC.score}
+    about = {
+        "command": "holdfast attack", "created": "2026-01-02T03:04:05+00:00", "data": {"name": data},
+        "model": {"name": folder.name, "sha256": "cd" * 32}, "alignment": EVERY.to_plain(), "settings": told,
+        "method": {"goal": goal}, "limits": {"pixels": limit}, "rule": "voc; IoU 0.5", "seed": 0,
+        "universal": "none", "versions": {"holdfast": "1"}, "pipeline": {"resize": "pillow-bilinear"},
+    }  # fmt: skip
+    effect = effect_of(attempts, folder.name, [a.model for a in attempts], EVERY, VOC)
+    points = (Point(300, len(attempts), 1.0, effect.after, None),)
+    outcome = Outcome(tuple(attempts), (), (effect,), points, "", EVERY, about)
+    write_atomic(folder / "attack.json", to_json(as_plain(outcome)))
+    for number, one in enumerate(attempts if kept else ()):
+        Store(folder / ATTACK_CELLS).put(f"{number:064x}", to_json(attempt_to_plain(one)))
+    return folder

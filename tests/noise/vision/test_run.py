@@ -1,0 +1,360 @@
+"""The suite: what it chooses, what it measures, and what it says where there is nothing to measure."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers import models as making
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.pipeline import pipeline_of
+from holdfast.core.types import Size
+from holdfast.data.open import open_dataset
+from holdfast.engine.records import Ranked
+from holdfast.evaluate.difference import Side, difference
+from holdfast.evaluate.run import Plan, evaluate
+from holdfast.evaluate.score import Settings
+from holdfast.graph.load import load_model
+from holdfast.metrics.rules import rule_named
+from holdfast.noise.vision.calibration import reserve
+from holdfast.noise.vision.choose import Wanted, asked, reason_of
+from holdfast.noise.vision.combine import _Stair, _step, combine, words
+from holdfast.noise.vision.estimate import estimate
+from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
+from holdfast.noise.vision.run import NoisePlan, ground_of, jpeg_share, measure, prepare, worst_options
+from holdfast.stages.families import Option, option
+
+FEW = Wanted(
+    only=("decode=opencv", "decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box", "colour=yuv444")
+)
+
+
+class Watched:
+    """Progress that is counted."""
+
+    def __init__(self):
+        self.total, self.done, self.reused = [], 0, 0
+
+    def __call__(self, what, total):
+        self.total.append(total)
+        return self
+
+    def __enter__(self):
+        return self.step
+
+    def __exit__(self, *problem):
+        return None
+
+    def step(self, done, reused):
+        self.done += done
+        self.reused += reused
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """A tiny classifier on 30 JPEGs of noise-prone sizes."""
+    model = load_model(str(making.classifier(tmp_path)))
+    data = making.image_folder(tmp_path / "data", 30, size=37)
+    return Plan(model, open_dataset(data), runs=tmp_path / "runs", jobs=1)
+
+
+@pytest.fixture
+def boxes(tmp_path):
+    """A tiny detector on 12 scenes."""
+    model = load_model(str(making.detector(tmp_path)))
+    data = open_dataset(making.blob_coco(tmp_path / "blobs", 12))
+    return Plan(model, data, runs=tmp_path / "runs", jobs=1)
+
+
+def test_every_row_is_the_difference_of_two_plain_evaluations(plan):
+    made = measure(prepare(NoisePlan(plan, FEW)), Watched())
+    clean = evaluate(plan)
+    assert made.clean == clean.result["metrics"]["top1"]
+    for row in made.rows:
+        stages = {row.family: row.option}
+        noised = evaluate(dataclasses.replace(plan, pipeline=pipeline_of(plan.model.card).replace(**stages)))
+        told = difference(clean, noised)
+        assert row.value == pytest.approx(noised.result["metrics"]["top1"], abs=1e-12)
+        assert row.drop == pytest.approx(-100 * told.interval.estimate, abs=1e-9)
+        assert (row.low, row.high) == pytest.approx(
+            (-100 * told.interval.high, -100 * told.interval.low), abs=1e-9
+        )
+        assert row.changed == told.changed
+
+
+def test_a_decoder_of_the_same_library_is_identical(plan):
+    made = measure(prepare(NoisePlan(plan, FEW)), Watched())
+    found = {r.option: r for r in made.rows}
+    assert found["opencv"].outcome == "identical"
+    assert found["opencv"].same_inputs == 30
+    assert "bit for bit" in found["opencv"].note
+    assert found["fast-idct"].outcome == "measured"
+    assert found["fast-idct"].same_inputs < 30
+
+
+def test_two_runs_give_the_same_numbers_and_the_second_runs_nothing(plan):
+    first, second = Watched(), Watched()
+    one = measure(prepare(NoisePlan(plan, FEW)), first)
+    two = measure(prepare(NoisePlan(plan, FEW)), second)
+    assert one == two
+    assert first.done == sum(first.total) == second.done == sum(second.total)
+    assert second.reused == second.done
+
+
+def test_without_jpegs_the_decoders_are_said_to_have_nothing_to_do(tmp_path, plan):
+    folder = tmp_path / "png"
+    for entry in plan.dataset.entries[:8]:
+        where = folder / entry.name
+        where.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(0).integers(0, 255, (37, 41, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(where.with_suffix(".png"))
+    pngs = dataclasses.replace(plan, dataset=open_dataset(folder))
+    assert jpeg_share(pngs.dataset.entries) == 0.0
+    made = measure(prepare(NoisePlan(pngs, Wanted(only=("decode",)))), Watched())
+    run = [r for r in made.rows if r.outcome != "not installed"]
+    assert {r.outcome for r in run} == {"identical"}
+    assert all("no JPEG" in r.note for r in run)
+
+
+def test_a_graph_without_pools_has_no_ceil_mode(boxes):
+    made = prepare(NoisePlan(boxes, Wanted(only=("ceil", "upsample"))))
+    assert {a.status for a in made.asked} == {"no effect"}
+    assert all(a.note for a in made.asked)
+
+
+def test_calibrated_variants_are_not_tested_on_what_they_saw(plan):
+    prepared = prepare(NoisePlan(plan, Wanted(only=("precision=int8",))))
+    (row,) = measure(prepared, Watched()).rows
+    kept = prepared.ground.reserved
+    assert len(kept.without) == 7
+    assert row.images == 30 - 7
+    assert "7 of the 30 images" in kept.words
+    assert row.outcome == "measured"
+
+
+def test_calibration_takes_images_that_are_not_tested(plan):
+    tested = dataclasses.replace(plan.dataset, entries=plan.dataset.entries[:20])
+    kept = reserve(tested, plan.dataset, pipeline_of(plan.model.card), 100)
+    assert not kept.without
+    assert {e.name for e in kept.calibration.entries} == {e.name for e in plan.dataset.entries[20:]}
+    both = reserve(plan.dataset, plan.dataset, pipeline_of(plan.model.card), 100)
+    assert len(both.without) == 7, "all of the spare are tested: some must be held back"
+
+
+def test_combined_takes_the_worst_of_each_family():
+    rows = [
+        Row("resize", "a", "measured", drop=1.0), Row("resize", "opencv-nearest", "measured", drop=2.0),
+        Row("decode", "fast-idct", "measured", drop=0.0, changed=3),
+        Row("decode", "ffmpeg", "measured", drop=0.0),
+        Row("runtime", "openvino", "measured", drop=9.0), Row("colour", "yuv444", "identical", drop=0.0),
+    ]  # fmt: skip
+    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    assert [o.label for o in worst_options(rows, known)] == ["resize=opencv-nearest", "decode=fast-idct"]
+
+
+def test_a_line_counts_options_that_are_alike_once():
+    rows = [
+        Row("resize", "a", "measured", drop=1.0), Row("resize", "b", "measured", drop=3.0),
+        Row("resize", "c", "measured", drop=3.0, alike="b"), Row("resize", "d", "identical", drop=0.0),
+    ]  # fmt: skip
+    made = line(rows, "resize")
+    assert (made.mean, made.worst, made.option, made.distinct) == (2.0, 3.0, "b", 2)
+    assert line(rows[3:], "resize").words == "identical"
+    assert line([], "ceil").words == "not run"
+
+
+def test_of_equal_losses_the_one_that_changes_most_is_the_worst_everywhere():
+    rows = tuple(
+        Row("resize", name, "measured", drop=2.5, changed=changed)
+        for name, changed in (("opencv-area", 1), ("opencv-lanczos", 4), ("pillow-box", 3))
+    )
+    known = {row.label: Option(row.family, row.option, lambda pipeline: pipeline) for row in rows}
+    assert line(rows, "resize").option == "opencv-lanczos"
+    assert [o.name for o in worst_options(rows, known)] == ["opencv-lanczos"]
+    whole = ModelNoise("m", "", "classify", "top1", 1.0, 40, rows, None, {})
+    assert whole.worst.option == "opencv-lanczos"
+
+
+def test_a_suite_is_saved_and_opened(plan, tmp_path):
+    made = Suite(
+        "data", (measure(prepare(NoisePlan(plan, FEW)), Watched()),), "holdfast noise", "now", 1.0, {}
+    )
+    assert open_suite(save(made, tmp_path / "kept")) == made
+    assert {f["family"] for f in as_plain(made)["models"][0]["families"]} == {"decode", "resize", "colour"}
+    with pytest.raises(InputError, match=r"expected the noise\.json"):
+        open_suite(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted(only=("resize=opencv-bilinaer",)), "opencv-bilinear"),
+        (Wanted(skip=("rezise",)), "resize"),
+        (Wanted(only=("decode=opencv",), skip=("decode",)), "no noise is left"),
+        (Wanted(only=("boxes=offset",)), "is for models to detect"),
+    ],
+)
+def test_wishes_that_cannot_be_met_are_told(plan, wanted, said):
+    with pytest.raises((InputError, UnknownName), match=said):
+        asked(ground_of(NoisePlan(plan)).ground, wanted)
+
+
+def test_on_demand_options_run_only_when_named_or_all_are():
+    from holdfast.stages.families import families, options
+
+    quiet = next(o for f in families() for o in options(f) if not o.default)
+    assert not Wanted().takes(quiet)
+    assert not Wanted(only=(quiet.family,)).takes(quiet)
+    assert Wanted(only=(quiet.label,)).takes(quiet)
+    assert Wanted(every=True).takes(quiet)
+    assert not Wanted(every=True, skip=(quiet.label,)).takes(quiet)
+
+
+def test_an_option_that_changes_nothing_is_never_named_the_worst():
+    still = Row("decode", "zune", "measured", "", 0.9, 0.0, 0.0, 0.0, 0, 8)
+    gain = Row("decode", "ffmpeg", "measured", "", 0.91, -1.0, -2.0, -0.5, 1, 8)
+
+    def model(*rows):
+        return ModelNoise("m", "ab", "detect", "mAP", 0.9, 8, rows, None, {})
+
+    assert model(still).worst is None
+    assert model(still, gain).worst is gain
+    assert line((still, gain), "decode").option == ""  # the largest loss is 0, by an option that does nothing
+    assert line((gain,), "decode").option == "ffmpeg"
+
+
+def test_an_alias_selects_the_option_it_stands_for():
+    minmax, mixed = option("precision=int8-minmax"), option("precision=int8-mixed")
+    only, skip = Wanted(only=("precision=int8",)), Wanted(skip=("precision=int8",))
+    assert only.takes(minmax)
+    assert only.singles_out(minmax)
+    assert not only.takes(mixed)
+    assert not skip.takes(minmax)
+    assert skip.takes(mixed)
+
+
+def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
+    wanted = Wanted(only=("decode=fast-idct", "resize=opencv-nearest", "boxes=offset", "colour=nv12"))
+    prepared = prepare(NoisePlan(boxes, wanted, replicates=200))
+    suite = measure(prepared, Watched())
+    stairs = combine(prepared, suite, Watched())
+    measured = {r.family for r in suite.rows if r.outcome == "measured"}
+    assert {s.added.split("=")[0] for s in stairs.steps} == measured
+    assert len(measured) >= 3
+    assert stairs.steps[0].effect == "first"
+    assert stairs.steps[0].drop == pytest.approx(max(r.drop for r in suite.rows))
+    assert suite.combined is not None
+    assert stairs.steps[-1].drop == pytest.approx(suite.combined.drop)
+    sums = np.cumsum([s.extra for s in stairs.steps])
+    np.testing.assert_allclose(sums, [s.drop for s in stairs.steps], atol=1e-9)
+    assert words(stairs)
+
+
+def stair(*wrong):
+    """A step of four runs of 40 images: how many each of clean, alone, before, after has wrong."""
+    names = [f"{i:02}.jpg" for i in range(40)]
+
+    def side(places):
+        records = [
+            Ranked(name, Size(9, 9), 0, np.array([1 if i in places else 0]), np.ones(1))
+            for i, name in enumerate(names)
+        ]
+        return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
+
+    return _Stair(*(side(set(places)) for places in wrong))
+
+
+@pytest.mark.parametrize(
+    ("alone", "before", "after", "effect"),
+    [
+        (range(15), range(15), range(15), "overlaps"),  # the same images
+        (range(1), range(1, 2), range(25), "magnified"),
+        (range(10), range(10, 20), range(20), "adds up"),
+        (range(3), range(3, 20), range(2, 20), "adds up"),  # two less, which may be the choice of images
+    ],
+)
+def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, after, effect):
+    made = _step(option("resize=pillow-box"), stair((), alone, before, after), 500)
+    assert made.effect == effect
+    assert made.alone == pytest.approx(100 * len(alone) / 40)
+    assert made.extra == pytest.approx(100 * (len(after) - len(before)) / 40)
+    assert made.beyond_low - 1e-9 <= made.extra - made.alone <= made.beyond_high + 1e-9
+    assert (made.beyond_low <= 0 <= made.beyond_high) == (effect == "adds up")
+
+
+def test_a_step_is_told_on_the_images_all_its_runs_have():
+    whole = stair((), range(30), (), range(20))
+    few = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:4]))
+    made = _step(option("resize=pillow-box"), few, 200)
+    assert (made.alone, made.extra, made.drop) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
+    other = dataclasses.replace(few, before=stair((), (), range(1), ()).before)
+    assert (
+        _step(option("resize=pillow-box"), other, 200).effect == "adds up"
+    )  # of four images nothing is said
+    none = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:1]))
+    none = dataclasses.replace(
+        none, before=dataclasses.replace(whole.before, records=whole.before.records[1:])
+    )
+    with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
+        _step(option("resize=pillow-box"), none, 200)
+
+
+def dimmed(image):
+    return image // 2
+
+
+def half_light(pipeline):
+    return pipeline.replace(colour=dimmed)
+
+
+def test_noises_are_passed_as_functions(plan):
+    noise = NoisePlan(plan, FEW, own={"half light": half_light, "nothing": lambda pipeline: pipeline})
+    made = measure(prepare(noise), Watched())
+    (row,) = made.of("own")
+    assert row.option == "half light"
+    assert row.changed > 0
+    assert "own=half light" in made.combined.option
+    alone = measure(
+        prepare(NoisePlan(plan, Wanted(only=("own",)), own={"half light": half_light})), Watched()
+    )
+    assert [r.label for r in alone.rows] == ["own=half light"]
+
+
+def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
+    found = estimate(NoisePlan(plan, FEW))
+    assert (found.images, found.variants, found.cells, found.whole) == (30, 6, 12, 12)
+    assert found.seconds > 0
+    assert found.bytes > 0
+    assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
+
+
+def test_an_estimate_leaves_nothing_behind(plan):
+    found = estimate(NoisePlan(plan, Wanted(only=("precision=fp16", "precision=int8"))))
+    assert found.variants == 3
+    assert not plan.runs.exists()
+
+
+def test_an_estimate_knows_what_is_finished(plan):
+    few = NoisePlan(plan, Wanted(only=("resize=pillow-box",)))
+    measure(prepare(few), Watched())
+    done = estimate(few)
+    assert (done.cells, done.whole, done.seconds, done.bytes, done.sample) == (0, 4, 0.0, 0, 0)
+    more = estimate(NoisePlan(plan, Wanted(only=("resize=pillow-box", "resize=pillow-nearest"))))
+    assert (more.cells, more.whole) == (2, 6)
+    assert more.seconds > 0
+
+
+def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
+    wanted = Wanted(only=("boxes=offset", "boxes=nms-inclusive"))
+    made = measure(prepare(NoisePlan(boxes, wanted, replicates=100)), Watched())
+    found = {r.option: r for r in made.rows}
+    assert found["nms-inclusive"].outcome == "no effect"
+    assert found["nms-inclusive"].note == "every prediction is exactly the clean one"
+    assert found["offset"].outcome == "measured"
+    assert line(made.rows, "boxes").distinct == 1
+
+
+def test_a_reason_does_not_repeat_where_the_model_lies(plan):
+    assert reason_of(f"{plan.model.path}: no\nsuch layer", plan.model) == "no such layer"
+    assert reason_of("other: no", plan.model) == "other: no"

@@ -1,0 +1,132 @@
+"""Maps of a model: equal to the user's file run at every position, one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.errors import InputError, ModelError
+from holdfast.data.open import open_dataset
+from holdfast.graph.load import load_model
+from holdfast.metrics.single import single_values
+from holdfast.patchbench.network.layout import Target
+from holdfast.patchbench.positions.local import follow, open_crops
+from holdfast.patchbench.positions.models import map_positions, open_detector, position_map
+from holdfast.patchbench.positions.trunk import pasted
+from holdfast.patchbench.positions.types import Bar
+from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.infer import onnxruntime
+from holdfast.stages.normalise import card as normalise
+from holdfast.stages.resize.pillow import pillow_bilinear
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return open_detector(load_model("signs-single"))
+
+
+@pytest.fixture(scope="module")
+def picture(detector):
+    entry = open_dataset("signs:3:8", task="single").entries[1]
+    return pillow_bilinear(pillow(entry.load().data), detector.model.card.input.size)
+
+
+def one_by_one(model, picture, patch, target=None):
+    """The map by the plain pipeline: uint8 pixels, the file, the head's own reading."""
+    run = onnxruntime(model, 1)
+
+    def says(pixels):
+        raw = run(normalise(pixels, model.card.input)[None])
+        return raw["box"][0].astype(np.float64), int(np.argmax(raw["scores"]))
+
+    box, label = says(picture) if target is None else (np.array(target.box), target.label)
+    k, m = patch.shape[:2]
+    found = np.zeros((picture.shape[0] - k + 1, picture.shape[1] - m + 1))
+    for row in range(found.shape[0]):
+        for column in range(found.shape[1]):
+            pixels = picture.copy()
+            pixels[row : row + k, column : column + m] = patch
+            there, said = says(pixels)
+            found[row, column] = single_values([there], [said], [box], [label])[0]
+    return found
+
+
+def test_the_whole_map_is_that_of_the_file(detector, picture):
+    patch = np.zeros((30, 30, 3), np.uint8)  # large: some positions are unsafe, 35 × 35 in all
+    wanted = one_by_one(detector.model, picture, patch)
+    made = map_positions(detector, picture, patch, jobs=2)
+    assert made.outputs.shape == (35, 35)
+    np.testing.assert_allclose(made.outputs, wanted, atol=2e-6)
+    assert (made.unsafe == (wanted <= 0.5)).all()
+    assert made.clean == 1.0
+    assert made.minimum == pytest.approx(wanted.min(), abs=1e-6)
+    assert made.robust == pytest.approx((wanted > 0.5).mean())
+    assert made.replayed >= 16
+    assert made.difference < 1e-5
+
+
+def test_small_patches_are_followed_on_crops(detector, picture):
+    patch = np.full((3, 3, 3), 255, np.uint8)
+    made = map_positions(detector, picture, patch)
+    assert made.how == "crops"
+    assert made.outputs.shape == (62, 62)
+    rng = np.random.default_rng(0)
+    run = onnxruntime(detector.model, 1)
+    target = detector.says(detector.tensor(picture)[None])
+    for row, column in [(0, 0), (0, 61), (61, 0), (61, 61), *rng.integers(0, 62, (40, 2)).tolist()]:
+        pixels = picture.copy()
+        pixels[row : row + 3, column : column + 3] = patch
+        raw = run(normalise(pixels, detector.model.card.input)[None])
+        wanted = single_values(raw["box"], [int(np.argmax(raw["scores"]))], [target.box], [target.label])[0]
+        assert made.outputs[row, column] == pytest.approx(wanted, abs=2e-6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 14), st.integers(1, 14), st.integers(0, 2**32 - 1))
+def test_crops_equal_whole_maps_for_any_patch(detector, height, width, seed):
+    rng = np.random.default_rng(seed)
+    clean = rng.random((1, 3, 64, 64)).astype(np.float32)
+    content = rng.random((3, height, width)).astype(np.float32)
+    crops = open_crops(detector.trunk, (height, width), {})
+    assert crops is not None
+    followed = follow(crops, clean, content, {})
+    assert followed is not None
+    ends = 65 - height, 65 - width
+    spots = np.stack([rng.integers(0, end, 20) for end in ends], axis=1)
+    whole = detector.trunk.run(pasted(detector.trunk, clean, content, spots), {})
+    for near, far in zip(followed.run(spots), whole, strict=True):
+        np.testing.assert_allclose(near, far, atol=2e-5)
+
+
+def test_a_patch_that_changes_nothing_is_not_run(detector, picture):
+    dark = picture.copy()
+    dark[:40] = 0
+    made = map_positions(detector, dark, np.zeros((5, 5, 3), np.uint8))
+    assert made.unchanged == 36 * 60
+    assert (made.outputs[:36] == made.clean).all()
+    allblack = map_positions(detector, np.zeros((64, 64, 3), np.uint8), np.zeros((5, 5, 3), np.uint8))
+    assert allblack.unchanged == 60 * 60
+    assert allblack.replayed == 0
+
+
+def test_a_given_target_and_both_thresholds(detector, picture):
+    said = detector.says(detector.tensor(picture)[None])
+    other = Target((said.label + 1) % 3, said.box)
+    patch = np.zeros((40, 40, 3), np.uint8)
+    made = map_positions(detector, picture, patch, other, Bar(0.0, strict=False))
+    assert made.clean == 0.0
+    assert made.unsafe[made.outputs == 0].all()
+    strict = map_positions(detector, picture, patch, other, Bar(0.0, strict=True))
+    assert not strict.unsafe.any()
+    assert "< 0" in str(strict.bar)
+    assert "≤ 0" in str(made.bar)
+    assert np.array_equal(position_map(detector.model, picture, other, patch), made.outputs)
+
+
+def test_bad_input_is_one_line(detector, picture):
+    with pytest.raises(InputError, match="at most 64×64"):
+        map_positions(detector, picture, np.zeros((65, 65, 3), np.uint8))
+    with pytest.raises(InputError, match="expected a picture"):
+        map_positions(detector, picture[:32], np.zeros((3, 3, 3), np.uint8))
+    with pytest.raises(ModelError, match="task single"):
+        open_detector(load_model("signs-class"))

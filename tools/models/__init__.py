@@ -1,0 +1,1 @@
+"""Recipes of the models that the package ships; `make train` runs them."""

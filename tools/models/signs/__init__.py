@@ -1,0 +1,1 @@
+"""Recipes of the six detectors, classifiers and segmenters of signs."""
