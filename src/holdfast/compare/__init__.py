@@ -1,1 +1,1 @@
-"""Two runs of one kind side by side: what became better or worse, and whether that is more than chance."""
+"""Comparison of two results of one kind: what improved or got worse, with paired intervals."""

@@ -1,1 +1,1 @@
-"""The command line as data: what a command takes, how results are written, what the shell completes."""
+"""Command-line options as data: declaration, output formats, completion."""

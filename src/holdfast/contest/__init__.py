@@ -1,1 +1,1 @@
-"""A patch contest: made, scored, ranked."""
+"""Patch contests: images and rules, entries, scores, the board."""

@@ -1,1 +1,1 @@
-"""Training and deployment side by side: where they part, what each difference costs, dumps."""
+"""Diagnosis: where training and deployment differ, and what each difference costs."""

@@ -1,1 +1,1 @@
-"""Experiments: cells of work, written once, run by processes, resumed after a kill."""
+"""Cells of work: stored once, computed by one or several processes, resumed after a kill."""

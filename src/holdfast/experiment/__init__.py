@@ -1,1 +1,1 @@
-"""An experiment: models × data × conditions from one TOML file."""
+"""Experiments: models × data × conditions, declared in one TOML file."""

@@ -1,1 +1,1 @@
-"""The benchmark of a patch at any position: made, checked, evaluated."""
+"""Benchmarks of a patch at every position: make, check, evaluate."""

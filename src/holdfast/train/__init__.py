@@ -1,1 +1,1 @@
-"""The small ONNX models the package ships, trained on its own procedural road scenes (needs torch)."""
+"""Training against system noise: mix training, TENT, train × test tables. Needs torch."""

@@ -1,1 +1,1 @@
-"""What helps against system noise: a model trained in several ways, each tested under every noise."""
+"""Mitigations of system noise: one model trained in several ways, each tested under every noise."""

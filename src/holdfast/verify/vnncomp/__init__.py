@@ -1,1 +1,1 @@
-"""VNN-COMP as pure functions: the texts of its three protocols, and its rules of scoring year by year."""
+"""VNN-COMP: run benchmarks, answer in its three protocols, score by the rules of each year."""
