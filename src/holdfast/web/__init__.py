@@ -1,1 +1,1 @@
-"""The local web page: results, running audits, a form that starts one. Served on the loopback address only."""
+"""The local web page: results, running audits, a form that starts one. Served on loopback only."""
