@@ -21,10 +21,14 @@ PATTERNS = (
     (re.compile(r"\b(signs|clips|audit|noise|suite|attack)([\w.-]*?)-[0-9a-f]{6,11}\b"), r"\1\2-<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?)?"), "<date>"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h|seconds?|minutes?|CPU s|MB|GB|kB|images/s)\b"), "<measured>"),
-    (re.compile(r"(?m)^(seconds +)\S+"), r"\1<measured>"),
+    (re.compile(r"(?m)^(seconds|tr \| seconds) .*"), r"\1 <measured>"),
+    (re.compile(r"\btime=\"[\d.]+\""), 'time="<measured>"'),
     (re.compile(r"\b\d+\.\d+\.\d+(\.\w+)?\b"), "<version>"),
     (re.compile(r"(?<![\w.])-?\d+\.\d+(e[+-]?\d+)?(?![\w.])"), lambda m: rounded(float(m[0]))),
 )
+
+
+TIMES = frozenset({"s", "seconds", "CPU s", "mean s", "time"})  # columns of tables that are not compared
 
 
 def rounded(value: float) -> str:
@@ -36,10 +40,44 @@ def normalise_text(text: str, work: Path, *, progress: bool = True) -> str:
     """The text with paths, dates, times, hashes and long numbers replaced, and without progress lines."""
     text = text.replace(str(work), "<work>").replace(PACKAGE, "<holdfast>")
     if not progress:
-        text = "\n".join(line for line in text.splitlines() if not re.search(r"\d+ of \d+|\d+/\d+|%", line))
+        shown = re.compile(r"\d+ of \d+|\d+/\d+|%|^[\d.]+ s: ")
+        text = "\n".join(line for line in text.splitlines() if not shown.search(line))
+    text = "\n".join(_without_times(text.splitlines()))
     for pattern, replacement in PATTERNS:
         text = pattern.sub(replacement, text)
     return text.rstrip()
+
+
+def _without_times(lines: list[str]) -> list[str]:
+    """The lines, with tables of aligned columns as cells between bars and columns of times replaced."""
+    out: list[str] = []
+    columns: list[tuple[int, int | None]] = []
+    names: list[str] = []
+    for line in lines:
+        if re.fullmatch(r"─+(  ─+)+", line) and out:
+            starts = [found.start() for found in re.finditer("─+", line)]
+            columns = list(zip(starts, [*starts[1:], None], strict=True))
+            names = [out[-1][a:b].strip() for a, b in columns]
+            out[-1] = " | ".join(names)
+        elif columns and line.strip():
+            cells = [line[a:b].strip() for a, b in columns]
+            out.append(" | ".join(_cell(name, cell) for name, cell in zip(names, cells, strict=True)))
+        else:
+            columns = []
+            out.append(line)
+    return out
+
+
+def _cell(name: str, text: str) -> str:
+    return "<measured>" if name in TIMES and text != name else text
+
+
+def _csv(text: str) -> str:
+    """The rows of a CSV file with columns of times replaced."""
+    rows = [line.split(",") for line in text.splitlines()]
+    return "\n".join(
+        ",".join(map(_cell, rows[0], row)) if len(row) == len(rows[0]) else ",".join(row) for row in rows
+    )
 
 
 def normalise_file(path: Path, work: Path) -> str:
@@ -47,6 +85,8 @@ def normalise_file(path: Path, work: Path) -> str:
     text = path.read_text()
     if path.suffix in (".json", ".sarif"):
         return json.dumps(_plain(json.loads(text), work), indent=1, ensure_ascii=False)
+    if path.suffix == ".csv":
+        text = _csv(text)
     if path.suffix == ".html":
         return outline(text, work)
     return normalise_text(text, work)
@@ -79,6 +119,7 @@ class _Outline(HTMLParser):
         self._text: list[str] = []
         self._tag = ""
         self._depth = 0  # inside script, style or svg
+        self._names: list[str] = []  # headings of the columns of the table at hand
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "svg":
@@ -90,8 +131,10 @@ class _Outline(HTMLParser):
         if tag in self.BLOCKS:
             self._flush()
             self._tag = tag
+        if tag == "table":
+            self._names = []
         if tag in ("td", "th"):
-            self._text.append(" | ")
+            self._text.append("\0")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self.SILENT or tag == "svg":
@@ -104,7 +147,12 @@ class _Outline(HTMLParser):
             self._text.append(data)
 
     def _flush(self) -> None:
-        text = " ".join("".join(self._text).split())
+        cells = [" ".join(cell.split()) for cell in "".join(self._text).split("\0")]
+        if self._tag == "tr" and len(self._names) != len(cells):
+            self._names = cells
+        elif self._tag == "tr":
+            cells = [_cell(name, cell) for name, cell in zip(self._names, cells, strict=True)]
+        text = " | ".join(cells).strip()
         if text:
             self.lines.append(f"{self._tag} {text}")
         self._text, self._tag = [], ""
