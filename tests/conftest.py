@@ -1,12 +1,15 @@
 """Fixtures every test may use."""
 
+import io
 import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from PIL import Image
 
 from holdfast.cli import run
 from holdfast.core import registry
@@ -44,6 +47,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real models and images at {folder}; set HOLDFAST_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def photo():
+    """A function from a name to the bytes of a noisy JPEG of 320×240 pixels, always the same."""
+    pixels = np.random.default_rng(5).integers(0, 255, (240, 320, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, format="JPEG")
+    return lambda name: out.getvalue()
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from holdfast.audit.values import measured, values_of
 from holdfast.core.errors import InputError
 from holdfast.core.registry import stage
 
-DOC = Path(__file__).parents[3] / "docs" / "ci.md"
+DOC = Path(__file__).parents[2] / "docs" / "ci.md"
 
 
 def empty() -> Audit:

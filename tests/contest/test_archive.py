@@ -8,6 +8,7 @@ import sys
 import zipfile
 import zlib
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -355,7 +356,7 @@ def test_the_worst_ones_take_little_memory(tmp_path):
     stream = entering.deflated(bytes(100_000_000), level=1)
     liar = raw_zip(goods(method=8, packed=stream, size=10_000_000))
     (tmp_path / "advimages_liar.zip").write_bytes(liar)
-    tests = os.path.dirname(entering.__file__)  # noqa: PTH120
+    tests = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, tests, tmp_path], capture_output=True, text=True, check=False
     )

@@ -11,7 +11,7 @@ from holdfast.experiment.plan import DOES
 from holdfast.experiment.schema import schema
 from holdfast.experiment.slots import slots_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,7 @@
 """Small made-up evaluations of each task: every number in them comes from the package's own scoring."""
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import Counted, Failed, Found, Ranked
@@ -84,14 +81,6 @@ def single(classes, images=20):
     return evaluation("single", classes, records)
 
 
-def picture(name):
-    """A noisy picture of the records' size, always the same."""
-    pixels = np.random.default_rng(5).integers(0, 255, (SIZE.height, SIZE.width, 3), dtype=np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, format="JPEG")
-    return out.getvalue()
-
-
 @pytest.fixture(scope="session")
 def made():
     """The makers above, for tests in this folder."""
@@ -124,8 +113,3 @@ def broken(made):
     return dataclasses.replace(
         base, about=what, records=records, failed=(Failed(nasty, nasty),), notes=(nasty,)
     )
-
-
-@pytest.fixture(scope="session")
-def photo():
-    return picture

@@ -226,7 +226,7 @@ def run_stuck(tmp_path, body, *options):
     """The finished process of a verify whose engine does what `body` says."""
     model, prop = net(tmp_path / "n.onnx"), spec(tmp_path / "p.vnnlib", 0)
     code = (
-        "import sys, time\nimport holdfast.verify.run as d\n"
+        "import sys, time\nfrom holdfast.verify import run as d\n"
         f"def stuck(*a, **k):\n    {body}\n"
         "d.verify = stuck\nfrom holdfast.cli import main\n"
         f"words = ['verify', {str(model)!r}, {str(prop)!r}, '--json', 'v.json', *{options!r}]\n"

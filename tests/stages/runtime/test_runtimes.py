@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -265,11 +266,11 @@ def test_nothing_is_written_into_home_or_the_working_folder(tmp_path):
         "        p.function(sys.argv[1], model, 1)(np.zeros((1, 3, 16, 16), np.float32))\n"
         "print([m for m in sys.modules if m.startswith('openvino_telemetry')])\n"
     )
-    here = os.path.dirname(__file__)  # noqa: PTH120
-    paths = os.pathsep.join([os.path.dirname(here), *filter(None, [os.environ.get("PYTHONPATH")])])  # noqa: PTH120
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = {**os.environ, "HOME": str(home), "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, str(model.path), here],
+        [sys.executable, "-W", "error", "-c", code, str(model.path), str(here)],
         cwd=work, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

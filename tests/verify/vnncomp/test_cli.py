@@ -136,8 +136,8 @@ def test_an_instance_writes_its_result_file_whatever_happens(holdfast, tmp_path)
 def test_a_run_that_is_really_killed_goes_on(tmp_path, bench, how):
     bench(*["holds 0.3"] * 6)
     program = (
-        "import sys; from holdfast.verify.vnncomp import runner; "
-        f"runner.verify_command = lambda: [sys.executable, {str(tmp_path / 'fake.py')!r}]; "
+        "import sys; from holdfast.verify.vnncomp import run; "
+        f"run.verify_command = lambda: [sys.executable, {str(tmp_path / 'fake.py')!r}]; "
         "from holdfast.cli import main; main()"
     )
     command = [sys.executable, "-c", program, "vnncomp", "run", "bench", "-o", "r.csv"]

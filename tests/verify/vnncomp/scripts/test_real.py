@@ -15,7 +15,7 @@ from holdfast.verify.vnncomp.rules import RULES
 from holdfast.verify.vnncomp.run import Plan, run
 from holdfast.verify.vnncomp.score import score
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "vnncomp"
+SCRIPTS = Path(__file__).resolve().parents[4] / "vnncomp"
 BOX = (
     "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)"
     "(assert (>= X_0 0))(assert (<= X_0 1))(assert (>= X_1 0))(assert (<= X_1 1))"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "vnncomp"
+SCRIPTS = Path(__file__).resolve().parents[4] / "vnncomp"
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="bash scripts")
 
 # Called as: python -P -m holdfast vnncomp instance ONNX VNNLIB RESULT TIMEOUT --protocol NAME
