@@ -12,10 +12,6 @@ import signal
 import sys
 import threading
 
-TYPE_CHECKING = False  # as type checkers know it: until `main` begins, Ctrl-C is a traceback
-if TYPE_CHECKING:
-    from holdfast.metrics.ahead import Ahead
-
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
 _ending = threading.Lock()  # held by the thread that answers Ctrl-C
@@ -80,7 +76,6 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error is one line on standard error."""
     # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    begun = _begin(arguments)  # it may fork: before there is a second thread
     if signal.getsignal(signal.SIGINT) is _stop:
         _listen_for_interrupts()
     from holdfast.cli.app import execute
@@ -89,7 +84,7 @@ def run(arguments: list[str]) -> int:
     try:
         if "_HOLDFAST_COMPLETE" in os.environ:
             return _complete(os.environ["_HOLDFAST_COMPLETE"])
-        code = execute(arguments, {"ahead": begun})
+        code = execute(arguments)
         if sys.stdout is not None:  # None: begun with its output closed
             sys.stdout.flush()
         return code
@@ -106,17 +101,6 @@ def run(arguments: list[str]) -> int:
         return _say("out of memory; try a smaller --jobs", 2)
     except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback for the user
         return _unexpected(problem)
-
-
-def _begin(arguments: list[str]) -> Ahead | None:
-    """Begin to scan a large predictions file before anything is imported; None if there is none."""
-    if arguments[:1] != ["evaluate"] or "--predictions" not in arguments[:-1]:
-        return None
-    from pathlib import Path
-
-    from holdfast.metrics.ahead import scan_ahead
-
-    return scan_ahead(Path(arguments[arguments.index("--predictions") + 1]))
 
 
 def _complete(shell: str) -> int:
