@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import io
@@ -26,7 +25,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
     # What is made at the start stays; to look for waste in it again and again takes 8 ms of a short command.
     gc.set_threshold(50_000, 20, 20)
-    _leave(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    _flush()
+    gc.freeze()  # the collections at exit would walk through all modules: half a second with torch
+    sys.exit(code)
 
 
 def _listen_for_interrupts() -> None:
@@ -62,14 +64,15 @@ def _stop(_signal: int, _frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _leave(code: int) -> None:
-    """Run what was registered for the end, flush, and end the process without taking modules down."""
-    with contextlib.suppress(Exception):
-        atexit._run_exitfuncs()
+def _flush() -> None:
+    """Flush what was printed; drop it if nobody can take it, or Python would report that when it exits."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None from the beginning
+        if stream is None or stream.closed:  # None: begun with it closed
+            continue
+        try:
             stream.flush()
-    os._exit(code)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(arguments: list[str]) -> int:
@@ -92,8 +95,8 @@ def run(arguments: list[str]) -> int:
         return _say(str(problem), problem.exit_code)
     except KeyboardInterrupt:
         return _interrupted()
-    except BrokenPipeError:
-        return _nobody_reads()
+    except BrokenPipeError:  # nobody reads on, as in `holdfast … | head -1`
+        return 0
     except OSError as problem:  # a folder that may not be entered, a disk that is gone
         where = f"{problem.filename}: " if problem.filename else ""
         return _say(f"{where}{problem.strerror or problem}", 2)
@@ -109,11 +112,6 @@ def _complete(shell: str) -> int:
 
     with contextlib.suppress(Exception):
         answer(shell)
-    return 0
-
-
-def _nobody_reads() -> int:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
