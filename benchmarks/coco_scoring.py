@@ -2,7 +2,7 @@
 
     python benchmarks/coco_scoring.py            # 5,000 images, about 36k boxes, 200k detections, 80 classes
     python benchmarks/coco_scoring.py --full     # predictions with all digits of a 32-bit float
-    python benchmarks/coco_scoring.py --runs 9 --skip pycocotools
+    python benchmarks/coco_scoring.py --runs 9 --skip pycocotools    # or another peer that is not installed
 
 The peers are called from a short script, as their users do; hotcoco, which has a command of its own
 (`coco eval`), also by that. So is holdfast: its functions from a script in one row, in the other the whole
@@ -223,7 +223,8 @@ def main() -> None:
             folder, options.images, options.classes, options.seed, full=options.full
         )
         output = folder / "numbers.json"
-        tools = {k: v for k, v in commands(truth, predictions, output).items() if k not in options.skip}
+        tools = commands(truth, predictions, output)
+        tools = {name: words for name, words in tools.items() if name.split(" (")[0] not in options.skip}
         timings: dict[str, list[Timing]] = {tool: [] for tool in tools}
         for turn in range(options.runs):
             for tool, command in tools.items():

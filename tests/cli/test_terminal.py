@@ -1,9 +1,11 @@
-"""Odd terminals: a closed pipe, an encoding without lines, a folder that may not be entered."""
+"""Odd terminals: a closed pipe, a full disk, an encoding without lines, a folder that may not be entered."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from helpers import models as making
 
@@ -22,6 +24,19 @@ def test_a_closed_pipe_is_no_failure(tmp_path):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /dev/full")
+def test_a_full_disk_behind_standard_output_is_one_line(tmp_path):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*HOLDFAST, "evaluate", "--explain"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, b"holdfast: No space left on device\n")
 
 
 def test_a_terminal_of_another_encoding(tmp_path):

@@ -20,7 +20,6 @@ def command(
     force: Annotated[bool, Option("Do it.")] = False,
     names: Annotated[tuple[str, ...], Option("Each.", name="--name")] = (),
     kind: Annotated[Literal["red", "green"], Option("Which.", group="Colours")] = "red",
-    handed_over: object = None,
 ) -> int:
     """Do something.
 

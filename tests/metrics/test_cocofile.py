@@ -2,6 +2,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from holdfast.core.errors import DataError
 from holdfast.metrics.coco import coco_numbers
@@ -80,36 +82,24 @@ def test_predictions(write, truth):
     assert table.xywh.dtype == np.float64
 
 
-def test_regular_and_irregular_files_read_the_same(write):
-    """A text field in one record sends the file through the ordinary reader."""
-    rng = np.random.default_rng(0)
-    images, categories = [{"id": i * 3} for i in range(40)], [{"id": c} for c in range(5)]
-    records = [
-        {
-            "id": n,
-            "image_id": int(rng.integers(40)) * 3,
-            "category_id": int(rng.integers(5)),
-            "bbox": [round(float(v), 2) for v in rng.uniform(0, 200, 4)],
-            "area": float(np.float32(rng.uniform(0, 9999))),
-            "iscrowd": int(rng.random() < 0.2),
-            "score": round(float(rng.random()), 4),
-        }
-        for n in range(3000)
+NUMBER = st.one_of(st.integers(-(10**9), 10**9), st.floats(-1e9, 1e9))
+SIDE = st.one_of(st.integers(0, 10**9), st.floats(0, 1e9))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from([0, 7]), NUMBER, NUMBER, SIDE, SIDE, NUMBER), max_size=8))
+def test_numbers_are_those_of_the_file_bit_for_bit(write, rows):
+    annotations = [
+        {"id": n, "image_id": image, "category_id": 3, "bbox": box, "area": area, "difficult": n % 2}
+        for n, (image, *box, area) in enumerate(rows)
     ]
-    odd = [{**record, "note": "x"} if n == 1500 else record for n, record in enumerate(records)]
-    truths = [
-        read_truth(write({"images": images, "categories": categories, "annotations": rows}, f"{name}.json"))
-        for name, rows in (("regular", records), ("odd", odd))
-    ]
-    tables = [
-        read_predictions(write(rows, f"p-{name}.json"), truths[0])
-        for name, rows in (("regular", records), ("odd", odd))
-    ]
-    for first, second in ((truths[0].table, truths[1].table), tuple(tables)):
-        for name in type(first).__dataclass_fields__:
-            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-            assert getattr(first, name).dtype == getattr(second, name).dtype
-    assert truths[0].table.crowd.any()
+    predictions = [prediction(image_id=image, bbox=box, score=score) for image, *box, score in rows]
+    true = read_truth(write(truth_content(annotations=annotations), "truth.json"))
+    found = read_predictions(write(predictions), true)
+    for table, last in ((true.table, true.table.area), (found, found.score)):
+        assert table.image.tolist() == [(0, 7).index(image) for image, *_ in rows]
+        assert np.c_[table.xywh, last].tobytes() == np.array([row[1:] for row in rows], float).tobytes()
+    assert true.table.difficult.tolist() == [n % 2 == 1 for n in range(len(rows))]
 
 
 def test_no_predictions_at_all(write, truth):
@@ -130,6 +120,10 @@ def test_no_annotations_at_all(write):
         ({"category_id": 3.0}, r"\[1\].category_id: expected an integer, got 3.0"),
         ({"image_id": True}, r"\[1\].image_id: expected an integer, got True"),
         ({"image_id": 2**63}, r"\[1\].image_id: expected an integer, got 9223372036854775808"),
+        ({"image_id": 10**400}, r"\[1\].image_id: expected an integer, got 1000"),
+        ({"score": 10**400}, r"\[1\].score: expected a finite number, got 1000"),
+        ({"bbox": [1, 2, 3, 10**400]}, r"\[1\].bbox: expected 4 finite numbers"),
+        ({"bbox": [1, 2, 3, 2e9]}, r"\[1\].bbox: .*at most 1e9"),
         ({"score": None}, r"\[1\].score: expected a finite number, got None"),
         ({"score": "0.5"}, r"\[1\].score: expected a finite number, got '0.5'"),
         ({"score": float("nan")}, r"\[1\].score: expected a finite number, got nan"),
@@ -180,6 +174,8 @@ def test_all_problems_come_at_once_up_to_twenty(write, truth):
         (b'[{"image_id": 1,\n "score" 3}]', "not JSON at line 2 column 10"),
         (b'[{"image_id": 1}', "not JSON at line 1"),
         (b'["\xff\xfe"]', "expected UTF-8 text, got byte 0xff at 2"),
+        (b"[" * 100_000, "cannot be read: maximum recursion depth exceeded"),
+        (b"[" + b"1" * 5000 + b"]", "cannot be read: Exceeds the limit"),
         (b'{"images": []}', "expected a list of objects .* got an object .is this the truth file"),
         (b"3", "expected a list of objects with image_id, category_id, bbox and score, got 3"),
         (b"[3]", r"\[0\]: expected an object, got 3"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import io
@@ -11,10 +10,6 @@ import select
 import signal
 import sys
 import threading
-
-TYPE_CHECKING = False  # as type checkers know it: until `main` begins, Ctrl-C is a traceback
-if TYPE_CHECKING:
-    from holdfast.metrics.ahead import Ahead
 
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
@@ -30,7 +25,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
     # What is made at the start stays; to look for waste in it again and again takes 8 ms of a short command.
     gc.set_threshold(50_000, 20, 20)
-    _leave(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    _flush()
+    gc.freeze()  # the collections at exit would walk through all modules: half a second with torch
+    sys.exit(code)
 
 
 def _listen_for_interrupts() -> None:
@@ -66,21 +64,21 @@ def _stop(_signal: int, _frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _leave(code: int) -> None:
-    """Run what was registered for the end, flush, and end the process without taking modules down."""
-    with contextlib.suppress(Exception):
-        atexit._run_exitfuncs()
+def _flush() -> None:
+    """Flush what was printed; drop it if nobody can take it, or Python would report that when it exits."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None from the beginning
+        if stream is None or stream.closed:  # None: begun with it closed
+            continue
+        try:
             stream.flush()
-    os._exit(code)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; every error is one line on standard error."""
     # numpy is used for small arrays only: threads of its own would cost start-up time and crowd the workers.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    begun = _begin(arguments)  # it may fork: before there is a second thread
     if signal.getsignal(signal.SIGINT) is _stop:
         _listen_for_interrupts()
     from holdfast.cli.app import execute
@@ -89,7 +87,7 @@ def run(arguments: list[str]) -> int:
     try:
         if "_HOLDFAST_COMPLETE" in os.environ:
             return _complete(os.environ["_HOLDFAST_COMPLETE"])
-        code = execute(arguments, {"ahead": begun})
+        code = execute(arguments)
         if sys.stdout is not None:  # None: begun with its output closed
             sys.stdout.flush()
         return code
@@ -97,8 +95,8 @@ def run(arguments: list[str]) -> int:
         return _say(str(problem), problem.exit_code)
     except KeyboardInterrupt:
         return _interrupted()
-    except BrokenPipeError:
-        return _nobody_reads()
+    except BrokenPipeError:  # nobody reads on, as in `holdfast … | head -1`
+        return 0
     except OSError as problem:  # a folder that may not be entered, a disk that is gone
         where = f"{problem.filename}: " if problem.filename else ""
         return _say(f"{where}{problem.strerror or problem}", 2)
@@ -108,28 +106,12 @@ def run(arguments: list[str]) -> int:
         return _unexpected(problem)
 
 
-def _begin(arguments: list[str]) -> Ahead | None:
-    """Begin to scan a large predictions file before anything is imported; None if there is none."""
-    if arguments[:1] != ["evaluate"] or "--predictions" not in arguments[:-1]:
-        return None
-    from pathlib import Path
-
-    from holdfast.metrics.ahead import scan_ahead
-
-    return scan_ahead(Path(arguments[arguments.index("--predictions") + 1]))
-
-
 def _complete(shell: str) -> int:
     """Exit code 0 after the shell was answered; an error would spoil the line the user is typing."""
     from holdfast.cli.complete import answer
 
     with contextlib.suppress(Exception):
         answer(shell)
-    return 0
-
-
-def _nobody_reads() -> int:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

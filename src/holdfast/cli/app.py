@@ -97,11 +97,11 @@ ROOT_OPTIONS = {
 }
 
 
-def execute(words: list[str], given: Mapping[str, Any]) -> int:
-    """The exit code of one command; `given` are values for parameters that are no options."""
+def execute(words: list[str]) -> int:
+    """Run one command and return its exit code."""
     command, node, rest = walk(words)
     if isinstance(node, str):
-        return _call(command, load(node), rest, given)
+        return _call(command, load(node), rest)
     first = rest[0] if rest else ""
     if not first or first in HELP:
         stream = sys.stdout if first else sys.stderr
@@ -149,9 +149,7 @@ def _group_text(command: str, group: Group) -> str:
     return command_help(command, function.__doc__ or "", slots_of(function), list(summaries(group)))
 
 
-def _call(
-    command: str, function: Callable[..., int | None], words: list[str], given: Mapping[str, Any]
-) -> int:
+def _call(command: str, function: Callable[..., int | None], words: list[str]) -> int:
     slots = slots_of(function)
     values = parse(command, slots, words)
     if values is None:
@@ -159,8 +157,7 @@ def _call(
 
         say(command_help(command, function.__doc__ or "", slots))
         return 0
-    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return function(**values, **{key: value for key, value in given.items() if key in wanted}) or 0
+    return function(**values) or 0
 
 
 def _root_option(words: list[str]) -> int:

@@ -8,8 +8,8 @@
     ) -> int | None:
 
 A parameter with a default is optional, a bool is a flag (taken back by --no-force), a tuple may be repeated,
-a Literal is a choice, what is not Annotated is handed over by the caller. Nothing but the standard library,
-and little of that: this is on the way of every command, however short.
+a Literal is a choice. Nothing but the standard library, and little of that: this is on the way of every
+command, however short.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import InputError
 
@@ -90,11 +90,10 @@ def slots_of(function: Callable[..., Any]) -> list[Slot]:
     without = len(names) - len(defaults)
     slots = []
     for place, key in enumerate(names):
-        hint: Any = hints.get(key)
-        if get_origin(hint) is Annotated:
-            kind, choices, many = _kind(hint.__origin__)
-            default = defaults[place - without] if place >= without else None
-            slots.append(Slot(key, hint.__metadata__[0], kind, choices, many, place < without, default))
+        hint: Any = hints[key]
+        kind, choices, many = _kind(hint.__origin__)
+        default = defaults[place - without] if place >= without else None
+        slots.append(Slot(key, hint.__metadata__[0], kind, choices, many, place < without, default))
     return slots
 
 

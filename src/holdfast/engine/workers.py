@@ -6,14 +6,12 @@ the cell it was at. The pool of `concurrent.futures` is not used, because it can
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
 import multiprocessing
 import os
 import pickle
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -147,12 +145,6 @@ def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
             pipe.send(_attempt(brief, held, shard))
-    with contextlib.suppress(Exception):  # what the user's parts have registered, as at any other end
-        atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):  # and said
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(0)  # all is written; to take down networks and modules one by one takes half a second
 
 
 def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, tuple[int, int]] | Exception:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from holdfast.config import offers
 from holdfast.config.args import Argument, Option
 from holdfast.config.output import say
-from holdfast.metrics.ahead import Ahead
 
 if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan
@@ -106,7 +105,6 @@ def evaluate(
     runs: Runs = Path("holdfast-runs"),
     jobs: Jobs = 0,
     strict: Strict = False,
-    ahead: Ahead | None = None,
 ) -> int:
     """Evaluate a model on data, or predictions against truth, by a named rule.
 
@@ -132,7 +130,7 @@ def evaluate(
         return run_plan(plan, shape, explain=explain, of_class=of_class, against=against)
     _without_model(choices)
     if truth and predictions and not model:
-        return _files(truth, predictions, settings, explain, of_class, shape, ahead)
+        return _files(truth, predictions, settings, explain, of_class, shape)
     if truth or predictions:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not explain or model:
@@ -311,11 +309,10 @@ def _files(
     explain: bool,
     of_class: str | None,
     shape: Shape,
-    ahead: Ahead | None,
 ) -> int:
     from holdfast.evaluate.files import score_files
 
-    shape.show(score_files(truth, predictions, settings, ahead))
+    shape.show(score_files(truth, predictions, settings))
     if explain:
         from holdfast.evaluate.explain import explain_files
 

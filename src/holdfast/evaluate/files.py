@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.evaluate.score import Settings, score_tables
-from holdfast.metrics.ahead import Ahead
 from holdfast.metrics.cocofile import read_predictions, read_truth
 
 
-def score_files(
-    truth: Path, predictions: Path, settings: Settings, ahead: Ahead | None = None
-) -> dict[str, Any]:
+def score_files(truth: Path, predictions: Path, settings: Settings) -> dict[str, Any]:
     """The result of the predictions against the truth, of the form `score_records` gives."""
     true = read_truth(truth)
-    found = read_predictions(predictions, true, ahead)
+    found = read_predictions(predictions, true)
     result = score_tables(true.table, found, true.images, true.class_names, settings)
     return {"task": "detect", "images": true.images, **result}

@@ -6,19 +6,15 @@ Ids may be any integers, 0 included: they become indices in rising order and are
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from holdfast.core.errors import DataError
-from holdfast.core.types import Bools, Floats, Ints
-from holdfast.metrics.ahead import Ahead
+from holdfast.core.types import Bools, Ints
 from holdfast.metrics.records import (
-    FARTHEST,
     Problems,
     boxes,
     collector_paused,
@@ -29,7 +25,6 @@ from holdfast.metrics.records import (
     read_bytes,
     records_of,
 )
-from holdfast.metrics.scan import Scanned, scan_records
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
@@ -58,10 +53,8 @@ class TruthFile:
 def read_truth(path: str | Path) -> TruthFile:
     """The truth of a COCO JSON file with `images`, `categories` and `annotations`."""
     path = Path(path)
-    data = read_bytes(path)
     with collector_paused():
-        quick = _scanned_annotations(data)
-        content = parse_json(path, data) if quick is None else quick[0]
+        content = parse_json(path, read_bytes(path))
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
             raise DataError(
@@ -71,10 +64,7 @@ def read_truth(path: str | Path) -> TruthFile:
         problems = Problems(path)
         images, image_ids = _identified(content, "images", problems)
         categories, category_ids = _identified(content, "categories", problems)
-        table = quick and _scanned_truth(quick[1], np.sort(image_ids), np.sort(category_ids))
-        if table is None:
-            content = content if quick is None else parse_json(path, data)
-            table = _truth_table(content, image_ids, category_ids, problems)
+        table = _truth_table(content, image_ids, category_ids, problems)
         problems.raise_if_any()
         if table is None:  # unreachable: every None has noted a problem
             raise DataError(f"{path}: annotations could not be read")
@@ -89,19 +79,11 @@ def read_truth(path: str | Path) -> TruthFile:
         )
 
 
-def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = None) -> DetectionTable:
-    """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}.
-
-    `ahead` is what `scan_ahead` began on the same file; what it does not give is read here.
-    """
+def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
+    """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}."""
     path = Path(path)
-    data = read_bytes(path)
-    same = ahead is not None and ahead.path == path
-    quick = _scanned(scan_records(data, ahead if same else None), truth)
-    if quick is not None:
-        return quick
     with collector_paused():
-        content = parse_json(path, data)
+        content = parse_json(path, read_bytes(path))
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
             raise DataError(
@@ -118,89 +100,6 @@ def read_predictions(path: str | Path, truth: TruthFile, ahead: Ahead | None = N
         if image is None or category is None or xywh is None or score is None:
             raise DataError(f"{path}: predictions could not be read")
         return DetectionTable(image, category, xywh, score)
-
-
-def _scanned_annotations(data: bytes) -> tuple[dict[str, Any], Scanned] | None:
-    """The file without its annotations, and those as columns; None if they are not regular."""
-    begin = _ANNOTATIONS.search(data)
-    end = -1 if begin is None else data.find(b"}]", begin.end()) + 2
-    if begin is None or end < 2 or data.count(b'"annotations"') != 1:
-        return None
-    scanned = scan_records(data[begin.end() : end])
-    if scanned is None:
-        return None
-    try:
-        content = orjson.loads(data[: begin.end()] + b"[]" + data[end:])
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(content, dict) or content.get("annotations") != []:
-        return None
-    return content, scanned
-
-
-_ANNOTATIONS = re.compile(rb'"annotations"\s*:\s*(?=\[)')
-
-
-def _scanned_truth(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> TruthTable | None:
-    """The table of scanned annotations, or None if there is a fault to be named."""
-    placed = _placed_boxes(scanned, image_ids, category_ids)
-    flags = [scanned.columns.get(key) for key in ("iscrowd", "difficult")]
-    area, ids = scanned.columns.get("area"), scanned.columns.get("id")
-    if placed is None or any(c is not None and c.ndim != 1 for c in (*flags, area, ids)):
-        return None
-    if not {"id", "iscrowd", "difficult"} & scanned.columns.keys() <= scanned.whole:
-        return None
-    if ids is not None and not bool((np.diff(np.sort(ids)) > 0).all()):
-        return None
-    image, category, xywh = placed
-    no = np.zeros(len(image), dtype=bool)
-    crowd, difficult = (no if column is None else column != 0 for column in flags)
-    return TruthTable(
-        image, category, xywh, xywh[:, 2] * xywh[:, 3] if area is None else area, crowd, difficult
-    )
-
-
-def _placed_boxes(scanned: Scanned, image_ids: Ints, category_ids: Ints) -> tuple[Ints, Ints, Floats] | None:
-    """Image and class indices and boxes of scanned records, or None if there is a fault to be named."""
-    xywh = scanned.columns.get("bbox")
-    if not {"image_id", "category_id"} <= scanned.whole or xywh is None:
-        return None
-    image = _places(scanned.columns["image_id"], image_ids)
-    category = _places(scanned.columns["category_id"], category_ids)
-    if image is None or category is None or xywh.shape[1:] != (4,):
-        return None
-    if bool((xywh[:, 2:] < 0).any()) or not bool((np.abs(xywh) <= FARTHEST).all()):
-        return None
-    return image, category, xywh
-
-
-def _scanned(scanned: Scanned | None, truth: TruthFile) -> DetectionTable | None:
-    """The table read as columns, or None if the file is not regular or has a fault to be named."""
-    if scanned is None:
-        return None
-    placed = _placed_boxes(scanned, truth.image_ids, truth.category_ids)
-    score = scanned.columns.get("score")
-    if placed is None or score is None or score.ndim != 1:
-        return None
-    image, category, xywh = placed
-    return DetectionTable(image, category, xywh, score)
-
-
-def _places(ids: Floats, known: Ints) -> Ints | None:
-    """The places of the ids among the known ones; None if one is unknown or too large for a float."""
-    if len(known) == 0 or ids.ndim != 1 or float(np.abs(ids).max()) >= 2**53:
-        return None
-    number = ids.astype(np.int64)
-    low, high = int(known[0]), int(known[-1])
-    if high - low < 16 * len(known) + len(ids):  # a table is quicker than a search
-        if int(number.min()) < low or int(number.max()) > high:
-            return None
-        table = np.full(high - low + 1, -1)
-        table[known - low] = np.arange(len(known))
-        place = table.take(number - low)
-        return None if int(place.min()) < 0 else place
-    place = np.minimum(np.searchsorted(known, number), len(known) - 1)
-    return place if bool((known.take(place) == number).all()) else None
 
 
 def _truth_table(

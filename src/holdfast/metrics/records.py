@@ -1,16 +1,16 @@
-"""Records: columns out of a list of JSON objects, with every fault found and named.
+"""Columns of a list of JSON objects, with every fault named.
 
-The columns are taken whole and checked whole; only when a check fails are the records looked at one by one.
+Each column is converted and checked as a whole; only if a check fails are the values checked one by one.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Problems:
             )
 
     def raise_if_any(self) -> None:
-        """Nothing, or one `DataError` with all that is wrong."""
+        """Raise one DataError that names every fault, if there is any."""
         if self.count == 1:
             raise DataError(f"{self.path}: {self.shown[0]}")
         if self.count:
@@ -99,6 +99,8 @@ def _lenient(path: Path, data: bytes, first: orjson.JSONDecodeError) -> Any:
         raise DataError(
             f"{path}: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
         ) from first
+    except (RecursionError, ValueError) as error:  # nested too deeply, or an integer of thousands of digits
+        raise DataError(f"{path}: cannot be read: {error}") from first
 
 
 def records_of(parent: Any, key: str, problems: Problems) -> list[dict[str, Any]]:
@@ -124,8 +126,12 @@ def objects(records: Any, where: str, problems: Problems) -> list[dict[str, Any]
 
 def integers(records: list[dict[str, Any]], key: str, where: str, problems: Problems) -> Ints | None:
     """The integer column `key`, (n,), or None after noting what is wrong."""
-    values = _values(records, key, where, problems, "an integer", _is_integer, {int})
-    return None if values is None else np.array(values, dtype=np.int64)
+    values = [record.get(key, _MISSING) for record in records]
+    if set(map(type, values)) <= {int}:
+        with suppress(OverflowError):
+            return np.fromiter(values, np.int64, len(values))
+    _note(values, _is_integer, f"{where}[{{}}].{key}", "an integer", problems)
+    return None
 
 
 def numbers(
@@ -135,41 +141,27 @@ def numbers(
 
     With a default, records without the key take theirs from it.
     """
-    if default is not None and any(key not in record for record in records):
-        records = [
-            {key: record.get(key, other)} for record, other in zip(records, default.tolist(), strict=True)
-        ]
-    values = _values(records, key, where, problems, "a finite number", _is_number, {int, float})
-    if values is None:
-        return None
-    column = np.array(values, dtype=np.float64)
-    if not np.isfinite(column).all():
-        for index in np.flatnonzero(~np.isfinite(column)).tolist():
-            problems.add(f"{where}[{index}].{key}", "a finite number", values[index])
-        return None
-    return column
+    values = [record.get(key, _MISSING) for record in records]
+    if default is not None and _MISSING in values:
+        values = [b if a is _MISSING else a for a, b in zip(values, default.tolist(), strict=True)]
+    column = _floats(values)
+    if column is not None and np.isfinite(column).all():
+        return column
+    _note(values, _is_number, f"{where}[{{}}].{key}", "a finite number", problems)
+    return None
 
 
 def boxes(records: list[dict[str, Any]], where: str, problems: Problems) -> Floats | None:
     """The column `bbox` as xywh, (n, 4), or None after noting what is wrong."""
+    values = [record.get("bbox", _MISSING) for record in records]
+    if set(map(type, values)) <= {list} and set(map(len, values)) <= {4}:
+        column = _floats(list(chain.from_iterable(values)))
+        if column is not None and (np.abs(column) <= FARTHEST).all():
+            xywh = column.reshape(-1, 4)
+            if (xywh[:, 2:] >= 0).all():
+                return xywh
     expected = "4 finite numbers x, y, w, h (at most 1e9) with w ≥ 0 and h ≥ 0"
-    try:
-        values = list(map(itemgetter("bbox"), records))
-        well_formed = set(map(type, values)) <= {list} and set(map(len, values)) <= {4}
-    except KeyError:
-        well_formed = False
-    if well_formed:
-        flat = list(chain.from_iterable(values))
-        if set(map(type, flat)) <= {int, float}:
-            column = np.array(flat, dtype=np.float64).reshape(-1, 4)
-            wrong = ~(np.abs(column) <= FARTHEST).all(axis=1) | (column[:, 2:] < 0).any(axis=1)
-            for index in np.flatnonzero(wrong).tolist():
-                problems.add(f"{where}[{index}].bbox", expected, values[index])
-            return None if wrong.any() else column
-    for index, record in enumerate(records):
-        box = record.get("bbox", _MISSING)
-        if not (isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0):
-            problems.add(f"{where}[{index}].bbox", expected, box)
+    _note(values, _is_box, f"{where}[{{}}].bbox", expected, problems)
     return None
 
 
@@ -181,36 +173,32 @@ class _Missing:
 _MISSING = _Missing()
 
 
-def _is_integer(value: object) -> bool:
+def _floats(values: list[Any]) -> Floats | None:
+    """The values as floats, (n,); None if one is no number or too large."""
+    if set(map(type, values)) <= {int, float}:
+        with suppress(OverflowError):
+            return np.fromiter(values, np.float64, len(values))
+    return None
+
+
+def _note(
+    values: list[Any], valid: Callable[[Any], bool], place: str, expected: str, problems: Problems
+) -> None:
+    """Note every value that is not valid; `place` has braces where its index goes."""
+    for index, value in enumerate(values):
+        if not valid(value):
+            problems.add(place.format(index), expected, value)
+
+
+def _is_integer(value: Any) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
 
 
-def _in_range(values: list[Any], kinds: set[type]) -> bool:
-    return float in kinds or not values or (min(values) >= -(2**63) and max(values) < 2**63)
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < float("inf")  # type: ignore[arg-type]
-
-
-def _values(
-    records: list[dict[str, Any]],
-    key: str,
-    where: str,
-    problems: Problems,
-    expected: str,
-    valid: Callable[[object], bool],
-    kinds: set[type],
-) -> Sequence[Any] | None:
-    """The values of one key, or None after noting every record whose value is not valid."""
-    try:
-        values = list(map(itemgetter(key), records))
-    except KeyError:
-        values = []
-    if len(values) == len(records) and set(map(type, values)) <= kinds and _in_range(values, kinds):
-        return values
-    for index, record in enumerate(records):
-        value = record.get(key, _MISSING)
-        if not valid(value):
-            problems.add(f"{where}[{index}].{key}", expected, value)
-    return None
+def _is_box(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    return all(_is_number(v) and abs(v) <= FARTHEST for v in value) and not any(v < 0 for v in value[2:])
