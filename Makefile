@@ -28,9 +28,8 @@ $(VENV)/.torch: pyproject.toml constraints.txt | $(VENV)/.light
 
 # Everything the tests need: torch (CPU), linters, reference implementations.
 $(VENV)/.full: pyproject.toml constraints.txt | $(VENV)/.light
-	$(PIP) -e '.[dev,decoders,language,quick,runtimes,speech,torch,verify,vnnlib2,web]'
+	$(PIP) -e '.[dev,decoders,language,runtimes,speech,torch,verify,vnnlib2,web]'
 	$(BIN)/python -c 'from holdfast.verify.lowdim.load import kernel; kernel()'  # compiled once
-	$(BIN)/python -c 'from holdfast.stages.quick.library import KERNELS; KERNELS.entry("down").loaded()'  # likewise
 	$(BIN)/python -c 'import librosa; librosa.stft(librosa.tone(440, length=4096))'  # likewise
 	@touch $@
 

@@ -56,14 +56,3 @@ def test_clipping_to_the_image():
 def test_a_resize_that_lies_about_its_size_is_caught():
     with pytest.raises(ImageError, match="resize: expected 4×4×3"):
         place(np.zeros((8, 8, 3), np.uint8), Input(Size(4, 4)), lambda image, size: image)
-
-
-def test_a_part_of_another_shape_is_caught():
-    def resize(image, size):
-        raise AssertionError("the part is asked for")
-
-    resize.part = lambda image, size, window: image[: window.height, : window.width]
-    crop = Input(Size(4, 4), policy="crop")
-    assert place(np.zeros((8, 8, 3), np.uint8), crop, resize)[0].shape == (4, 4, 3)
-    with pytest.raises(ImageError, match=r"resize: expected 4×4×3, got \(4, 4, 4\)"):
-        place(np.zeros((8, 8, 4), np.uint8), crop, resize)

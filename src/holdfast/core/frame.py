@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,15 +12,6 @@ from holdfast.core.model import Input
 from holdfast.core.types import Floats, Image, Size
 
 Resize = Callable[[Image, Size], Image]
-
-
-class Window(NamedTuple):
-    """A part of a picture: its left and top edge, width and height."""
-
-    left: int
-    top: int
-    width: int
-    height: int
 
 
 @dataclass(frozen=True)
@@ -76,15 +66,8 @@ def frame_of(original: Size, wanted: Input) -> Frame:
 
 
 def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
-    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame.
-
-    A function with an attribute `part` is asked for the window of a crop alone: part(image, size, window).
-    """
+    """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
-    part = getattr(resize, "part", None)
-    if part is not None and wanted.policy in ("crop", "square"):
-        window = Window(-frame.offset_x, -frame.offset_y, *frame.network)
-        return _of_size(part(image, frame.resized, window), frame.network), frame
     small = _of_size(resize(image, frame.resized), frame.resized)
     if wanted.policy == "stretch":
         return small, frame

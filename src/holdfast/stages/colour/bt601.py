@@ -26,8 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Image
-from holdfast.stages.quick import Quick, of_pixels
-from holdfast.stages.quick.library import KERNELS
 
 Plane: TypeAlias = NDArray[np.int16]
 
@@ -57,16 +55,6 @@ FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
 
 def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
     """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
-    return _TO_YUV(image) if of_pixels(image) else _forth(image)
-
-
-def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
-    """The RGB pixels (h, w, 3) of full-size planes (h, w), each 0 … 255, by eq. 6 or eq. 7."""
-    small = all(plane.dtype == np.int16 and plane.shape == y.shape for plane in (y, u, v))
-    return _TO_RGB(y, u, v) if small and inverse == EXACT else _back(y, u, v, inverse)
-
-
-def _forth(image: Image) -> tuple[Plane, Plane, Plane]:
     y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
     for rows in _strips(image.shape[0], image.shape[1]):
         red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
@@ -80,7 +68,8 @@ def _forth(image: Image) -> tuple[Plane, Plane, Plane]:
     return y, u, v
 
 
-def _back(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
+def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
+    """The RGB pixels (h, w, 3) of full-size planes (h, w), each 0 … 255, by eq. 6 or eq. 7."""
     image = np.empty((*y.shape, 3), np.uint8)
     for rows in _strips(y.shape[0], y.shape[1]):
         grey = y[rows].astype(np.int32)
@@ -101,28 +90,3 @@ def _strips(height: int, width: int) -> Iterator[slice]:
     """Slices of rows small enough that what is computed from them stays in the processor's cache."""
     step = max(1, _CACHED // width)
     return (slice(at, at + step) for at in range(0, height, step))
-
-
-def _planes(image: Image) -> tuple[Plane, Plane, Plane]:
-    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
-    room = np.empty((3, image.shape[1]), np.int32)
-    KERNELS.entry("planes")(np.ascontiguousarray(image), room, y, u, v)
-    return y, u, v
-
-
-def _pixels(y: Plane, u: Plane, v: Plane) -> Image:
-    image, room = np.empty((*y.shape, 3), np.uint8), np.empty((3, y.shape[1]), np.int32)
-    KERNELS.entry("pixels")(*map(np.ascontiguousarray, (y, u, v)), room, image)
-    return image
-
-
-def pictures() -> list[tuple[Image]]:
-    """Every corner and the middle of the cube of colours, and chance."""
-    edges = np.stack(np.meshgrid(*[[0, 1, 127, 128, 254, 255]] * 3), -1).reshape(6, 36, 3).astype(np.uint8)
-    return [(edges,), (np.random.default_rng(0).integers(0, 256, (64, 65, 3), np.uint8),)]
-
-
-_TO_YUV = Quick(_forth, _planes, pictures)
-_TO_RGB = Quick(
-    lambda y, u, v: _back(y, u, v, EXACT), _pixels, lambda: [_forth(*picture) for picture in pictures()]
-)

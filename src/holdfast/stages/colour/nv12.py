@@ -7,21 +7,18 @@ interleaved and I420 one after the other; the values are the same.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.colour.bt601 import EXACT, Plane, pictures, to_rgb, to_yuv
-from holdfast.stages.quick import Quick, of_pixels
-from holdfast.stages.quick.library import KERNELS
+from holdfast.stages.colour.bt601 import EXACT, Plane, to_rgb, to_yuv
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras (Ascend DVPP, DXVA), nearest chroma")
 def nv12(image: Image) -> Image:
     """The pixels after eq. 5, 2 × 2 means of U and V, each repeated over its pixels, and eq. 6."""
-    return _NEAREST(image) if of_pixels(image) else _nearest(image)
+    y, u, v = to_yuv(image)
+    return to_rgb(y, _repeated(_halved(u), y.shape), _repeated(_halved(v), y.shape), EXACT)
 
 
 @stage("colour", paper=True, systems="NV12 of video decoders and cameras, bilinear chroma (GPU textures)")
@@ -30,15 +27,6 @@ def nv12_bilinear(image: Image) -> Image:
 
     On either axis a pixel lies at a quarter between two samples: (9a + 3b + 3c + d + 8) >> 4.
     """
-    return _BILINEAR(image) if of_pixels(image) else _bilinear(image)
-
-
-def _nearest(image: Image) -> Image:
-    y, u, v = to_yuv(image)
-    return to_rgb(y, _repeated(_halved(u), y.shape), _repeated(_halved(v), y.shape), EXACT)
-
-
-def _bilinear(image: Image) -> Image:
     y, u, v = to_yuv(image)
     return to_rgb(y, _interpolated(_halved(u), y.shape), _interpolated(_halved(v), y.shape), EXACT)
 
@@ -68,25 +56,3 @@ def _between(plane: Plane) -> Plane:
     twice[0::2] = threefold + framed[:-2]
     twice[1::2] = threefold + framed[2:]
     return twice
-
-
-def _compiled(image: Image, bilinear: bool) -> Image:
-    """The same by a kernel, which goes over the picture once."""
-    height, width, _ = image.shape
-    room, lines = np.empty((3, width), np.int32), np.empty((4, width), np.int16)
-    small, tall = np.empty((2, -(-height // 2), -(-width // 2)), np.int16), np.empty(-(-width // 2), np.int16)
-    luma, out = np.empty((height, width), np.uint8), np.empty(image.shape, np.uint8)
-    given = np.ascontiguousarray(image)
-    KERNELS.entry("nv12")(given, int(bilinear), room, luma, small[0], small[1], lines, tall, out)
-    return out
-
-
-def _samples() -> list[tuple[Image]]:
-    """Pictures of even and of odd sides, down to a single pixel."""
-    edges = [(picture[:height, :width],) for (picture,) in pictures() for height, width in _SIDES]
-    return [*pictures(), *edges]
-
-
-_SIDES = ((1, 1), (1, 2), (2, 1), (3, 3), (5, 36), (6, 35))
-_NEAREST = Quick(_nearest, partial(_compiled, bilinear=False), _samples)
-_BILINEAR = Quick(_bilinear, partial(_compiled, bilinear=True), _samples)
