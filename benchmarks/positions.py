@@ -1,13 +1,13 @@
-"""Every position of a fixed patch: ours against ONNX Runtime one by one, and in plain batches, in one run.
+"""Every position of a fixed patch: `patchbench evaluate` against ONNX Runtime one by one, in one run.
 
     python benchmarks/positions.py [--bench ../shared/data/vnncomp/cctsdb_yolo] [--patch 1 --patch 3]
                                    [--jobs 2] [--rounds 3] [--out benchmarks/results/positions.md]
 
-One by one: the user's file as it is, a batch of one, for each position. Batches: the file's graph rewritten
-in memory for 32 pictures at once, whole pictures. Ours: `holdfast patchbench evaluate`, that is crops where
-they pay, and every position near the threshold and the witness replayed one by one. All three begin with
-the same tensors; the largest difference is over all positions. Rounds alternate; the best of each is kept,
-because other work on the machine only ever adds.
+One by one: the user's file as it is, with a batch of one, for each position. Batches: what `holdfast
+patchbench evaluate` does. The network runs on 64 pictures at once; every position near the threshold, the
+smallest output and a sample are run again one by one. Both begin with the same tensors. The largest
+difference is over all positions. Rounds alternate, and the best of each is kept, because other work on the
+machine only adds time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from holdfast.core.model import Network as File
 from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.graph.wire import read_graph
 from holdfast.patchbench.network.folder import instances, open_bench
 from holdfast.patchbench.positions import bench as files
-from holdfast.patchbench.positions.files import Network, effect, open_instance, open_network, told
+from holdfast.patchbench.positions.effect import effect
+from holdfast.patchbench.positions.files import open_instance, open_network, read_network
 from holdfast.patchbench.positions.models import map_positions, open_detector, read
-from holdfast.patchbench.positions.sweep import Swept
-from holdfast.patchbench.positions.trunk import pasted, shares
+from holdfast.patchbench.positions.sweep import pasted
 from holdfast.report.tables import Column, Table, to_markdown
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.resize.pillow import pillow_bilinear
@@ -44,7 +43,7 @@ Way = Callable[[int], Floats]  # with so many threads, the whole map
 
 @dataclass(frozen=True)
 class Case:
-    """A network, a picture and a patch, and the three ways to its map."""
+    """A network, a picture and a patch, and two ways to its map."""
 
     name: str
     patch: int
@@ -64,7 +63,7 @@ def main() -> None:
     rows = []
     for case in cases(sizes, asked.bench):
         rows += measured(case, asked.jobs, asked.rounds)
-        print(*rows[-3:], sep="\n", flush=True)
+        print(*rows[-2:], sep="\n", flush=True)
     text = report(rows, asked.jobs)
     print(text)
     if asked.out:
@@ -88,22 +87,17 @@ def model_case(size: int) -> Case:
     target, side = detector.says(clean), 65 - size
     spots = np.argwhere(np.ones((side, side), bool))
 
-    def said(rows: list[list[np.ndarray]]) -> Floats:
-        values = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
-        outputs, _ = read(detector, Swept(values, spots, np.ones((side, side), bool), ""), target)
-        return outputs
-
     def alone(share: np.ndarray) -> list[np.ndarray]:
-        made = [detector.exact(pasted(detector.trunk, clean, content, spot[None])) for spot in share]
-        return [np.concatenate([raw[name] for raw in made]) for name in detector.trunk.outputs]
+        made = [detector.exact(pasted(clean, content, spot[None])) for spot in share]
+        return [np.concatenate([raw[name] for raw in made]) for name in detector.batches.outputs]
 
-    def batch(these: np.ndarray) -> list[np.ndarray]:
-        return detector.trunk.run(pasted(detector.trunk, clean, content, these), {})
+    def one_by_one(jobs: int) -> Floats:
+        rows = spread(alone, np.array_split(spots, 64), jobs)
+        return read(detector, [np.concatenate(parts) for parts in zip(*rows, strict=True)], target)[0]
 
     ways: dict[str, Way] = {
-        "one by one": lambda jobs: said(spread(alone, np.array_split(spots, 64), jobs)),
-        "batches": lambda jobs: said(spread(batch, list(shares(spots)), jobs)),
-        "ours": lambda jobs: map_positions(detector, picture, patch, target, jobs=jobs).outputs,
+        "one by one": one_by_one,
+        "batches": lambda jobs: map_positions(detector, picture, patch, target, jobs=jobs).outputs,
     }
     return Case("signs-single", size, len(spots), ways)
 
@@ -112,9 +106,9 @@ def file_case(folder: Path, size: int) -> Case:
     """The published detector, with a real black square where its description says."""
     listed = next(one for one in instances(open_bench(folder)) if one.patch.width == size)
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
-    network = Network(read_graph(question.model.read()))
-    opened = open_instance(question, network.graph)
-    done, trunk, given = effect(opened), open_network(opened, network), told(opened)
+    opened = open_instance(question, read_network(question.model))
+    open_network(opened)
+    done = effect(opened)
     clean = done.clean
     if clean is None:
         raise SystemExit(f"{folder}: shows no picture without a patch")
@@ -123,16 +117,11 @@ def file_case(folder: Path, size: int) -> Case:
     neutral = files.neutral_of(opened, clean)
 
     def alone(share: np.ndarray) -> list[float]:
-        return [files.on_file(opened, trunk, pasted(trunk, clean, content, s[None]), neutral) for s in share]
-
-    def batches(jobs: int) -> Floats:
-        run = lambda these: trunk.run(pasted(trunk, clean, content, these), given)  # noqa: E731
-        return np.concatenate([rows[0] for rows in spread(run, list(shares(spots)), jobs)])
+        return [files.on_file(opened, pasted(clean, content, spot[None]), neutral) for spot in share]
 
     ways: dict[str, Way] = {
         "one by one": lambda jobs: np.concatenate(spread(alone, np.array_split(spots, 64), jobs)),
-        "batches": batches,
-        "ours": lambda jobs: files.described_map(opened, network, done, content, jobs).outputs,
+        "batches": lambda jobs: files.described_map(opened, done, content, jobs).outputs,
     }
     return Case("cctsdb_yolo detector", size, len(spots), ways)
 

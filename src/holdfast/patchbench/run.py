@@ -20,12 +20,12 @@ from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Size, Tensor
-from holdfast.graph.wire import read_graph
 from holdfast.patchbench.network.folder import Bench, instance_of
 from holdfast.patchbench.network.folder import Instance as Listed
 from holdfast.patchbench.network.layout import Target
 from holdfast.patchbench.positions.bench import black, described_map, file_map
-from holdfast.patchbench.positions.files import Effect, Network, effect, open_instance
+from holdfast.patchbench.positions.effect import Effect, effect
+from holdfast.patchbench.positions.files import Network, open_instance, read_network
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.types import Bar, PositionMap
 from holdfast.verify.vnnlib import property_of, read_vnnlib
@@ -110,7 +110,7 @@ def evaluate_model(
             made.append(Mapped(entry.name, np.zeros((1, 1, 3), np.uint8), None, "", (), str(problem)))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
-    notes = (f"one by one: {detector.trunk.why}",) if detector.trunk.why else ()
+    notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()
     return Result(model.name, data.name, content, tuple(made), time.perf_counter() - began, notes, facts)
 
 
@@ -161,17 +161,16 @@ def _instance(
         return Mapped(name, listed.image, target, label, (), said)
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
     if listed.network not in networks:
-        networks[listed.network] = Network(read_graph(question.model.read()))
-    network = networks[listed.network]
-    opened = open_instance(question, network.graph)
+        networks[listed.network] = read_network(question.model)
+    opened = open_instance(question, networks[listed.network])
     done = effect(opened)
-    found = file_map(opened, network, done, jobs)
+    found = file_map(opened, done, jobs)
     maps = [Shown("position" if found.square else "file", found.map, patch, found.square, done.words)]
     trouble = ""
     if not found.square:
         content = _described(done, patch, dark)
         if content is not None:
-            described = described_map(opened, network, done, content, jobs)
+            described = described_map(opened, done, content, jobs)
             maps.append(Shown("described", described, patch, words="a square patch"))
         else:
             trouble = (

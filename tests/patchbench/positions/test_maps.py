@@ -10,9 +10,7 @@ from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.metrics.single import single_values
 from holdfast.patchbench.network.layout import Target
-from holdfast.patchbench.positions.local import follow, open_crops
 from holdfast.patchbench.positions.models import map_positions, open_detector, position_map
-from holdfast.patchbench.positions.trunk import pasted
 from holdfast.patchbench.positions.types import Bar
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.infer import onnxruntime
@@ -65,37 +63,24 @@ def test_the_whole_map_is_that_of_the_file(detector, picture):
     assert made.difference < 1e-5
 
 
-def test_small_patches_are_followed_on_crops(detector, picture):
-    patch = np.full((3, 3, 3), 255, np.uint8)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_any_patch_gives_the_outputs_of_the_file(detector, picture, height, width, seed):
+    rng = np.random.default_rng(seed)
+    patch = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
     made = map_positions(detector, picture, patch)
-    assert made.how == "crops"
-    assert made.outputs.shape == (62, 62)
-    rng = np.random.default_rng(0)
+    assert made.how == "batches"
+    rows, columns = 65 - height, 65 - width
+    assert made.outputs.shape == (rows, columns)
     run = onnxruntime(detector.model, 1)
     target = detector.says(detector.tensor(picture)[None])
-    for row, column in [(0, 0), (0, 61), (61, 0), (61, 61), *rng.integers(0, 62, (40, 2)).tolist()]:
+    random = np.stack([rng.integers(0, end, 20) for end in (rows, columns)], axis=1).tolist()
+    for row, column in [(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1), *random]:
         pixels = picture.copy()
-        pixels[row : row + 3, column : column + 3] = patch
+        pixels[row : row + height, column : column + width] = patch
         raw = run(normalise(pixels, detector.model.card.input)[None])
         wanted = single_values(raw["box"], [int(np.argmax(raw["scores"]))], [target.box], [target.label])[0]
         assert made.outputs[row, column] == pytest.approx(wanted, abs=2e-6)
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.integers(1, 14), st.integers(1, 14), st.integers(0, 2**32 - 1))
-def test_crops_equal_whole_maps_for_any_patch(detector, height, width, seed):
-    rng = np.random.default_rng(seed)
-    clean = rng.random((1, 3, 64, 64)).astype(np.float32)
-    content = rng.random((3, height, width)).astype(np.float32)
-    crops = open_crops(detector.trunk, (height, width), {})
-    assert crops is not None
-    followed = follow(crops, clean, content, {})
-    assert followed is not None
-    ends = 65 - height, 65 - width
-    spots = np.stack([rng.integers(0, end, 20) for end in ends], axis=1)
-    whole = detector.trunk.run(pasted(detector.trunk, clean, content, spots), {})
-    for near, far in zip(followed.run(spots), whole, strict=True):
-        np.testing.assert_allclose(near, far, atol=2e-5)
 
 
 def test_a_patch_that_changes_nothing_is_not_run(detector, picture):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,13 +14,11 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
 from holdfast.graph.heads.landmark import Options, landmark
 from holdfast.graph.outputs import options_of
-from holdfast.graph.wire import read_graph
 from holdfast.metrics.single import single_values
 from holdfast.patchbench.network.layout import Target
-from holdfast.patchbench.positions.local import Crops, open_crops
-from holdfast.patchbench.positions.settle import settle, ties
-from holdfast.patchbench.positions.sweep import Swept, sweep
-from holdfast.patchbench.positions.trunk import Trunk, open_trunk, pasted
+from holdfast.patchbench.positions.batches import Batches, noise, open_batches
+from holdfast.patchbench.positions.settle import ties
+from holdfast.patchbench.positions.sweep import sweep
 from holdfast.patchbench.positions.types import Bar, PositionMap
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
@@ -29,19 +26,23 @@ from holdfast.stages.normalise import card as normalise
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A single-object model opened: its file as it is (`exact`), and for many pictures (`trunk`)."""
+    """A single-object model opened: its file as it is (`exact`), and for many pictures (`batches`)."""
 
     model: Model
     exact: Run
     head: Callable[[Mapping[str, Tensor], object], Detections]
-    trunk: Trunk
-    crops: dict[tuple[int, int], Crops | None] = field(default_factory=dict)  # by the patch's size
+    batches: Batches
 
     @property
     def size(self) -> tuple[int, int]:
         """Rows and columns of the network's input."""
         width, height = self.model.card.input.size
         return height, width
+
+    @property
+    def last(self) -> bool:
+        """Whether the channels are the last axis of the network's input."""
+        return self.model.card.input.layout == "nhwc"
 
     def tensor(self, pixels: Image) -> Tensor:
         """The pixels (h, w, 3) as they go into the network, without the batch."""
@@ -58,68 +59,58 @@ class Detector:
 
 
 def open_detector(model: Model) -> Detector:
-    """The model opened for maps; ModelError if it is no single-object detector."""
+    """Open a model for maps; raise ModelError if it is no single-object detector."""
+    import onnx
+
     card = model.card
     if card.task != "single":
         raise ModelError(
             f"{model.path}: expected a single-object detector (task single), got task {card.task}; "
             "signs-single is one"
         )
-    graph = read_graph(model.read())
-    width, height = card.input.size
-    last = card.input.layout == "nhwc"
-    grey = normalise(np.full((height, width, 3), 128, np.uint8), card.input)[None]
-    if len(graph.inputs) != 1:
-        raise ModelError(f"{model.path}: expected one image input, got {len(graph.inputs)}")
-    if graph.inputs[0].dims[:1] > (1,):
+    found = onnx.load_from_string(model.read())
+    weights = {weight.name for weight in found.graph.initializer}
+    inputs = [port for port in found.graph.input if port.name not in weights]
+    if len(inputs) != 1:
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)}")
+    batch = inputs[0].type.tensor_type.shape.dim[:1]
+    if batch and batch[0].dim_value > 1:
         raise ModelError(
-            f"{model.path}: takes {graph.inputs[0].dims[0]} images at once; export it with a batch of 1"
+            f"{model.path}: takes {batch[0].dim_value} images at once; export it with a batch of 1"
         )
-    trunk = open_trunk(
-        graph, graph.inputs[0].name, grey, [output.name for output in graph.outputs], last=last
+    width, height = card.input.size
+    trial = np.stack(
+        [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
     )
-    return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), trunk)
+    names = [port.name for port in found.graph.output]
+    batches = open_batches(found, inputs[0].name, names, trial)
+    return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), batches)
 
 
 def map_positions(
     detector: Detector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
     jobs: int = 1, mask: Bools | None = None,
 ) -> PositionMap:  # fmt: skip
-    """The map of a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
+    """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
-    Where a mask (k, k) is False the patch is seen through. The target is what the model says of the clean
-    picture, unless another is given.
+    Where a mask (k, k) is False the picture shows through the patch. The default target is what the model
+    says of the clean picture.
     """
-    began, bar = time.perf_counter(), bar or Bar()
-    height, width = detector.size
-    _check(image, patch, (height, width))
-    clean, content = detector.tensor(image)[None], detector.tensor(patch)
+    _check(image, patch, detector.size)
+    clean, content = detector.tensor(image)[np.newaxis], detector.tensor(patch)
     if mask is not None and not mask.all():
-        hidden = ~mask[:, :, np.newaxis] if detector.trunk.last else ~mask
+        hidden = ~mask[:, :, np.newaxis] if detector.last else ~mask
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
-    target = target or detector.says(clean)
-    before = _value(detector.says(clean), target)
-    size = patch.shape[0], patch.shape[1]
-    if size not in detector.crops:
-        detector.crops[size] = open_crops(detector.trunk, size, {})
-    swept = sweep(detector.trunk, detector.crops[size], clean, content, {}, jobs)
-    outputs, doubtful = read(detector, swept, target)
+    goal = target or detector.says(clean)
 
-    def replay(i: int) -> float:
-        picture = pasted(detector.trunk, clean, content, swept.spots[i : i + 1])
-        return _value(detector.says(picture), target)
+    def replay(picture: Tensor) -> float:
+        said = detector.says(picture)
+        return float(single_values([said.box], [said.label], [goal.box], [goal.label])[0])
 
-    whole: Floats = np.full(swept.changed.shape, before)
-    replayed, difference, how = 0, 0.0, swept.how
-    if len(outputs):
-        settled = settle(outputs, doubtful, bar, replay)
-        whole[swept.changed] = settled.outputs
-        replayed, difference = settled.replayed, settled.difference
-        how = swept.how if settled.believed else "one by one"
-    rows, columns = np.arange(float(whole.shape[0])), np.arange(float(whole.shape[1]))
-    unchanged = int((~swept.changed).sum())
-    seconds = time.perf_counter() - began
-    return PositionMap(whole, rows, columns, bar, before, unchanged, replayed, difference, how, seconds)
+    return sweep(
+        detector.batches, clean, content, lambda values: read(detector, values, goal), replay,
+        bar=bar or Bar(), last=detector.last, jobs=jobs,
+    )  # fmt: skip
 
 
 def position_map(
@@ -139,31 +130,31 @@ def _check(image: Image, patch: Image, size: tuple[int, int]) -> None:
         )
 
 
-def _value(said: Target, target: Target) -> float:
-    return float(single_values([said.box], [said.label], [target.box], [target.label])[0])
+def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
+    """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly a tie.
 
-
-def read(detector: Detector, swept: Swept, target: Target) -> tuple[Floats, Bools]:
-    """IoU × equal of every swept position (n,), and where the class is nearly a tie."""
-    count = len(swept.spots)
-    if not count:
-        return np.zeros(0), np.zeros(0, np.bool_)
-    boxes, classes, doubtful = _landmarks(detector, swept) or _one_by_one(detector, swept)
+    Only the landmark head is read for many pictures at once; with any other head every output is doubtful.
+    """
+    count = len(values[0]) if values else 0
+    found = _landmarks(detector, values) if count else None
+    if found is None:
+        return np.full(count, np.nan), np.ones(count, np.bool_)
+    boxes, classes, doubtful = found
     good = np.asarray(np.isfinite(boxes).all(axis=1))
     boxes = np.where(good[:, None], boxes, 0.0)
     outputs = single_values(boxes, classes, np.repeat([target.box], count, 0), np.repeat(target.label, count))
     return outputs, doubtful | ~good
 
 
-def _landmarks(detector: Detector, swept: Swept) -> tuple[Floats, Ints, Bools] | None:
-    """Boxes in 0 … 1, classes and ties, read from the landmark head's two outputs at once."""
+def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:
+    """Boxes in 0 … 1, classes and ties, from the two outputs of the landmark head."""
     card = detector.model.card
-    if detector.head is not landmark or len(swept.values) != 2:
+    if detector.head is not landmark or len(values) != 2:
         return None
     chosen = options_of(Options, card)
     flat = {
-        name: np.asarray(value, np.float64).reshape(len(swept.spots), -1)
-        for name, value in zip(detector.trunk.outputs, swept.values, strict=True)
+        name: np.asarray(value, np.float64)
+        for name, value in zip(detector.batches.outputs, values, strict=True)
     }
     order: Sequence[str] = chosen.outputs or _by_width(flat, len(card.classes))
     box, scores = (flat.get(name) for name in order)
@@ -177,16 +168,3 @@ def _by_width(flat: Mapping[str, Floats], classes: int) -> Sequence[str]:
     first, second = flat
     swap = flat[first].shape[1] == classes != 4 or first == "scores" or second == "box"
     return (second, first) if swap else (first, second)
-
-
-def _one_by_one(detector: Detector, swept: Swept) -> tuple[Floats, Ints, Bools]:
-    """The same by the card's head, picture by picture; a head that says no scores leaves all in doubt."""
-    unit = np.array([*detector.model.card.input.size] * 2, np.float64)
-    boxes, classes = np.full((len(swept.spots), 4), np.nan), np.full(len(swept.spots), -1)
-    for i in range(len(swept.spots)):
-        raw = {n: v[i : i + 1] for n, v in zip(detector.trunk.outputs, swept.values, strict=True)}
-        found = detector.head(raw, detector.model.card)
-        if len(found):
-            best = int(np.argmax(found.scores))
-            boxes[i], classes[i] = found.boxes[best] / unit, found.classes[best]
-    return boxes, classes, np.ones(len(swept.spots), np.bool_)

@@ -1,4 +1,4 @@
-"""The last word on a map: what is near the threshold, and every witness, is run on the user's file."""
+"""The last word on a map: outputs that decide it are run again on the user's file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.core.types import Bools, Floats
 from holdfast.patchbench.positions.types import Bar
 
 NEAR = 1e-3  # outputs this near the threshold, and class scores this near each other, are run again
-WRONG = 1e-4  # a fast way that is off by more is not believed anywhere
-_SAMPLES = 16  # positions run again whatever they give
+WRONG = 1e-4  # if a batch is off by more anywhere, no batch is believed
+_SAMPLES = 16  # positions that are run again in any case
 
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """The outputs (n,), how many of them were run one by one, and how far off the fast way was there."""
+    """The outputs (n,), how many of them were run one by one, and how far off the batches were there."""
 
     outputs: Floats
     replayed: int
@@ -26,11 +26,13 @@ class Settled:
 
 
 def settle(outputs: Floats, doubtful: Bools, bar: Bar, replay: Callable[[int], float]) -> Settled:
-    """The outputs (n,), checked: `replay` gives one of them by running the user's file.
+    """Check the outputs (n,) of batches; `replay` gives one of them by running the user's file.
 
     Run again are those near the threshold, those that are `doubtful` (a class nearly tied), the smallest, and
-    a sample. If one that is not doubtful is off, all are.
+    a sample. If one that is not doubtful is off, all are run again.
     """
+    if not len(outputs):
+        return Settled(outputs, 0, 0.0, believed=True)
     again = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
     again[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
     again[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True

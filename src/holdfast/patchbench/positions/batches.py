@@ -1,0 +1,246 @@
+"""A network, or a part of one, on batches of pictures.
+
+Many files fix the batch to 1: in the input's shape, in the target of a Reshape, or because the last nodes
+pick the only answer. `open_batches` frees the batch in memory up to the last filter or matrix product. The
+few nodes after it run picture by picture. The freed graph is used only if it gives what single pictures give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from holdfast.core.types import Tensor
+from holdfast.graph.inspect import condense
+from holdfast.verify.finite.split import HEAVY
+from holdfast.verify.replay import session_of
+
+BATCH = 64  # pictures at once
+SAME = 1e-4  # values that differ by more than this are not from the same network
+
+Values: TypeAlias = Mapping[str, Tensor]
+Session: TypeAlias = Callable[[Values], list[Tensor]]  # ignores values that it does not read
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The part of a graph from a picture (1, …) to its outputs.
+
+    `alone` runs the part on one picture. `many` runs it on a batch up to the tensors of `cut`, which have
+    these shapes for one picture. `tail` continues from there, picture by picture; it gives the outputs that
+    are not in `cut`. Without `many` all pictures run alone, and `why` gives the reason.
+    """
+
+    source: str
+    outputs: tuple[str, ...]
+    alone: Session
+    many: Session | None = None
+    tail: Session | None = None
+    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    why: str = ""
+
+    def run(self, pictures: Tensor, told: Values) -> list[Tensor]:
+        """Return the outputs of pictures (n, …), each flat, (n, m); `told` is the same for all of them."""
+        if self.many is None:
+            rows = [self.alone({**told, self.source: picture[np.newaxis]}) for picture in pictures]
+        else:
+            rows = self._run_batch(self.many, pictures, told)
+        return [np.stack([value.ravel() for value in values]) for values in zip(*rows, strict=True)]
+
+    def _run_batch(self, many: Session, pictures: Tensor, told: Values) -> list[list[Tensor]]:
+        count, found = len(pictures), many({**told, self.source: pictures})
+        values = {name: v.reshape(count, *self.cut[name]) for name, v in zip(self.cut, found, strict=True)}
+        values[self.source] = pictures[:, np.newaxis]
+        late = [name for name in self.outputs if name not in self.cut]
+        rows = []
+        for i in range(count):
+            row = {name: value[i] for name, value in values.items()}
+            if self.tail is not None:
+                row |= zip(late, self.tail({**told, **row}), strict=True)
+            rows.append([row[name] for name in self.outputs])
+        return rows
+
+
+class _NotBatched(Exception):
+    """A part does not take batches; the message says why."""
+
+
+def open_batches(
+    model: Any, source: str, outputs: Sequence[str], trial: Tensor, told: Values | None = None
+) -> Batches:
+    """Open the part of an ONNX model from the tensor `source` on.
+
+    `trial` (BATCH, …) are pictures that differ. If a batch of them gives other values than each picture
+    alone, pictures will run one by one.
+    """
+    told = told or {}
+    made = Batches(source, tuple(outputs), open_part(model, {**told, source: trial[:1]}, outputs))
+    try:
+        return _with_batches(model, made, trial, told)
+    except _NotBatched as problem:
+        return replace(made, why=str(problem))
+    except Exception as problem:  # noqa: BLE001 - the errors of onnx and onnxruntime have no common class
+        return replace(made, why=condense(problem, 200))
+
+
+def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Batches:
+    """Add `many` and `tail`; raise _NotBatched if the trial fails."""
+    given = {**told, made.source: trial[:1]}
+    free = _has_free_batch(model, made.source)
+    cut = made.outputs if free else _last_products(model, made)
+    if not cut:
+        raise _NotBatched("the network has no filter and no matrix product")
+    part = _part(model, given, cut)
+    single, many = _open(part), _open(_free_batch(part, made.source))
+    rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
+    found = many({**told, made.source: trial})
+    for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
+        alone = np.stack(values)
+        if not free and not _all_vary(alone):
+            raise _NotBatched(f"{name!r} has values that do not depend on the picture")
+        if batch.size != alone.size or not _same(batch.reshape(alone.shape), alone):
+            raise _NotBatched(f"a batch gives other values of {name!r} than single pictures")
+    first = dict(zip(cut, rows[0], strict=True))
+    late = [name for name in made.outputs if name not in first]
+    tail = open_part(model, {**given, **first}, late) if late else None
+    return replace(made, many=many, tail=tail, cut={name: value.shape for name, value in first.items()})
+
+
+def _all_vary(values: Tensor) -> bool:
+    """Whether every value differs between pictures (n, …).
+
+    A value that is the same for all would not show that pictures are mixed up.
+    """
+    return bool((np.ptp(values, axis=0) > 10 * SAME * (1 + np.abs(values).max(axis=0))).all())
+
+
+def _same(batch: Tensor, alone: Tensor) -> bool:
+    return np.allclose(batch, alone, rtol=SAME, atol=SAME)
+
+
+def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
+    """Open the part of a model from the given tensors (examples of them) to the outputs."""
+    return _open(_part(model, given, outputs))
+
+
+def _open(model: Any) -> Session:
+    """Open an ONNX model in ONNX Runtime, with one thread."""
+    session = session_of(model.SerializeToString())
+    names = [port.name for port in session.get_inputs()]
+
+    def run(values: Values) -> list[Tensor]:
+        found = session.run(None, {name: values[name] for name in names})
+        return [np.asarray(value) for value in found]
+
+    return run
+
+
+def _part(model: Any, given: Values, outputs: Sequence[str]) -> Any:
+    """Return the part of a model from the given tensors (examples of them) to the outputs, as a model."""
+    from onnx import ValueInfoProto, helper
+
+    nodes = _needed(model.graph.node, outputs, given)
+    read = {name for node in nodes for name in node.input} | set(outputs)
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in given.items()
+        if name in read
+    ]
+    weights = [weight for weight in model.graph.initializer if weight.name in read]
+    found = [ValueInfoProto(name=name) for name in outputs]  # onnxruntime infers their types
+    return helper.make_model(
+        helper.make_graph(nodes, "part", inputs, found, weights),
+        opset_imports=model.opset_import,
+        functions=model.functions,
+        ir_version=max(model.ir_version, 4),  # from 4 on a weight need not be an input
+    )
+
+
+def _needed(nodes: Sequence[Any], outputs: Iterable[str], given: Iterable[str]) -> list[Any]:
+    """The nodes on which the outputs depend, back to the given tensors, in order."""
+    known = set(given)
+    wanted, kept = set(outputs) - known, []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted.update(set(node.input) - known)
+    return kept[::-1]
+
+
+def dependent(model: Any, source: str, outputs: Sequence[str]) -> list[Any]:
+    """Return the nodes that lead from a tensor to the outputs, in order."""
+    reached, kept = {source}, []
+    for node in _needed(model.graph.node, outputs, [source]):
+        if reached.intersection(node.input):
+            reached.update(node.output)
+            kept.append(node)
+    return kept
+
+
+def _last_products(model: Any, made: Batches) -> tuple[str, ...]:
+    """The tensors that lead from the filters and products to the nodes after them, or to the outputs."""
+    wanted, read, inside = set[str](), set(made.outputs), list[str]()
+    for node in reversed(dependent(model, made.source, made.outputs)):
+        if node.op_type in HEAVY or wanted.intersection(node.output):
+            wanted.update(node.input)
+            inside += node.output
+        else:
+            read.update(node.input)
+    return tuple(name for name in inside if name in read)
+
+
+def _has_free_batch(model: Any, source: str) -> bool:
+    """Whether the source is an input of the file whose first dimension is free."""
+    dims = [port.type.tensor_type.shape.dim[:1] for port in model.graph.input if port.name == source]
+    return any(first.dim_value < 1 for dim in dims for first in dim)
+
+
+def _free_batch(part: Any, source: str) -> Any:
+    """Free the batch of the source and of every Reshape that has a constant target; return the part."""
+    from onnx import numpy_helper
+
+    for port in part.graph.input:
+        if port.name == source:
+            port.type.tensor_type.shape.dim[0].dim_param = "batch"
+    constants = {weight.name: weight for weight in part.graph.initializer}
+    for node in part.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    for node in dependent(part, source, [port.name for port in part.graph.output]):
+        if node.op_type == "Reshape" and node.input[1] in constants:
+            target = _free_target(numpy_helper.to_array(constants[node.input[1]]))
+            node.input[1] = f"batch/{node.output[0]}"
+            part.graph.initializer.append(numpy_helper.from_array(target, node.input[1]))
+    return part
+
+
+def _free_target(target: Tensor) -> Tensor:
+    """The target of a Reshape for any batch, which was 1; the trial shows whether that was the right axis."""
+    made = target.copy()
+    if -1 in target:
+        made[:1][target[:1] == 1] = 0  # 0: as in the input
+    elif len(target):
+        made[1 if target[0] != 1 and target[1:2] == 1 else 0] = -1
+    return made
+
+
+def in_batches(
+    run: Callable[[Sequence[Item]], Sequence[Tensor]], items: Sequence[Item], jobs: int
+) -> list[Tensor]:
+    """Run batches of the items in `jobs` threads; return the arrays (n, …) that `run` gives, joined."""
+    parts = [items[begin : begin + BATCH] for begin in range(0, len(items), BATCH)]
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:  # onnxruntime releases the interpreter while it computes
+        rows = list(pool.map(run, parts))
+    return [np.concatenate(values) for values in zip(*rows, strict=True)]
+
+
+def noise(*shape: int) -> Tensor:
+    """Return BATCH different pictures of this shape, random values in 0 … 1 of different brightness."""
+    rng = np.random.default_rng(0)
+    brightness = rng.random((BATCH, *([1] * len(shape))))
+    return np.asarray(rng.random((BATCH, *shape)) * brightness, np.float32)
