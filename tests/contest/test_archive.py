@@ -117,22 +117,18 @@ def longer_last_entry() -> bytes:
 
 
 def quoted() -> bytes:
-    """A bomb of quoted overlap: the stream of each file holds the header of the next and shares its end."""
-    name, packed, crc = b"advimages/4.png", entering.deflated(good(4).data), zlib.crc32(good(4).data)
-    size, files, body = len(good(4).data), [], b""
+    """A bomb of quoted overlap: the stream of each file holds the header of the next and shares its data."""
+    data, packed, body = good(4).data, entering.deflated(good(4).data), b""
+    files: list[Raw] = []
     for number in (4, 3, 2, 1):
-        name = b"advimages/%d.png" % number
-        local = (
-            struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 8, 0, 33, crc, len(packed), size, len(name), 0) + name
-        )
-        files.append(Raw(name, method=8, packed=packed, size=size, crc=crc, listed_only=True))
+        name, crc = b"advimages/%d.png" % number, zlib.crc32(data)
+        figures = (crc, len(packed), len(data), len(name), 0)
+        local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 8, 0, 33, *figures) + name
+        header = (number - 1) * (len(local) + 5)
+        files.insert(0, Raw(name, data, 8, packed=packed, header=header, listed_only=True))
         body = local + packed
-        quote = struct.pack("<BHH", 0, len(local), len(local) ^ 0xFFFF) + local  # a stored block
-        packed, size, crc = quote + packed, size + len(local), 0
-    at = 0
-    for file in reversed(files):
-        file.header, at = at, at + 30 + len(file.name) + 5
-    return raw_zip(list(reversed(files)), prefix=body)
+        data, packed = local + data, struct.pack("<BHH", 0, len(local), len(local) ^ 0xFFFF) + body
+    return raw_zip(files, prefix=body)
 
 
 @lru_cache
