@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from helpers import contest as entering
 from helpers.contest import chunk, encoded, goods, header, picture, raw_png, raw_zip, rules
-from holdfast.contest.entry.archive import EntryError, open_entry
+from holdfast.contest.entry.archive import open_entry
+from holdfast.contest.entry.messages import EntryError
 from holdfast.contest.entry.png import decode
 from holdfast.core.types import Size
 
@@ -25,7 +26,7 @@ PNGS = {
     "bomb": (raw_png(head=header(1 << 31, 1 << 31)), f"{1 << 31}×{1 << 31}, expected 16×16"),
     "pixel data without end": (
         raw_png(raw=bytes(5_000_000)),
-        f"its pixel data unpacks to more than the {LONG} bytes of the picture",
+        f"its pixel data unpacks to more than the {LONG} bytes of the image",
     ),
     "one byte too long": (
         raw_png(raw=bytes(LONG + 1)),
@@ -36,43 +37,61 @@ PNGS = {
         f"its pixel data ends after {LONG - 1} of {LONG} bytes",
     ),
     "filter": (raw_png(raw=b"\x09" * LONG), "its pixel data is damaged"),
-    "huge text": (raw_png(chunk(b"tEXt", b"a\0" + bytes(300_000))), "300002 bytes of text, profiles and the"),
+    "huge text": (
+        raw_png(chunk(b"tEXt", b"a\0" + bytes(300_000))),
+        "300002 bytes of text, colour",
+    ),
     "packed text": (
         raw_png(*[chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(7_000_000)))] * 40),
-        "bytes of text, profiles and the like, limit 262144",
+        "bytes of text, colour profiles and other metadata, limit 262144",
     ),
     "huge international text": (raw_png(chunk(b"iTXt", bytes(300_000))), "300000 bytes of text"),
     "huge profile": (raw_png(chunk(b"iCCP", bytes(300_000))), "300000 bytes of text"),
     "too many chunks": (raw_png(*[chunk(b"tEXt", b"")] * 5000), "more than 4096 chunks in the PNG"),
-    "animated": (raw_png(chunk(b"acTL", struct.pack(">II", 1, 0))), "an animated PNG, expected one picture"),
+    "animated": (
+        raw_png(chunk(b"acTL", struct.pack(">II", 1, 0))),
+        "an animated PNG, expected a single",
+    ),
     "transparent": (raw_png(chunk(b"tRNS", bytes(6))), "a transparent colour (tRNS)"),
-    "turned": (raw_png(exif(6)), "its EXIF block turns the picture"),
-    "critical chunk": (raw_png(chunk(b"CgBI", b"")), "an unknown chunk CgBI that a reader must understand"),
-    "name of a chunk": (raw_png(chunk(b"\x1b[2J", b"")), "an unknown chunk '\\x1b[2J'"),
-    "checksum of the header": (raw_png(head=header()[:-1] + b"x"), "damaged: the checksum of its IHDR chunk"),
+    "turned": (raw_png(exif(6)), "its EXIF data rotates the image"),
+    "critical chunk": (raw_png(chunk(b"CgBI", b"")), "an unknown critical chunk CgBI"),
+    "name of a chunk": (
+        raw_png(chunk(b"\x1b[2J", b"")),
+        "chunk '\\x1b[2J' has a wrong name or",
+    ),
+    "checksum of the header": (
+        raw_png(head=header()[:-1] + b"x"),
+        "chunk 'IHDR' has a wrong name",
+    ),
     "checksum of a text": (
         raw_png(chunk(b"tEXt", b"a\0b")[:-1] + b"x"),
-        "the checksum of its tEXt chunk is wrong",
+        "damaged: chunk 'tEXt' has a wrong name or checksum",
     ),
-    "two headers": (raw_png(header()), "damaged: a IHDR chunk where none may be"),
-    "two pictures": (raw_png(chunk(b"IDAT", b""), chunk(b"tEXt", b"")), "a IDAT chunk where none may be"),
-    "no picture": (entering.SIGNATURE + header() + chunk(b"IEND", b""), "a IEND chunk where none may be"),
-    "data behind": (raw_png(behind=b"PK\3\4"), "4 bytes behind the end of the PNG"),
-    "cut": (raw_png()[:-14], "the PNG is cut off after"),
-    "cut in the header": (raw_png()[:20], "the PNG is cut off after 20 bytes"),
-    "cut in the signature": (raw_png()[:5], "the PNG is cut off after 5 bytes"),
+    "checksum of the pixel data": (
+        raw_png()[:-16] + b"xxxx" + chunk(b"IEND", b""),
+        "damaged: chunk 'IDAT' has a wrong name or checksum",
+    ),
+    "two headers": (raw_png(header()), "damaged: chunk IHDR is in the wrong place"),
+    "pixel data of another name": (raw_png(chunk(b"DDAT", bytes(9))), "an unknown critical chunk DDAT"),
+    "two pictures": (raw_png(chunk(b"IDAT", b""), chunk(b"tEXt", b"")), "chunk IDAT is in the wrong place"),
+    "no picture": (entering.SIGNATURE + header() + chunk(b"IEND", b""), "chunk IEND is in the wrong place"),
+    "end with content": (raw_png()[:-12] + chunk(b"IEND", b"x"), "chunk IEND is in the wrong place"),
+    "data behind": (raw_png(behind=b"PK\3\4"), "4 bytes after the end of the PNG"),
+    "cut": (raw_png()[:-14], "the PNG is truncated after"),
+    "cut in the header": (raw_png()[:20], "the PNG is truncated after 20 bytes"),
+    "cut in the signature": (raw_png()[:5], "the PNG is truncated after 5 bytes"),
     "length of a chunk": (
         entering.SIGNATURE + header() + struct.pack(">I", 0xFFFFFFFF) + b"IDAT" + bytes(99),
-        "the PNG is cut off after",
+        "the PNG is truncated after",
     ),
     "empty": (b"", "the file is empty (0 bytes)"),
-    "JPEG": (encoded(picture(1), "JPEG"), "JPEG data, expected PNG"),
-    "zip": (raw_zip(goods()), "zip data, expected PNG"),
-    "something": (b"hello, world", "not a PNG: it begins with 'hello, w'"),
+    "JPEG": (encoded(picture(1), "JPEG"), "not a PNG file: JPEG"),
+    "zip": (raw_zip(goods()), "not a PNG file: zip"),
+    "something": (b"hello, world", "not a PNG file: 'hello, w'"),
     "RGBA": (encoded(np.zeros((16, 16, 4), np.uint8)), "RGBA, expected RGB"),
     "grey": (encoded(np.zeros((16, 16), np.uint8)), "grey, expected RGB"),
     "palette": (raw_png(head=header(bits=4, colour=3)), "a palette, expected RGB"),
-    "16 bits": (raw_png(head=header(bits=16)), "16 bits a channel, expected 8"),
+    "16 bits": (raw_png(head=header(bits=16)), "16 bits per channel, expected 8"),
     "packing": (raw_png(head=header(packing=1)), "a damaged PNG header"),
     "interlacing": (raw_png(head=header(interlace=2)), "a damaged PNG header"),
     "colour": (raw_png(head=header(colour=5)), "a damaged PNG header"),

@@ -83,7 +83,7 @@ def test_every_problem_is_told_in_one_run(contest):
         "advimages/1.png: 11 changed pixels, limit 10",
         "advimages/3.png: 16×15, expected 16×16",
         "advimages/3.png: RGBA, expected RGB",
-        "advimages/3.png: 16 bits a channel, expected 8",
+        "advimages/3.png: 16 bits per channel, expected 8",
     ]
 
 
@@ -92,7 +92,7 @@ def test_the_same_in_chinese(contest):
     assert lines(contest, files, lang="zh") == [
         "缺少：2.png, 4.png（共 2 个文件）",
         "advimages/1.png：修改了 11 个像素，上限 10",
-        "advimages/3.png：内容为 JPEG，应为 PNG（仅改扩展名无效）",
+        "advimages/3.png：不是 PNG 文件：JPEG（仅改扩展名无效）",
     ]
 
 
@@ -125,7 +125,7 @@ def test_wrong_folder_is_one_problem_and_the_rest_is_checked(contest):
     empty = Raw(b"advimages/more/", mode=0o40755)
     assert lines(contest, goods(empty))[0].startswith("unexpected: advimages/more/ (1 file)")
     top = [Raw(b"%d.png" % n, encoded(picture(n))) for n in range(1, 5)]
-    assert lines(contest, top) == ["the images lie at the top of the zip, expected in advimages/"]
+    assert lines(contest, top) == ["the images are at the top level of the zip, expected in advimages/"]
 
 
 def test_names_from_chinese_windows_can_be_read(contest):
@@ -162,7 +162,9 @@ def test_hostile_zip_is_one_line_in_both_languages(contest):
     assert lines(contest, b"hello") == ["advimages_team.zip: not a zip file: 'hello'"]
     assert lines(contest, b"hello", lang="zh") == ["advimages_team.zip：不是 zip 文件：'hello'"]
     files = goods(Raw(b"../x"))
-    assert lines(contest, files, lang="zh") == ["../x：路径含“..”“.”或“//”；应为 advimages/N.png"]
+    assert lines(contest, files, lang="zh") == [
+        "../x：绝对路径，或路径含“..”“.”“//”“:”或反斜杠；应为 advimages/N.png"
+    ]
 
 
 def test_bomb_among_the_pictures_ends_the_examination(contest):
@@ -170,7 +172,7 @@ def test_bomb_among_the_pictures_ends_the_examination(contest):
     files = [good(1, encoded(changed(picture(1), 11))), good(2, bomb), good(3, bomb), good(4, b"")]
     assert lines(contest, files) == [
         "advimages/1.png: 11 changed pixels, limit 10",
-        "advimages/2.png: its pixel data unpacks to more than the 784 bytes of the picture",
+        "advimages/2.png: its pixel data unpacks to more than the 784 bytes of the image",
     ]
 
 

@@ -6,12 +6,12 @@ import dataclasses
 import math
 import os
 import shutil
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
+from holdfast.contest.entry.pack import write_zip
 from holdfast.contest.judging import read_features
 from holdfast.contest.pool import Candidate, Phase, Pool, search
 from holdfast.contest.rules import RULES_FILE, Rules, read_rules, rules_text
@@ -45,7 +45,7 @@ def make(made: Ready, phase: Phase, jobs: int = 0) -> Contest:
             _write_model(folder, model)
         contest = assemble(folder, made.rules)
         rules = dataclasses.replace(made.rules, distance_max=_distance_max(contest, phase, jobs))
-        write_zip(folder / "images.zip", "images", _images(folder, rules))
+        write_zip(folder / "images.zip", "images/", _images(folder, rules))
         _publish(folder, rules)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
@@ -147,21 +147,6 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
 
 def _images(folder: Path, rules: Rules) -> list[Path]:
     return [folder / "images" / f"{n}.png" for n in range(1, rules.images + 1)]
-
-
-def write_zip(path: Path, inside: str, files: Sequence[Path]) -> None:
-    """Nothing; a zip of these files in the folder `inside`, the same bytes for the same files."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        # Stored: PNG is packed already, and so the bytes depend on no version of zlib.
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
-            for file in files:
-                about = zipfile.ZipInfo(f"{inside}/{file.name}", (1980, 1, 1, 0, 0, 0))
-                about.create_system, about.external_attr = 3, 0o100644 << 16
-                archive.writestr(about, file.read_bytes())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _publish(folder: Path, rules: Rules) -> None:

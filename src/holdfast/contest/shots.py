@@ -6,11 +6,12 @@ import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from zipfile import ZipInfo
 
 import numpy as np
 
-from holdfast.contest.entry.archive import EntryError, read_image
-from holdfast.contest.entry.directory import Packed
+from holdfast.contest.entry.archive import read_image
+from holdfast.contest.entry.messages import EntryError
 from holdfast.contest.entry.png import decode
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
@@ -25,7 +26,7 @@ class Zipped:
     """An image in a team's zip."""
 
     archive: Path
-    member: Packed
+    member: ZipInfo
 
 
 @dataclass(frozen=True)

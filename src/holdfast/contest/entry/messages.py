@@ -11,6 +11,11 @@ from holdfast.core.errors import InputError
 Lang = Literal["en", "zh"]
 SHOWN = 10  # names of a list that are written out; the rest is counted
 _LONGEST = 96
+_FORMATS = (
+    (b"PK\3\4", "zip"), (b"Rar!", "RAR"), (b"7z\xbc\xaf", "7-Zip"), (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"),
+    (b"\xfd7zXZ", "xz"), (b"\x89PNG", "PNG"), (b"\xff\xd8\xff", "JPEG"), (b"GIF8", "GIF"), (b"BM", "BMP"),
+    (b"II*\0", "TIFF"), (b"MM\0*", "TIFF"), (b"RIFF", "WebP"), (b"\x93NUMPY", "NumPy"),
+)  # fmt: skip
 
 # kind -> (English, Chinese); {s} is the plural of {count}
 TEXTS: Mapping[str, tuple[str, str]] = {
@@ -21,24 +26,24 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "压缩包名称应为 advimages_队伍名.zip，队伍名由 1 至 64 个文字、数字、“-”或“_”组成",
     ),
     "zip-bytes": ("{got} bytes, limit {limit}", "{got} 字节，上限 {limit}"),
-    "zip-empty": ("the file is empty (0 bytes)", "文件为空（0 字节）"),
+    "empty": ("the file is empty (0 bytes)", "文件为空（0 字节）"),
     "no-zip": ("not a zip file: {got}", "不是 zip 文件：{got}"),
     "zip-cut": (
-        "a zip without its end: cut off, or followed by other data; pack or copy it again",
+        "the end of the zip is missing: it is truncated or followed by other data; pack or copy it again",
         "zip 缺少结尾：文件被截断，或其后附有其他数据；请重新打包或上传",
     ),
     "zip-behind": (
-        "{got} bytes of other data behind the end of the zip",
+        "{got} bytes of other data after the end of the zip",
         "zip 结尾之后有 {got} 字节的其他数据",
     ),
     "zip-between": ("{got} bytes that belong to no file of the zip", "zip 中有 {got} 字节不属于任何文件"),
-    "zip-parts": ("one part of a zip in several parts; expected one file", "分卷 zip 的一部分；应为单个文件"),
+    "zip-parts": ("part of a multi-part zip; expected a single file", "分卷 zip 的一部分；应为单个文件"),
     "zip64": (
-        "a zip64 archive; expected a plain zip, as `holdfast contest pack` writes it",
+        "uses zip64; expected a plain zip, as `holdfast contest pack` writes it",
         "zip64 格式；应为普通 zip（可用 `holdfast contest pack` 生成）",
     ),
     "zip-members": ("{count} file{s} in the zip, limit {limit}", "zip 内有 {count} 个文件，上限 {limit}"),
-    "zip-none": ("the zip holds no files", "zip 内没有文件"),
+    "zip-none": ("the zip contains no files", "zip 内没有文件"),
     "zip-total": ("the files unpack to {got} bytes, limit {limit}", "解压后共 {got} 字节，上限 {limit}"),
     "list-place": (
         "the list of files in the zip is damaged: it ends at byte {got}, expected {limit}",
@@ -48,45 +53,40 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "the list of files in the zip is damaged: {got} bytes for {count} file{s}",
         "zip 的文件目录已损坏：{count} 个文件占 {got} 字节",
     ),
-    "list-entry": (
-        "the list of files in the zip is damaged: file {got} of {count} cannot be read",
-        "zip 的文件目录已损坏：{count} 个文件中的第 {got} 个无法读取",
+    "list-damaged": (
+        "the list of files in the zip is damaged: {got}",
+        "zip 的文件目录已损坏：{got}",
     ),
     # one file of the zip, before it is unpacked
-    "overlap": ("shares its bytes with {other}", "与 {other} 共用数据"),
+    "overlap": ("overlaps {other}", "与 {other} 共用数据"),
     "encrypted": ("encrypted; expected a zip without a password", "已加密；zip 不得设置密码"),
     "method": (
         "compression method {got}; expected stored (0) or deflate (8)",
         "压缩方法为 {got}；应为存储（0）或 deflate（8）",
     ),
-    "link": ("a symbolic link; expected a file", "符号链接；应为普通文件"),
-    "special": ("a device, pipe or the like; expected a file", "设备或管道等特殊文件；应为普通文件"),
-    "path-absolute": ("an absolute path; expected advimages/N.png", "绝对路径；应为 advimages/N.png"),
-    "path-parent": (
-        "a path with '..', '.' or '//'; expected advimages/N.png",
-        "路径含“..”“.”或“//”；应为 advimages/N.png",
+    "special": (
+        "a symbolic link, device or other special file; expected a regular file",
+        "符号链接、设备等特殊文件；应为普通文件",
     ),
-    "path-backslash": (
-        "a path with a backslash; expected advimages/N.png",
-        "路径含反斜杠；应为 advimages/N.png",
-    ),
-    "path-drive": (
-        "a path with a drive letter or ':'; expected advimages/N.png",
-        "路径含盘符或“:”；应为 advimages/N.png",
+    "path": (
+        "an absolute path, or one with '..', '.', '//', ':' or a backslash; expected advimages/N.png",
+        "绝对路径，或路径含“..”“.”“//”“:”或反斜杠；应为 advimages/N.png",
     ),
     "path-odd": (
         "a name with control characters, of unreadable bytes or longer than 255; expected advimages/N.png",
         "文件名含控制字符、无法识别的字节或超过 255 字节；应为 advimages/N.png",
     ),
-    "path-two": ("carries two different names", "带有两个不同的文件名"),
-    "folder-data": ("a folder that holds data", "文件夹条目中含有数据"),
+    "path-two": ("has two different names", "带有两个不同的文件名"),
+    "folder-data": ("a folder entry with data", "文件夹条目中含有数据"),
     "file-bytes": ("unpacks to {got} bytes, limit {limit}", "解压后为 {got} 字节，上限 {limit}"),
-    "ratio": ("packed {got} to 1, limit {limit} to 1", "压缩比为 {got}:1，上限 {limit}:1"),
-    "local": ("its own header and the list of files in the zip differ", "文件头与 zip 目录不一致"),
+    "ratio": ("compression ratio {got}:1, limit {limit}:1", "压缩比为 {got}:1，上限 {limit}:1"),
+    "local": ("its local header and the list of files in the zip differ", "文件头与 zip 目录不一致"),
     # one file of the zip, while it is unpacked
     "packed-longer": ("unpacks to more than the {got} bytes stated", "解压后超过所声明的 {got} 字节"),
-    "packed-cut": ("the packed data is cut off or damaged", "压缩数据被截断或已损坏"),
-    "packed-sum": ("damaged: the checksum in the zip differs", "已损坏：与 zip 中的校验和不一致"),
+    "packed-damaged": (
+        "damaged: its data is truncated or does not match its checksum",
+        "已损坏：数据被截断或与校验和不一致",
+    ),
     # names
     "twice": ("{count} file{s} of this name", "同名文件有 {count} 个"),
     "alike": (
@@ -98,7 +98,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "压缩包内的文件夹为 {got}，应为 advimages/",
     ),
     "folder-none": (
-        "the images lie at the top of the zip, expected in advimages/",
+        "the images are at the top level of the zip, expected in advimages/",
         "图片位于压缩包根目录，应放在 advimages/ 内",
     ),
     "zeros": ("a number with leading zeros, expected {want}", "编号带前导零，应为 {want}"),
@@ -122,40 +122,41 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "多余文件：{names}（共 {count} 个）；除编号图片外不得有其他文件",
     ),
     # pictures
-    "png-empty": ("the file is empty (0 bytes)", "文件为空（0 字节）"),
     "png-other": (
-        "{got} data, expected PNG (the name alone makes no PNG)",
-        "内容为 {got}，应为 PNG（仅改扩展名无效）",
+        "not a PNG file: {got} (a new extension does not convert a file)",
+        "不是 PNG 文件：{got}（仅改扩展名无效）",
     ),
-    "png-unknown": ("not a PNG: it begins with {got}", "不是 PNG：开头为 {got}"),
     "png-size": (
         "{width}×{height}, expected {want_width}×{want_height}",
         "{width}×{height}，应为 {want_width}×{want_height}",
     ),
     "png-colour": ("{got}, expected RGB", "{got_zh}，应为 RGB"),
-    "png-bits": ("{got} bits a channel, expected 8", "每通道 {got} 位，应为 8 位"),
+    "png-bits": ("{got} bits per channel, expected 8", "每通道 {got} 位，应为 8 位"),
     "png-header": ("a damaged PNG header", "PNG 文件头已损坏"),
-    "png-cut": ("the PNG is cut off after {got} bytes", "PNG 在 {got} 字节处被截断"),
-    "png-sum": ("damaged: the checksum of its {got} chunk is wrong", "已损坏：{got} 数据块的校验和错误"),
-    "png-order": ("damaged: a {got} chunk where none may be", "已损坏：{got} 数据块位置错误"),
-    "png-critical": ("an unknown chunk {got} that a reader must understand", "含有未知的关键数据块 {got}"),
+    "png-cut": ("the PNG is truncated after {got} bytes", "PNG 在 {got} 字节处被截断"),
+    "png-damaged": (
+        "damaged: chunk {got} has a wrong name or checksum",
+        "已损坏：数据块 {got} 的名称或校验和错误",
+    ),
+    "png-order": ("damaged: chunk {got} is in the wrong place", "已损坏：{got} 数据块位置错误"),
+    "png-critical": ("an unknown critical chunk {got}", "含有未知的关键数据块 {got}"),
     "png-chunks": ("more than {limit} chunks in the PNG", "PNG 数据块超过 {limit} 个"),
     "png-extras": (
-        "{got} bytes of text, profiles and the like, limit {limit}",
+        "{got} bytes of text, colour profiles and other metadata, limit {limit}",
         "文本、色彩配置等附加数据 {got} 字节，上限 {limit}",
     ),
-    "png-animated": ("an animated PNG, expected one picture", "动态 PNG，应为单幅图片"),
+    "png-animated": ("an animated PNG, expected a single image", "动态 PNG，应为单幅图片"),
     "png-transparent": (
         "a transparent colour (tRNS); expected opaque RGB",
         "含透明色（tRNS）；应为不透明 RGB",
     ),
     "png-turned": (
-        "its EXIF block turns the picture; save it upright without EXIF",
+        "its EXIF data rotates the image; save it upright without EXIF",
         "EXIF 信息要求旋转图片；请去除 EXIF 后保存",
     ),
-    "png-behind": ("{got} bytes behind the end of the PNG", "PNG 结尾之后有 {got} 字节"),
+    "png-behind": ("{got} bytes after the end of the PNG", "PNG 结尾之后有 {got} 字节"),
     "png-longer": (
-        "its pixel data unpacks to more than the {got} bytes of the picture",
+        "its pixel data unpacks to more than the {got} bytes of the image",
         "像素数据解压后超过图片所需的 {got} 字节",
     ),
     "png-shorter": (
@@ -184,12 +185,17 @@ class Problem:
 
 
 class EntryError(InputError):
-    """An entry that is refused, by one line; `problem` says it in either language."""
+    """An entry that is refused; the message states the first problem, `problems` has all of them."""
 
-    def __init__(self, problem: Problem, archive: str = "") -> None:
-        before = f"{printable(archive)}: " if archive and archive != problem.where else ""
-        super().__init__(before + str(problem))
-        self.problem = problem
+    def __init__(self, *problems: Problem, archive: str = "") -> None:
+        before = f"{printable(archive)}: " if archive and archive != problems[0].where else ""
+        super().__init__(before + str(problems[0]))
+        self.problems = problems
+
+
+def content_kind(head: bytes) -> str:
+    """The format that the first bytes of a file show, or these bytes."""
+    return next((name for magic, name in _FORMATS if head.startswith(magic)), f"{head[:8]!r}"[1:])
 
 
 def printable(name: str) -> str:

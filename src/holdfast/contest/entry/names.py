@@ -7,8 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from zipfile import ZipInfo
 
-from holdfast.contest.entry.directory import Packed
 from holdfast.contest.entry.messages import Problem, listed, printable
 from holdfast.core.errors import InputError
 
@@ -24,7 +24,7 @@ _RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder ca
 class Listing:
     """The numbered images among the files of a zip, and what is wrong with the names."""
 
-    numbered: dict[int, Packed]
+    numbered: dict[int, ZipInfo]
     problems: tuple[Problem, ...]
 
 
@@ -52,28 +52,28 @@ def is_team(team: str) -> bool:
     return all(c in "-_" or unicodedata.category(c)[0] in "LMN" for c in plain)
 
 
-def sort_out(members: Sequence[Packed], images: int) -> Listing:
+def sort_out(members: Sequence[ZipInfo], images: int) -> Listing:
     """The images by number, as far as they can be told, and every problem with a name."""
-    files = [m for m in members if not m.is_folder]
+    files = [m for m in members if not m.is_dir()]
     base, problems = _base(files)
-    junk = [m for m in members if _is_junk(m.name)]
-    rest = [m for m in files if not _is_junk(m.name)]
+    junk = [m for m in members if is_junk(m.filename)]
+    rest = [m for m in files if not is_junk(m.filename)]
     problems += _collisions(rest)
-    numbered: dict[int, Packed] = {}
+    numbered: dict[int, ZipInfo] = {}
     strange, outside = list[str](), list[str]()
     # The right names first: 17.png is image 17 whatever else calls itself so.
-    for member in sorted(rest, key=lambda m: _wanted(m.name, base) != m.name.removeprefix(base)):
-        want = _wanted(member.name, base)
+    for member in sorted(rest, key=lambda m: _wanted(m.filename, base) != m.filename.removeprefix(base)):
+        want = _wanted(member.filename, base)
         if want is None:
-            strange.append(member.name)
+            strange.append(member.filename)
             continue
         number = int(want[:-4])
         if 1 <= number <= images:
-            problems += _misnamed(member.name, member.name.removeprefix(base), want)
+            problems += _misnamed(member.filename, member.filename.removeprefix(base), want)
             numbered.setdefault(number, member)
         else:
-            outside.append(member.name)
-    folders = [m.name for m in members if m.is_folder and m.name != FOLDER and not _is_junk(m.name)]
+            outside.append(member.filename)
+    folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
     strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
     problems += _missing(numbered, images)
     if outside:
@@ -83,12 +83,12 @@ def sort_out(members: Sequence[Packed], images: int) -> Listing:
     return Listing(dict(sorted(numbered.items())), tuple(problems))
 
 
-def _base(files: Sequence[Packed]) -> tuple[str, list[Problem]]:
+def _base(files: Sequence[ZipInfo]) -> tuple[str, list[Problem]]:
     """The folder the images are in, and a problem if it is not called as it should be."""
     homes: Counter[str] = Counter()
     for member in files:
-        home, last = _split(member.name)
-        if not _is_junk(member.name) and _number(last):
+        home, last = _split(member.filename)
+        if not is_junk(member.filename) and _number(last):
             homes[home] += 1
     if not homes or FOLDER in homes:
         return FOLDER, []
@@ -123,8 +123,8 @@ def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:
         yield Problem("extension", name, {"want": want})
 
 
-def _collisions(files: Sequence[Packed]) -> Iterator[Problem]:
-    counts = Counter(m.name for m in files)
+def _collisions(files: Sequence[ZipInfo]) -> Iterator[Problem]:
+    counts = Counter(m.filename for m in files)
     yield from (Problem("twice", name, {"count": count}) for name, count in counts.items() if count > 1)
     first: dict[str, str] = {}
     for name in counts:
@@ -133,22 +133,22 @@ def _collisions(files: Sequence[Packed]) -> Iterator[Problem]:
             yield Problem("alike", name, {"other": printable(first[key])})
 
 
-def _missing(numbered: dict[int, Packed], images: int) -> Iterator[Problem]:
+def _missing(numbered: dict[int, ZipInfo], images: int) -> Iterator[Problem]:
     gone = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
     if gone:
         yield Problem("missing", "", {"names": listed(gone), "count": len(gone)})
 
 
-def _is_junk(name: str) -> bool:
-    """Whether an operating system put this file there by itself."""
+def is_junk(name: str) -> bool:
+    """Whether macOS or Windows adds files of this name."""
     parts = name.split("/")
     last = parts[-1]
     return "__MACOSX" in parts or last.startswith("._") or last in (".DS_Store", "Thumbs.db", "desktop.ini")
 
 
-def _unexpected(strange: Sequence[str], junk: Sequence[Packed]) -> Iterator[Problem]:
-    apple = [m.name for m in junk if "__MACOSX" in m.name.split("/")]
-    shown = ["__MACOSX/"] * bool(apple) + sorted({m.name for m in junk} - set(apple))
+def _unexpected(strange: Sequence[str], junk: Sequence[ZipInfo]) -> Iterator[Problem]:
+    apple = [m.filename for m in junk if "__MACOSX" in m.filename.split("/")]
+    shown = ["__MACOSX/"] * bool(apple) + sorted({m.filename for m in junk} - set(apple))
     if junk:
         yield Problem("junk", "", {"names": listed(shown), "count": len(junk)})
     nested = [name for name in strange if name.lower().endswith(_ARCHIVES)]

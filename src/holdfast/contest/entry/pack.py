@@ -5,51 +5,53 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from holdfast.contest.entry.messages import SHOWN, listed
-from holdfast.contest.entry.names import FOLDER, zip_name
+from holdfast.contest.entry.names import FOLDER, is_junk, zip_name
+from holdfast.contest.entry.png import SIGNATURE
 from holdfast.core.errors import DataError, OutputError
 
 _NUMBERED = re.compile(r"[1-9][0-9]{0,8}\.png")
-_JUNK = ("__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini")
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def pack(folder: Path, team: str, out: Path) -> Path:
-    """The path of advimages_TEAM.zip in `out`, made of N.png in the folder or in its folder advimages.
+    """Write advimages_TEAM.zip into `out` from N.png in the folder or its folder advimages; return its path.
 
-    Names are checked before: numbers from 1 without a gap, nothing else. Files that macOS and Windows add by
-    themselves are left out. An older zip of this name is replaced once the new one is whole.
+    Names are checked before: numbers from 1 without a gap, nothing else. Files that macOS and Windows add are
+    skipped. An older zip of this name is replaced once the new one is complete.
     """
     target = out / zip_name(team)
     images = _images(folder, target)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
-            for number, image in images.items():
-                archive.writestr(_about(number), image.read_bytes())
-        part.replace(target)
+        write_zip(target, FOLDER, images, zip64=False)
     except (OSError, zipfile.LargeZipFile) as problem:
         raise OutputError(f"{target}: cannot be written: {problem}") from None
-    finally:
-        with suppress(OSError):  # what was told above is the reason
-            part.unlink(missing_ok=True)
     return target
 
 
-def _about(number: int) -> zipfile.ZipInfo:
-    # PNG is packed already; stored, the bytes depend on no version of zlib. No date, no user.
-    about = zipfile.ZipInfo(f"{FOLDER}{number}.png", (1980, 1, 1, 0, 0, 0))
-    about.create_system, about.external_attr = 3, 0o100644 << 16
-    return about
+def write_zip(path: Path, inside: str, files: Sequence[Path], *, zip64: bool = True) -> None:
+    """Write a zip of these files in the folder `inside`: the same bytes for the same files."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        # PNG is compressed already; stored, the bytes depend on no version of zlib. No date, no user.
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED, allowZip64=zip64) as archive:
+            for file in files:
+                about = zipfile.ZipInfo(f"{inside}{file.name}", (1980, 1, 1, 0, 0, 0))
+                about.create_system, about.external_attr = 3, 0o100644 << 16
+                archive.writestr(about, file.read_bytes())
+        part.replace(path)
+    finally:
+        with suppress(OSError):  # the first error is the reason
+            part.unlink(missing_ok=True)
 
 
-def _images(folder: Path, target: Path) -> dict[int, Path]:
-    """The images by number, in that order."""
+def _images(folder: Path, target: Path) -> list[Path]:
+    """The images in the order of their numbers."""
     if not folder.is_dir():
         got = "a file" if folder.exists() else "nothing"
         raise DataError(f"{folder}: expected a folder of 1.png, 2.png, …, got {got}")
@@ -58,14 +60,14 @@ def _images(folder: Path, target: Path) -> dict[int, Path]:
     found, strange = dict[int, Path](), list[str]()
     for path in sorted(home.iterdir()):
         name = path.name
-        if name in _JUNK or name.startswith("._") or path.resolve() == target.resolve():
+        if is_junk(name) or path.resolve() == target.resolve():
             continue
         if _NUMBERED.fullmatch(name) and path.is_file():
             found[int(name[:-4])] = path
         else:
             strange.append(name + "/" * path.is_dir())
     _check(home, found, strange)
-    return dict(sorted(found.items()))
+    return [found[number] for number in sorted(found)]
 
 
 def _check(home: Path, found: dict[int, Path], strange: list[str]) -> None:
@@ -82,5 +84,5 @@ def _check(home: Path, found: dict[int, Path], strange: list[str]) -> None:
         raise DataError(f"{home}: missing: {listed(gone)} ({count} {'file' if count == 1 else 'files'})")
     for path in found.values():
         with path.open("rb") as file:
-            if file.read(8) != _SIGNATURE:
+            if file.read(8) != SIGNATURE:
                 raise DataError(f"{path}: not a PNG by its content; expected a PNG image")

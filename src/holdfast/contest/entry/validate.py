@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from zipfile import ZipInfo
 
-from holdfast.contest.entry.archive import EntryError, image_problems
-from holdfast.contest.entry.directory import Packed, read_directory, unpack
-from holdfast.contest.entry.messages import Lang, Problem, bad_line, good_line
+from holdfast.contest.entry.archive import read_image, read_members
+from holdfast.contest.entry.messages import EntryError, Lang, Problem, bad_line, good_line
 from holdfast.contest.entry.names import sort_out, team_of
 from holdfast.contest.entry.png import decode
 from holdfast.contest.rules import Rules
@@ -18,10 +18,7 @@ from holdfast.core.errors import DataError
 from holdfast.core.patch import changed_pixels
 from holdfast.core.types import Image, Size
 
-BOMBS = (
-    "packed-longer",
-    "png-longer",
-)  # nobody makes these by mistake: after the first, no more are unpacked
+BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
 
 
 @dataclass(frozen=True)
@@ -63,17 +60,17 @@ def examine(
     jobs: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Examined:
-    """All problems of an entry and the changed pixels of its images; what is hostile ends the look.
+    """All problems of an entry and the changed pixels of its images; a bomb ends the examination.
 
-    `progress` is told each time an image is done. Jobs are threads: unpacking lets go of Python's lock.
+    `progress` is called after each image. Jobs are threads: zlib and Pillow release the interpreter lock.
     """
     team = team_of(path.name)
     problems = [] if team else [Problem("zip-name", path.name)]
     changed: dict[int, int] = {}
     try:
-        listing = sort_out(read_directory(path, rules.images, rules.archive), rules.images)
+        listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
     except EntryError as refused:
-        problems.append(refused.problem)
+        problems += refused.problems
     else:
         problems += listing.problems
         look = partial(_look, path, contest, rules)
@@ -91,21 +88,18 @@ def examine(
 
 
 def _look(
-    path: Path, contest: Path, rules: Rules, number: int, member: Packed
+    path: Path, contest: Path, rules: Rules, number: int, info: ZipInfo
 ) -> tuple[int | None, tuple[Problem, ...]]:
-    """The changed pixels of one image, if they can be counted, and what is wrong with it."""
+    """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
     size = Size(rules.width, rules.height)
     try:
-        found = image_problems(path, member, size)
-        if found:
-            return None, found
-        image = decode(unpack(path, member), size, member.name)
+        image = read_image(path, info, size)
     except EntryError as refused:
-        return None, (refused.problem,)
+        return None, refused.problems
     count = changed_pixels(original(contest, number, size), image)
     if count <= rules.pixels:
         return count, ()
-    return count, (Problem("pixels", member.name, {"got": count, "limit": rules.pixels}),)
+    return count, (Problem("pixels", info.filename, {"got": count, "limit": rules.pixels}),)
 
 
 def original(contest: Path, number: int, size: Size) -> Image:
