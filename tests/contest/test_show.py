@@ -13,13 +13,12 @@ from PIL import Image
 from helpers import tiny_contest as staging
 from helpers.tiny_contest import darkened, entry, pixels
 from holdfast.cli import run
+from holdfast.contest.cli import exhibits
 from holdfast.contest.contest import open_contest
 from holdfast.contest.entry.archive import open_entry
 from holdfast.contest.ledger import enter
-from holdfast.contest.page import image_table, score_table, show_page, write
-from holdfast.contest.pictures import chosen, lost, told
+from holdfast.contest.page import chosen, image_table, lost, score_table, show_page, told, write
 from holdfast.contest.run import Row, judge, score_of
-from holdfast.contest.show_cli import exhibits
 from holdfast.report.patched import difference
 
 BROWSER = next(

@@ -53,9 +53,9 @@ def _contest(images: int, how: Choices) -> list[Section]:
     """A contest of a few images with its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
-    from holdfast.contest.board_page import board_section
     from holdfast.contest.contest import open_contest
     from holdfast.contest.make import finish, make
+    from holdfast.contest.page import board_section
     from holdfast.contest.rules import RULES_FILE
     from holdfast.contest.setup import HIDDEN, MAKING, Setup, ready
     from holdfast.engine.progress import progress

@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast
             "score": "contest.cli:score",
             "board": "contest.cli:board",
             "rescore": "contest.cli:rescore",
-            "show": "contest.show_cli:show",
+            "show": "contest.cli:show",
         },
     ),
     "verify": "verify.cli:verify",

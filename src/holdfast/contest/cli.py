@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,8 +14,10 @@ from holdfast.config.output import say
 
 if TYPE_CHECKING:
     from holdfast.contest.contest import Contest
+    from holdfast.contest.entry.archive import Entry
     from holdfast.contest.ledger import Record
-    from holdfast.contest.run import Score
+    from holdfast.contest.run import Judged, Row, Score
+    from holdfast.report.patched import Exhibit
 
 FROM, RULES, RUN = "What it is made of", "Rules (all stand in rules.toml)", "How it is run"
 Folder = Annotated[Path, Option("The folder of the contest.", "--contest", shown="DIR")]
@@ -179,7 +183,7 @@ def board(
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
     from holdfast.config.output import write_json
     from holdfast.contest.board import board as board_of
-    from holdfast.contest.board_tables import board_table, history_table, stale_lines
+    from holdfast.contest.board import board_table, history_table, stale_lines
     from holdfast.report.tables import to_csv, to_text
 
     _check_files(json, html)
@@ -187,8 +191,6 @@ def board(
     if json:
         write_json(json, found.to_plain())
     if html:
-        import shlex
-
         from holdfast.contest.page import board_page, write
 
         write(board_page(found, shlex.join(["holdfast", *sys.argv[1:]])), html)
@@ -228,6 +230,66 @@ def rescore(contest: Folder, jobs: Jobs = 0) -> int:
     return 4 if len(done) < len(outcomes) else 0
 
 
+def show(
+    archive: Annotated[Path, Argument("The entry: advimages_TEAM.zip.", shown="ZIP")],
+    contest: Annotated[Path, Option("The folder of the contest.", shown="DIR")],
+    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("contest.html"),
+    images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12,
+    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
+) -> int:
+    """Write an entry as a page: original, adversarial, mask, difference ×10, boxes before and after.
+
+    The entry is judged as `contest score` does it, but no score is entered. An entry that is not valid is not
+    shown: all problems are printed, the exit code is 2.
+    """
+    from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry.archive import open_entry
+    from holdfast.contest.entry.validate import examine
+    from holdfast.contest.page import chosen, show_page, write
+    from holdfast.contest.run import judge, score_of
+    from holdfast.core.errors import OutputError
+    from holdfast.core.fingerprint import of_file
+    from holdfast.engine.executor import cores
+    from holdfast.engine.progress import progress
+
+    if out.is_dir():
+        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'contest.html'}")
+    opened = open_contest(contest)
+    seen = examine(archive, contest, opened.rules, "en", jobs or cores())
+    if seen.problems:
+        sys.stderr.write("".join(f"{line}\n" for line in seen.lines("en")))
+        return 2
+    entry = open_entry(archive, opened.rules)
+    with progress("judge", len(opened.shots)) as step:
+        judged = judge(opened, entry, step, jobs)
+    made = score_of(opened, judged, entry.team, of_file(archive))
+    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(made.rows, images))
+    command = shlex.join(["holdfast", *sys.argv[1:]])
+    page = show_page(made, opened.rules, best, worst, opened.classes, command)
+    say(f"final {made.final:.4f}\npage: {write(page, out).resolve()} ({len(page.encode()) / 1e6:.1f} MB)")
+    return 0
+
+
+def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
+    """The images of these rows with all that is drawn on them."""
+    from holdfast.contest.page import told
+    from holdfast.contest.run import MIMIC, SINGLE
+    from holdfast.report.patched import Exhibit
+
+    places = {shot.number: place for place, shot in enumerate(contest.shots)}
+    made = []
+    for row in rows:
+        place = places[row.number]
+        said = {
+            name: (records[place].detections, judged.after[name][place].detections)
+            for name, records in judged.before.items()
+        }
+        truth = judged.before[SINGLE][place].truth
+        pictures = contest.shots[place].before(), entry.image(row.number)
+        made.append(Exhibit(f"{row.number}.png", told(row), *pictures, truth, said[SINGLE], said[MIMIC]))
+    return made
+
+
 def _check_files(*paths: Path | None) -> None:
     """Nothing, or InputError before any work is done: a result cannot be written to a folder."""
     from holdfast.core.errors import InputError
@@ -251,7 +313,7 @@ def _score_text(made: Score) -> str:
 
 
 def _records_text(records: tuple[Record, ...]) -> str:
-    from holdfast.contest.board_tables import records_table
+    from holdfast.contest.board import records_table
     from holdfast.report.tables import to_text
 
     return to_text(records_table(records))
