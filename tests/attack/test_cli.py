@@ -157,6 +157,7 @@ def test_a_folder_of_another_attack_is_not_mixed(holdfast, fails, blobs):
     assert "3 were finished already" in again.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_a_killed_attack_goes_on(blobs, tmp_path):
     making.blob_coco(tmp_path / "many", 10)

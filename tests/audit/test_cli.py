@@ -57,6 +57,7 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     assert (tmp_path / "again.html").read_bytes() == (run / "report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path):
     assert holdfast("audit", *blobs, *QUICK, "--json", "a.json").code == 0
     found = json.loads((tmp_path / "a.json").read_text())

@@ -233,6 +233,7 @@ def test_another_feature_net_is_refused(folder, dark, tmp_path):
         score(spoiled, dark, jobs=1)
 
 
+@pytest.mark.slow
 def test_two_processes_say_the_same(tmp_path):
     import shutil
 

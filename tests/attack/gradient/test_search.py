@@ -72,6 +72,7 @@ def test_time_is_a_limit(victim, target):
     assert made.steps < 10_000
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(victim, target):
     made = [found(victim, target, Method(diversity=True), seed, steps=3).image for seed in (5, 5, 6)]
     assert np.array_equal(made[0], made[1])
@@ -95,6 +96,7 @@ def test_what_cannot_be_done_is_no_success(victim, target):
     assert changed_pixels(target.image, made.image) <= 1
 
 
+@pytest.mark.slow
 def test_two_victims_are_both_judged(victim, target):
     made = search([victim, victim], target, Method(shrink=False), Limits(steps=20), np.random.default_rng(0))
     assert made.success

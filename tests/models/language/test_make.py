@@ -97,6 +97,7 @@ def test_training_lowers_the_loss_and_a_killed_run_ends_in_the_same_weights(row,
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_everything_is_made_and_scored(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(making, "LEARNED_FROM", 2000)
     options = [

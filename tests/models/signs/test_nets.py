@@ -65,6 +65,7 @@ def test_untrained_detector_is_quiet():
             assert head.view(1, 2, 25, -1)[:, :, 4].sigmoid().max() < 0.05
 
 
+@pytest.mark.slow
 def test_classifier_overfits_a_handful():
     torch.manual_seed(0)
     net, x, y = ClassNet(4, 8), torch.rand(8, 3, 32, 32), torch.arange(8) % 4

@@ -58,6 +58,7 @@ def test_the_table_is_printed_in_every_shape_with_the_same_numbers(holdfast, tin
     assert not re.search(r"(src|href)=.https?:", page)
 
 
+@pytest.mark.slow
 def test_two_runs_and_two_processes_give_the_same_bytes(holdfast, tiny, tmp_path):
     for name, jobs in (("a", 1), ("b", 1), ("c", 2)):
         done = holdfast(

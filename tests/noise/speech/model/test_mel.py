@@ -32,6 +32,7 @@ def test_the_scale_goes_both_ways(scale):
     assert (np.diff(mels_of(hertz, scale)) > 0).all()
 
 
+@pytest.mark.slow
 def test_the_log_mel_is_librosas():
     librosa = pytest.importorskip("librosa")
     wanted = librosa.feature.melspectrogram(
