@@ -21,6 +21,7 @@ PATTERNS = (
     (re.compile(r"\b(signs|clips|audit|noise|suite|attack)([\w.-]*?)-[0-9a-f]{6,11}\b"), r"\1\2-<hash>"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?)?"), "<date>"),
     (re.compile(r"\b\d+(\.\d+)? ?(ms|s|min|h|seconds?|minutes?|CPU s|MB|GB|kB|images/s)\b"), "<measured>"),
+    (re.compile(r"<measured> <measured>"), "<measured>"),  # 2 min 5 s
     (re.compile(r"(?m)^(seconds|tr \| seconds) .*"), r"\1 <measured>"),
     (re.compile(r"\btime=\"[\d.]+\""), 'time="<measured>"'),
     (re.compile(r"\b\d+\.\d+\.\d+(\.\w+)?\b"), "<version>"),
