@@ -1,45 +1,57 @@
-"""The compiled kernels share LLVM with whatever else compiles in the same process."""
+"""The compiled kernels are cached, and a change of any kernel is noticed."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-LOADED = "from holdfast.verify.lowdim.load import kernel; call = kernel(); "
-OTHER = """
-import numba, numpy
+import holdfast
+from holdfast.verify.lowdim import load
 
-@numba.njit
-def total(n):
-    return numpy.ones(n).sum()
-
-print(total(3))
-"""
+READY = "from holdfast.verify.lowdim.load import ready; print(ready())"
 
 
-def done(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def ready(root, cache):
+    """Whether a fresh process of the package in `root` has its kernels in that cache."""
+    environment = {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(cache), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", READY], env=environment, capture_output=True, text=True)
+    return done.stdout.strip(), done.stderr
 
 
-def test_numba_still_works_after_the_kernels_were_loaded():
-    found = done(LOADED + OTHER)  # memory that numba gives back goes through a symbol the kernels lack
-    assert (found.returncode, found.stdout) == (0, "3.0\n"), found.stderr
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the package whose kernels are compiled into a cache of its own, and that cache."""
+    root, cache = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("cache")
+    skipped = shutil.ignore_patterns("models", "__pycache__")
+    shutil.copytree(Path(holdfast.__file__).parent, root / "holdfast", ignore=skipped)
+    assert ready(root, cache) == ("False", "")
+    environment = {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(cache), "PATH": ""}
+    warm = "from holdfast.verify.lowdim.load import kernel; kernel()"
+    subprocess.run([sys.executable, "-c", warm], env=environment, check=True)
+    return root, cache
 
 
-@pytest.mark.parametrize("symbol", ["numba_do_raise", "NRT_Free"])
-def test_what_the_kernels_never_call_ends_the_process(symbol):
-    found = done(
-        LOADED
-        + f"import ctypes; at = call.engine.get_function_address({symbol!r}); print('there', flush=True); "
-        + "ctypes.CFUNCTYPE(None)(at)(); print('went on')"
-    )
-    assert (found.returncode, found.stdout) == (-6, "there\n"), found.stderr
+@pytest.mark.slow
+def test_a_later_process_finds_the_compiled_kernels(copy):
+    assert ready(*copy) == ("True", "")
 
 
-def test_the_kernels_add_nothing_to_the_symbols_all_share():
-    found = done(
-        "import llvmlite.binding as llvm; "
-        + LOADED
-        + "print(llvm.address_of_symbol('NRT_Free'), 'numba' in __import__('sys').modules)"
-    )
-    assert found.stdout == "None False\n", found.stderr
+@pytest.mark.slow
+def test_a_change_in_any_kernel_is_noticed(copy):
+    root, cache = copy
+    source = root / "holdfast" / "verify" / "lowdim" / "kernels" / "simplex.py"
+    before = source.read_text()
+    source.write_text(before + "\n# changed\n")
+    assert ready(root, cache) == ("False", "")
+    source.write_text(before)
+    assert ready(root, cache) == ("True", "")
+
+
+def test_the_hash_covers_every_kernel_module(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: seen.append(path.name) or b"")
+    load._walk.__wrapped__()
+    kernels = Path(load.__file__).parent / "kernels"
+    assert set(seen) == {"tables.py", *(path.name for path in kernels.glob("*.py"))}

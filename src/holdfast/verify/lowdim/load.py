@@ -1,31 +1,51 @@
-"""The kernels' compiled code: made once by numba, kept on disk, loaded without importing numba."""
+"""Load the compiled kernels. numba compiles them once per processor and caches the result on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from holdfast.core.native import Library
-from holdfast.verify.lowdim.tables import KINDS
+import numpy as np
 
-_POINTER = {"d": "float64*", "q": "int64*", "b": "int8*"}
-_LIBRARY = Library(
-    "lowdim",
-    "holdfast.verify.lowdim.kernels",
-    {"run": f"entry.compiled({', '.join(_POINTER[kind] for kind in ('q', *KINDS))}) -> int64"},
-    purpose="a proof",
-    extra="verify",
-    sources=[Path(__file__).with_name("tables.py")],
-)
+from holdfast.core.errors import MissingExtra
+from holdfast.verify.lowdim.tables import KINDS, Blocks, Sizes, shapes
+
+_SMALLEST = Sizes(1, 1, 1, 1, 1, 1, 1, 1, 1)
 
 
 @cache
-def kernel() -> Callable[..., int]:
-    """The function `kernels.entry.run` as C sees it: pointers in, why it paused out."""
-    return _LIBRARY.entry("run").loaded()
+def kernel() -> Any:
+    """The compiled walk: `Blocks` in, the reason why it paused out. Compiling takes half a minute."""
+    walk = _walk()
+    walk.compile(_signature())
+    return walk
 
 
 def ready() -> bool:
-    """Whether the kernels are compiled for this processor already: the first time takes half a minute."""
-    return _LIBRARY.ready()
+    """Whether compiled kernels are in memory or in the cache."""
+    walk = _walk()
+    return bool(walk.overloads) or walk._cache.load_overload(_signature(), walk.targetctx) is not None
+
+
+@cache
+def _walk() -> Any:
+    try:
+        from holdfast.verify.lowdim.kernels.entry import cached_walk
+    except ImportError as missing:
+        raise MissingExtra("a proof", "numba", "verify") from missing
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in (here / "tables.py", *sorted((here / "kernels").glob("*.py"))):
+        digest.update(path.read_bytes())
+    return cached_walk(digest.hexdigest())
+
+
+@cache
+def _signature() -> tuple[Any]:
+    """The argument types of the walk."""
+    from numba import typeof
+
+    blocks = (np.zeros(shape, kind) for shape, kind in zip(shapes(_SMALLEST), KINDS, strict=True))
+    return (typeof(Blocks(*blocks)),)

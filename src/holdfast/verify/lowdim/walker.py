@@ -56,21 +56,17 @@ class Walker:
         whole[MOST], whole[CLIMBS] = self.boxes, climbs
         real[WORST], real[BEST_VALUE] = np.inf, np.inf
         began, before = time.monotonic(), int(whole[SEEN])
-        code = self._run()
+        code = self._kernel(self.blocks)
         while code == FULL:
             self.blocks = deeper(self.blocks)
             whole[CLIMBS] = 0
-            code = self._run()
+            code = self._kernel(self.blocks)
         took = time.monotonic() - began
         if took > PATIENCE:
             self.boxes = max(1, self.boxes // 2)
         elif whole[SEEN] - before == self.boxes < USUAL and took < PATIENCE / 4:
             self.boxes *= 2
-        return code
-
-    def _run(self) -> int:
-        shapes = np.array([(*block.shape, 1)[:2] for block in self.blocks], np.int64)
-        return self._kernel(shapes.ctypes.data, *(block.ctypes.data for block in self.blocks))
+        return int(code)
 
     def fair_climbs(self) -> int:
         """How many climbs to make with the next boxes: a third of the time at first, less later."""
