@@ -49,6 +49,14 @@ def test_a_change_in_any_kernel_is_noticed(copy):
     assert ready(root, cache) == ("True", "")
 
 
+@pytest.mark.slow
+def test_vnncomp_warm_compiles_the_kernels(tmp_path):
+    root = Path(holdfast.__file__).parents[1]
+    environment = {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
+    subprocess.run([sys.executable, "-m", "holdfast", "vnncomp", "warm"], env=environment, check=True)
+    assert ready(root, tmp_path) == ("True", "")
+
+
 def test_the_hash_covers_every_kernel_module(monkeypatch):
     seen = []
     monkeypatch.setattr(Path, "read_bytes", lambda path: seen.append(path.name) or b"")
