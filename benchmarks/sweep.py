@@ -27,17 +27,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from holdfast.engine.job import Job, job_of
+from holdfast.engine.share import tensors
+from holdfast.engine.work import routes_of
+
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.model import Model
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.data.open import open_dataset
 from holdfast.engine.executor import cores
-from holdfast.engine.job import Job, job_of
-from holdfast.engine.share import tensors
 from holdfast.engine.store import Store
 from holdfast.engine.versions import versions
-from holdfast.engine.work import routes_of
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, sweep

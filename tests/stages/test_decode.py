@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
+from holdfast.engine.share import Route, tensors
 from PIL import Image
 
 from helpers import models as making
@@ -14,7 +15,6 @@ from holdfast.core.model import Input
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
-from holdfast.engine.share import Route, tensors
 from holdfast.stages.decode import jpeg
 from holdfast.stages.decode.idct import basis, dct, idct
 from holdfast.stages.decode.ijg import without_notes

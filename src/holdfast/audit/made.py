@@ -11,7 +11,7 @@ from holdfast.audit.specs import Decided
 from holdfast.audit.squares.run import SquareMap
 from holdfast.audit.strike import Struck
 from holdfast.core.pipeline import Pipeline, pipeline_of
-from holdfast.engine.executor import SHARD
+from holdfast.engine.pipelines import SHARD
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan
 from holdfast.noise.vision.combine import Staircase

@@ -20,7 +20,8 @@ from holdfast.audit.summary import audit_of, now, side_of_evaluation
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
-from holdfast.engine.executor import SHARD, cores
+from holdfast.engine.executor import cores
+from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
 from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
@@ -110,7 +111,7 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
             made.evaluation = evaluate(dataclasses.replace(_plan(made, count), jobs=1), step)
-    done = clock.ended("evaluate", min(count, made.shard * len(made.evaluation.cells)))
+    done = clock.ended("evaluate", min(count, len(made.evaluation.cells or ())))
     if done < count:  # its cells are there: the evaluation of these images alone
         made.evaluation = evaluate(dataclasses.replace(_plan(made, done), jobs=1))
     if math.isnan(side_of_evaluation(made.evaluation, plan.settings).value):
@@ -173,7 +174,7 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     except BudgetSpent:
         clock.ended("noise", 0)
         return Ran(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
-    done = clock.ended("noise", min(count, made.shard * len(found.cells)))
+    done = clock.ended("noise", min(count, len(found.items)))
     clock.ended("noise together", int(found.combined is not None))
     took = time.monotonic() - began
     made.prepared = prepared.first(done).within(math.inf)
@@ -296,7 +297,7 @@ def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
         store = Store(plan.runs / CELLS)
-        made.decided = decided(plan.model, files, seconds, plan.jobs or cores(), store, step)
+        made.decided = decided(plan.model, files, seconds, store, plan.jobs or cores(), step)
     made.proofs += tuple(one.proof for one in made.decided)
     unknown = sum(one.proof.answer == "unknown" for one in made.decided)
     late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"
