@@ -3,13 +3,14 @@ import shutil
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, inputs_of, inspect, read_proto, rows
+from holdfast.graph.inspect import condense, inputs_of, inspect, opset_of, read_proto, rows
 
 
 def conv_net(path, domain="", op="Conv", opset=17, ir=8, batch=1):
@@ -162,6 +163,20 @@ def test_standard_operators_without_a_version_are_refused(tmp_path):
     model.opset_import[0].domain = "com.microsoft"
     onnx.save(model, path)
     assert "expected the opset of its standard operators" in refused(path)
+
+
+@pytest.mark.parametrize("versions", [(11, 13), (13, 11)])
+def test_of_two_opsets_the_last_counts_as_in_onnxruntime(tmp_path, versions):
+    model = onnx.load(conv_net(tmp_path / "net.onnx", opset=versions[0]))
+    model.opset_import.append(helper.make_opsetid("ai.onnx", versions[1]))
+    assert opset_of(model) == versions[1]
+    # Without an axis, Softmax is over all axes from 1 on up to opset 12, and over the last one after it.
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2, 2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", value[:1], value[1:])
+    both = helper.make_model(graph, opset_imports=model.opset_import, ir_version=8)
+    session = onnxruntime.InferenceSession(both.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = session.run(None, {"x": np.zeros((1, 2, 2), np.float32)})[0]
+    assert found[0, 0, 0] == (0.25 if versions[1] < 13 else 0.5)
 
 
 def test_weights_that_old_files_list_as_inputs_are_no_inputs(tmp_path):

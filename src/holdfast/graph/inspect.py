@@ -131,8 +131,11 @@ def outputs_of(proto: Any) -> tuple[TensorInfo, ...]:
 
 
 def opset_of(proto: Any) -> int:
-    """The version of the standard operators that a parsed ONNX file uses; 0 if it names none."""
-    return next((int(o.version) for o in proto.opset_import if o.domain in STANDARD), 0)
+    """The version of the standard operators that a parsed ONNX file uses; 0 if it names none.
+
+    Of several it is the last one, which is what ONNX Runtime takes.
+    """
+    return next((int(o.version) for o in reversed(proto.opset_import) if o.domain in STANDARD), 0)
 
 
 def load_proto(path: Path) -> Any:
