@@ -25,7 +25,7 @@ from holdfast.core.types import Floats
 from holdfast.core.verdict import Verdict, settle
 from holdfast.engine.store import Store, to_json
 from holdfast.engine.versions import versions
-from holdfast.graph.wire import read_graph
+from holdfast.graph.inspect import read_proto
 from holdfast.stages.deployed import Deployed
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
@@ -223,7 +223,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
         if not question.unsafe:
             return Now("unknown", 0, "nothing is asked: the set of inputs is empty")
         domain = domain_of(question)
-        names = [port.name for port in read_graph(question.model.read()).outputs]
+        names = [port.name for port in read_proto(question.model.path).graph.output]
         walk = _Walk(domain, question, one.witness, rng)
         for point in walk.points(points):
             output = _output(run, point, names)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import InputError
 from holdfast.core.model import Network as File
 from holdfast.core.property import Property
 from holdfast.core.types import Ints, Tensor
 from holdfast.graph.determinism import check_deterministic
-from holdfast.graph.wire import WireGraph, read_graph
+from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.patchbench.positions.batches import (
     Batches,
     Session,
@@ -39,7 +39,6 @@ Point = NDArray[np.float32]  # values of the two position inputs
 class Network:
     """A benchmark's file, read once for all its instances, and the sessions opened so far."""
 
-    graph: WireGraph
     model: Any  # onnx.ModelProto
     heads: dict[tuple[str, ...], Session] = field(default_factory=dict)  # by the tensors that they give
     batches: Batches | None = None
@@ -47,10 +46,7 @@ class Network:
 
 def read_network(file: File) -> Network:
     """Read the file of a benchmark's network; raise ModelError if it is no ONNX model."""
-    import onnx
-
-    data = file.read()
-    return Network(read_graph(data), onnx.load_from_string(data))
+    return Network(read_proto(file.path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +70,7 @@ class Instance:
     @property
     def name(self) -> str:
         """The network's one input."""
-        return self.network.graph.inputs[0].name
+        return self.runner.name
 
     @property
     def pixels(self) -> int:
@@ -120,7 +116,7 @@ class Instance:
 
 def open_instance(question: Property, network: Network) -> Instance:
     """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
-    where, graph = question.model.path, network.graph
+    where, model = question.model.path, network.model
     domain = domain_of(question)
     if len(domain.free) != 2:
         raise InputError(
@@ -129,18 +125,16 @@ def open_instance(question: Property, network: Network) -> Instance:
         )
     if domain.dtype != np.float32:
         raise InputError(f"{where}: expected an input of float32, got {domain.dtype.name}")
-    if len(graph.inputs) != 1:
-        raise ModelError(f"{where}: expected one input, got {len(graph.inputs)}")
-    check_deterministic(graph, str(where))
+    check_deterministic(model, str(where))
     shape = domain.box.lower.shape
     try:
-        trace = traced(graph, graph.inputs[0].name, domain.free, domain.template.reshape(shape))
+        trace = traced(model, inputs_of(model)[0].name, domain.free, domain.template.reshape(shape))
         low, high = (first_float(domain.within(None)[0]), last_float(domain.within(None)[1]))
         check_range(trace, [low, high])
         first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
     except (NotFinite, TooMany) as problem:
         raise InputError(f"{where}: positions cannot be counted one by one: {problem}") from None
-    parts = split(graph, trace)
+    parts = split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(
@@ -167,7 +161,7 @@ def open_network(instance: Instance) -> Batches:
     """
     network = instance.network
     if network.batches is None:
-        outputs = [port.name for port in network.graph.outputs]
+        outputs = [port.name for port in network.model.graph.output]
         nodes = dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
         corner = instance.point((0, 0))
