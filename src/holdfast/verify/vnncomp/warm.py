@@ -15,7 +15,7 @@ from holdfast.core.seeds import generator
 from holdfast.verify.vnncomp.attempt import Attempt, begin, verify_command, wait
 from holdfast.verify.vnncomp.instances import Instance
 
-SECONDS = 180.0  # for each: compiling takes up to a minute, and an engine without that much time left does not begin it
+SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
 Layer = tuple[NDArray[np.float32], NDArray[np.float32]]  # weight (n, m), bias (m,)
 
 # Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
