@@ -46,11 +46,6 @@ class Decided:
     witness: NDArray[Any] | None = None
 
 
-def specs(model: Model, files: Sequence[Path], seconds: float, jobs: int = 1) -> tuple[Proof, ...]:
-    """The answer to each specification, in order, within so many seconds for all of them."""
-    return tuple(one.proof for one in decided(model, files, seconds, jobs))
-
-
 def decided(
     model: Model,
     files: Sequence[Path],

@@ -111,13 +111,6 @@ def told(problems: list[str]) -> str:
     return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
 
 
-def write_rules(rules: Rules, folder: Path) -> Path:
-    """The path of the rules file, written with a comment on what every line means."""
-    path = folder / RULES_FILE
-    path.write_text(rules_text(rules), encoding="utf-8")
-    return path
-
-
 def rules_text(rules: Rules) -> str:
     """The rules as TOML, every point with a comment on what it means."""
     members = [_member(m) for m in rules.mimic.members]

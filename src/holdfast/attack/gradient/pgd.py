@@ -69,10 +69,9 @@ class Ledger:
 
 @dataclass(frozen=True, eq=False)
 class Climbed:
-    """Where a walk ended: the image judged best, its support, and what the first victim says of it."""
+    """Where a walk ended: the image judged best, and what the first victim says of it."""
 
     image: Image
-    support: Bools
     success: bool
     after: Detections
     loss: float
@@ -139,7 +138,7 @@ def climb(
 def _judged(oracle: Oracle, image: Image, support: Bools, loss: float, ledger: Ledger) -> Climbed:
     success, after = oracle.judged(image)
     ledger.trail.append((int((image != oracle.parties[0].target.image).any(axis=2).sum()), success))
-    return Climbed(image, support, success, after, loss)
+    return Climbed(image, success, after, loss)
 
 
 def _better(old: Climbed | None, new: Climbed) -> Climbed:

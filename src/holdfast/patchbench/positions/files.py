@@ -57,7 +57,6 @@ def read_network(file: File) -> Network:
 class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
 
-    question: Property
     network: Network
     domain: Domain
     trace: Trace
@@ -144,7 +143,7 @@ def open_instance(question: Property, network: Network) -> Instance:
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(
-        question, network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
+        network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
     )
 
 

@@ -78,11 +78,6 @@ def _rows(case: Disjunct, within: Box | None) -> Rows:
     return Rows(case.rows, bound, case.inputs, within)
 
 
-def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
-    """The shape of the network's one input, its free dimensions filled in to fit the specification."""
-    return _shape(network, spec, _graph(network))
-
-
 def _shape(network: Network, spec: Spec, graph: WireGraph) -> tuple[int, ...]:
     if len(graph.inputs) != 1:
         names = ", ".join(port.name for port in graph.inputs) or "none"
