@@ -88,10 +88,10 @@ class Pace:
     thorough: bool = False  # go on after success, for what is to hold elsewhere
 
     @staticmethod
-    def to(budget: int, steps: int, first: int = FIRST, thorough: bool = False) -> Pace:
+    def to(budget: int, steps: int, thorough: bool) -> Pace:
         """A pace at which the budget is spent after half of the steps, at first in small portions."""
         half = max(1, steps // 2)
-        first = max(1, min(first, budget))
+        first = max(1, min(FIRST, budget))
         rate = 1.0
         while first * sum(rate**i for i in range(half)) < budget and rate < 2.0:
             rate *= 1.01

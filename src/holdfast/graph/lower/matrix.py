@@ -16,11 +16,10 @@ from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_v
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
 
-def dense(build: Build, source: int, weight: Array, bias: Array | None = None) -> int:
+def dense(build: Build, source: int, weight: Array) -> int:
     """The number of a new Dense step."""
     weight = np.ascontiguousarray(weight, np.float64)
-    bias = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
-    return build.emit(Dense(source, weight, bias, (len(weight),)))
+    return build.emit(Dense(source, weight, np.zeros(len(weight)), (len(weight),)))
 
 
 def swapped(value: Value) -> Value:
