@@ -87,7 +87,9 @@ def read_rules(folder: Path) -> Rules:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        half = " It was not finished: run `holdfast contest init` again." if _half_made(folder) else ""
+        half = ""
+        if (folder / "making.json").is_file():
+            half = " It was not finished: run `holdfast contest init` again."
         raise RulesError(
             f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{half}"
         ) from None
@@ -135,10 +137,6 @@ def rules_text(rules: Rules) -> str:
 
 def _member(member: Member) -> dict[str, str]:
     return {"name": member.name, "file": member.file, "sha256": member.sha256}
-
-
-def _half_made(folder: Path) -> bool:
-    return (folder / "making.json").is_file()
 
 
 def _built(values: dict[str, dict[str, object]]) -> Rules:

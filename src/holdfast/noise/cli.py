@@ -130,7 +130,7 @@ def suite(
     if dry_run:
         return _estimated(plans)
     began = time.perf_counter()
-    made = _measured(plans, began)
+    made = _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
     shape.show(made)
     if out:
         _page(made, (), out)
@@ -269,10 +269,6 @@ def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
     if asked.calibration:
         return open_dataset(asked.calibration, task=task)
     return spare_of(data, task, how.data_format, how.split, asked.images, whole=how.images is not None)
-
-
-def _measured(plans: Sequence[NoisePlan], began: float) -> Suite:
-    return _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
 
 
 def _one(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:

@@ -75,7 +75,8 @@ def sections(result: Result) -> list[Section]:
     """The maps as sections of a page: drawn, worst first, and in a table."""
     worst = sorted((one for one in result.pictures if one.maps), key=_rank)
     figures = [_figure(one) for one in worst[:MOST]]
-    legend = Figure("", scale_bar(_threshold(result)), "The colours of all maps.", wide=True)
+    threshold = next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
+    legend = Figure("", scale_bar(threshold), "The colours of all maps.", wide=True)
     drawn = Section("positions", "Patch positions", (legend, *figures), _LEAD)
     table = scroll(to_html(table_of(result)), "Positions in numbers")
     trouble = "; ".join(f"{one.name}: {one.trouble}" for one in result.pictures if one.trouble)
@@ -86,10 +87,6 @@ def sections(result: Result) -> list[Section]:
 def _rank(one: Mapped) -> tuple[float, float, str]:
     last = one.maps[-1].map
     return last.robust, last.minimum, one.name
-
-
-def _threshold(result: Result) -> float:
-    return next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
 
 
 def _figure(one: Mapped) -> Figure:

@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 MIXED, HOW, SHOWN, RUN = "What is mixed", "How it is trained", "How it is shown", "How it is run"
 
 
-def decoders() -> list[str]:
-    """The decoders the shell may offer."""
-    from holdfast.core.registry import names
-
-    return names("decode")
-
-
-def resizes() -> list[str]:
-    """The resizes the shell may offer."""
-    from holdfast.core.registry import names
-
-    return names("resize")
-
-
 ModelFile = Annotated[str, Argument("A classifier: an ONNX file or a shipped name.", values=offers.models)]
 Data = Annotated[
     str, Argument("A data set to classify: a folder a class, a list, signs.", values=offers.data_sets)
@@ -48,11 +34,15 @@ Out = Annotated[
 ]
 Decode = Annotated[
     tuple[str, ...],
-    Option("Decoders to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=decoders),
+    Option(
+        "Decoders to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.decoders
+    ),
 ]
 Resize = Annotated[
     tuple[str, ...],
-    Option("Resizes to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=resizes),
+    Option(
+        "Resizes to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.resizes
+    ),
 ]
 Augment = Annotated[
     tuple[str, ...],

@@ -112,10 +112,6 @@ def _expanded(view: View, axis: int) -> View:
     return View(np.expand_dims(view.index, axis), fill)
 
 
-def _matmul(node: Node, build: Build) -> list[Value]:
-    return [matmul(build, node, node.value(0), node.value(1))]
-
-
 def _gemm(node: Node, build: Build) -> list[Value]:
     left, right = node.value(0), node.value(1)
     if node.attributes.get("transA"):
@@ -135,4 +131,7 @@ def _gemm(node: Node, build: Build) -> list[Value]:
     return [total(build, result, third, (1.0, beta))]
 
 
-OPERATORS: Mapping[str, Lowering] = {"MatMul": _matmul, "Gemm": _gemm}
+OPERATORS: Mapping[str, Lowering] = {
+    "MatMul": lambda node, build: [matmul(build, node, node.value(0), node.value(1))],
+    "Gemm": _gemm,
+}
