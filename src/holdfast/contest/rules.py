@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.contest.points import read_points, text_of
 from holdfast.core.errors import InputError
+from holdfast.graph.fields import join_problems
 
 RULES_FILE = "rules.toml"
 
@@ -102,15 +103,8 @@ def read_rules(folder: Path) -> Rules:
     rules = None if problems else _built(values)
     problems += _contradictions(rules) if rules else []
     if problems or rules is None:
-        raise RulesError(f"{path}: {told(problems)}")
+        raise RulesError(f"{path}: {join_problems(problems)}")
     return rules
-
-
-def told(problems: list[str]) -> str:
-    """The problems in words: one as it is, several in lines of their own."""
-    if len(problems) == 1:
-        return problems[0]
-    return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
 
 
 def rules_text(rules: Rules) -> str:

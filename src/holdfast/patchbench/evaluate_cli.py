@@ -43,11 +43,12 @@ def evaluate(
     patch, what is described is run as well.
     """
     from holdfast.core.errors import InputError
+    from holdfast.engine.executor import cores
 
     for path in (out, json):
         if path is not None and path.is_dir():
             raise InputError(f"{path}: is a folder; give the name of a file in it")
-    threads = jobs or _cores()
+    threads = jobs or cores()
     if (Path(subject) / "instances.csv").is_file():
         given = {
             "DATA": data,
@@ -86,12 +87,6 @@ def _tell(result: Result, out: Path | None, json: Path | None) -> int:
     if out is not None:
         say(f"page: {write(result, out, shlex.join(['holdfast', *sys.argv[1:]])).resolve()}")
     return 0 if any(one.maps for one in result.pictures) else 2
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bench(folder: Path, images: int | None, jobs: int) -> Result:

@@ -120,7 +120,7 @@ def climb(
         loss, slope = oracle.slope(image, rng, floor)
         ledger.steps += 1
         if not pace.thorough:
-            best = _better(best, _judged(oracle, image, support, loss, ledger))
+            best = _better(best, _judged(oracle, image, loss, ledger))
             if best.success:
                 return best
         if loss == 0.0:
@@ -131,11 +131,11 @@ def climb(
             portion *= pace.rate
         pixels = _stepped(ground, image, momentum, support)
     # What is to hold elsewhere is as good as its last step; the losses on the way are of other transforms.
-    last = _judged(oracle, ground.legal(pixels, support), support, best.loss if best else 0.0, ledger)
+    last = _judged(oracle, ground.legal(pixels, support), best.loss if best else 0.0, ledger)
     return _better(best, last)
 
 
-def _judged(oracle: Oracle, image: Image, support: Bools, loss: float, ledger: Ledger) -> Climbed:
+def _judged(oracle: Oracle, image: Image, loss: float, ledger: Ledger) -> Climbed:
     success, after = oracle.judged(image)
     ledger.trail.append((int((image != oracle.parties[0].target.image).any(axis=2).sum()), success))
     return Climbed(image, success, after, loss)
