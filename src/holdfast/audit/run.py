@@ -15,6 +15,7 @@ from holdfast.audit.progress import Board
 from holdfast.audit.result import ENOUGH, Part, save
 from holdfast.audit.specs import decided, questions_of
 from holdfast.audit.squares import run as black
+from holdfast.audit.squares.map import proofs_of
 from holdfast.audit.strike import strikes
 from holdfast.audit.summary import audit_of, now, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
@@ -263,7 +264,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.maps = found.maps
     made.notes += [f"squares: {found.note}"] if found.note else []
     made.counts["square"] = count
-    made.proofs += black.proofs_of(made.maps, made.again("squares"))
+    made.proofs += proofs_of(made.maps, made.again("squares"))
     return Ran(count, fewer(count, whole, made.plan.wish.square_images))
 
 

@@ -19,8 +19,8 @@ from holdfast.noise.output import Shape
 if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan
     from holdfast.report.tables import Table
-    from holdfast.train.pictures import Choice
     from holdfast.train.run import Mixed, MixPlan
+    from holdfast.train.shown import Choice
 
 MIXED, HOW, SHOWN, RUN = "What is mixed", "How it is trained", "How it is shown", "How it is run"
 
@@ -258,7 +258,7 @@ def _choices(
     """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
     from holdfast.core.registry import lookup
     from holdfast.train.mitigate.rows import DECODERS, RESIZES
-    from holdfast.train.pictures import Choice
+    from holdfast.train.shown import Choice
 
     card = plan.model.card
     if not decode and not resize:

@@ -20,7 +20,8 @@ from holdfast.graph.load import load_model
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.pictures import Pictures
+    from holdfast.train.shown import Choice
     from holdfast.train.tune import Tuning
 
 Say = Callable[[str], None]
