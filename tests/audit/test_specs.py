@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from helpers import models as making
 from holdfast.audit import specs as asking
-from holdfast.audit.specs import decided, recheck_specs, specs
+from holdfast.audit.specs import decided, recheck_specs
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.engine.store import Store
@@ -105,14 +105,14 @@ def test_each_specification_has_its_answer_and_its_command(both, answers):
 def test_no_time_and_failures_are_unknown_never_holds(model, both, monkeypatch):
     for word, said in (("unknown", "why"), ("timeout", "not decided in time; why")):
         says(monkeypatch, saying(word, 3, engine="odd", note="why"))
-        assert {(one.answer, one.note) for one in specs(model, both, 60)} == {("unknown", said)}
+        assert {(one.proof.answer, one.proof.note) for one in decided(model, both, 60)} == {("unknown", said)}
     for command, said in (
         (saying("error", 2, note="nobody foresaw this"), "failed; nobody foresaw this"),
         (saying("holds", 7), "exit code 7"),
         ([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
     ):
         says(monkeypatch, command)
-        (one, _) = specs(model, both, 60)
+        one = decided(model, both, 60)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
 
@@ -120,7 +120,7 @@ def test_no_time_and_failures_are_unknown_never_holds(model, both, monkeypatch):
 def test_a_process_that_does_not_end_is_ended(model, both, monkeypatch):
     monkeypatch.setattr(attempt, "GRACE", 0.5)
     says(monkeypatch, [sys.executable, "-c", "import time; time.sleep(600)"])
-    (one,) = specs(model, both[:1], 0.5)
+    one = decided(model, both[:1], 0.5)[0].proof
     assert one.answer == "unknown"
     assert "killed" in one.note
 
@@ -136,19 +136,19 @@ def test_a_witness_counts_only_if_it_replays(model, both, monkeypatch):
         ("", "failed"),
     ):
         says(monkeypatch, saying("violated", 1, witness=witness))
-        (one,) = specs(model, both[1:], 60)
+        one = decided(model, both[1:], 60)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
     says(monkeypatch, saying("violated", 1, witness=text(0.375)))
-    assert specs(model, both[1:], 60)[0].answer == "violated"
+    assert decided(model, both[1:], 60)[0].proof.answer == "violated"
 
 
 def test_a_file_of_another_network_is_refused_before_anything_is_decided(model, both, tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("something was decided"))
     with pytest.raises(InputError, match="12"):
-        specs(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10)
+        decided(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10)
     with pytest.raises(InputError, match="twice"):
-        specs(model, [both[0], both[0]], 10)
+        decided(model, [both[0], both[0]], 10)
 
 
 def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, tmp_path, monkeypatch):

@@ -34,7 +34,6 @@ CUTS = {
 }
 # A width of half the distance to the next float32: only the lower end is one, so the input is fixed.
 BARELY = (1.1115673780441284, 5.960464477539063e-08)
-ROUND = {"Cast": np.trunc, "Floor": np.floor, "Ceil": np.ceil, "Round": np.rint}
 
 
 def branch():

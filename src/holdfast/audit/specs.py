@@ -46,11 +46,6 @@ class Decided:
     witness: NDArray[Any] | None = None
 
 
-def specs(model: Model, files: Sequence[Path], seconds: float, jobs: int = 1) -> tuple[Proof, ...]:
-    """The answer to each specification, in order, within so many seconds for all of them."""
-    return tuple(one.proof for one in decided(model, files, seconds, jobs))
-
-
 def decided(
     model: Model,
     files: Sequence[Path],
@@ -174,8 +169,6 @@ def recheck_specs(
     *,
     points: int = POINTS,
     seed: int = 0,
-    threads: int = 1,
-    tell: Callable[[int, int], None] = lambda done, found: None,
 ) -> tuple[Recheck, ...]:
     """Every decided specification asked of each runtime or precision: the condition, on its own outputs.
 
@@ -190,7 +183,7 @@ def recheck_specs(
     for name, pipeline in touched.items():
         run: Run | str
         try:
-            run = lookup("infer", pipeline.infer)(model, threads)
+            run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
             run = f"cannot be opened: {_line(problem)}"
         for one in asked:
@@ -203,7 +196,6 @@ def recheck_specs(
             )
             was = one.proof
             rows.append(Recheck(was.threat, was.image, name, was.answer, now.answer, now.tried, now.note))
-            tell(1, 0)
     return tuple(rows)
 
 

@@ -60,7 +60,6 @@ def job_of(
     ignore: int | None,
     store: Store,
     strict: bool = False,
-    without: frozenset[str] = frozenset(),
 ) -> Job:
     """The job, its set-up hashed: model, card, pipeline with the user's parts, versions and code."""
     parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
@@ -83,7 +82,7 @@ def job_of(
     foreign = (h for h in homes if not h.startswith(("holdfast.", "__")) and h not in files)
     return Job(
         model, pipeline, classes, ignore, store, setup, stages, tuple(sorted(foreign)),
-        tuple(files.values()), strict=strict, without=without,
+        tuple(files.values()), strict=strict,
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from holdfast.train.mitigate.matrix import Line, Matrix, as_plain, line_of, matr
 from holdfast.train.mitigate.rows import matrix_rows, mitigations
 from holdfast.train.mitigate.split import apart, held_out, some
 from holdfast.train.mitigate.training import Order, Training, orders, places_of, train
-from holdfast.train.pictures import Choice, pictures_of
+from holdfast.train.pictures import pictures_of
+from holdfast.train.shown import Choice
 from holdfast.train.tables import matrix_csv, matrix_table
 
 # Rows of the paper's Tables 7 and 8 with the mean and std it prints.

@@ -72,12 +72,12 @@ class Prepared:
         """The clean one and all that are to be measured alone."""
         return (CLEAN, *(one.system for one in self.asked if one.system is not None))
 
-    def job(self, systems: tuple[System, ...], runs: Path | None = None) -> Job:
+    def job(self, systems: tuple[System, ...]) -> Job:
         """The work of measuring these systems on any clip."""
         plan = self.plan
         calibrated = {one.option.name for one in self.asked if one.option.calibrated}
         without = dict.fromkeys(calibrated, self.held)
-        store = Store((runs or plan.runs) / CELLS)
+        store = Store(plan.runs / CELLS)
         return Job(plan.model, systems, self.graphs, plan.vocoder, store, without, plan.strict)
 
 

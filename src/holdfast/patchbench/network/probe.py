@@ -37,7 +37,6 @@ class Axis:
 class Effect:
     """What a position does to the tensor that the network proper reads."""
 
-    tensor: str
     axes: tuple[Axis, ...]  # channel, row, column
     truncated: bool  # fractions of a position make no difference
     solid: bool  # everything inside the ranges changes, not a part of it
@@ -137,7 +136,7 @@ def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequenc
     new = np.unique(np.concatenate(values)) if values else np.zeros(0)
     x, y = first[len(first) // 2], second[len(second) // 2]
     same = all(np.array_equal(seen(x + f, y + f), found[x, y]) for f in (0.25, 0.5, 0.96875))
-    return Effect(probe.tensor, axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
+    return Effect(axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
 
 
 def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequence[int]) -> Values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +26,7 @@ from holdfast.patchbench.positions.batches import (
 from holdfast.patchbench.positions.types import Bar
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
+from holdfast.verify.finite.machine import digest
 from holdfast.verify.finite.split import Split, split
 from holdfast.verify.finite.trace import NotFinite, Trace, traced
 from holdfast.verify.replay import Runner, runner_of
@@ -53,7 +53,6 @@ def read_network(file: File) -> Network:
 class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
 
-    question: Property
     network: Network
     domain: Domain
     trace: Trace
@@ -138,7 +137,7 @@ def open_instance(question: Property, network: Network) -> Instance:
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(
-        question, network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
+        network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
     )
 
 
@@ -187,14 +186,5 @@ def kinds(instance: Instance, free: int) -> Ints:
     seen: dict[bytes, int] = {}
     for i in range(len(cells)):
         place = (i, 0) if free == 0 else (0, i)
-        every[i] = seen.setdefault(_digest(instance.tensors_at(instance.point(place), names)), i)
+        every[i] = seen.setdefault(digest(instance.tensors_at(instance.point(place), names)), i)
     return every
-
-
-def _digest(tensors: Sequence[Tensor]) -> bytes:
-    """A key that is the same for the same tensors."""
-    made = hashlib.blake2b(digest_size=16)
-    for value in tensors:
-        made.update(f"{value.dtype.str}{value.shape}".encode())
-        made.update(np.ascontiguousarray(value).data)
-    return made.digest()

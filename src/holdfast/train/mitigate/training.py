@@ -20,7 +20,8 @@ from holdfast.graph.load import load_model
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.pictures import Pictures
+    from holdfast.train.shown import Choice
     from holdfast.train.tune import Tuning
 
 Say = Callable[[str], None]
@@ -105,7 +106,7 @@ class Work:
     def work(self, state: None, shard: Sequence[Order]) -> tuple[None, None, tuple[int, int]]:
         """Train the models of the orders."""
         for order in shard:
-            train_one(self, order, _silent)
+            train_one(self, order, lambda text: None)
         return None, None, (len(shard), 0)
 
 
@@ -159,10 +160,11 @@ def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
 
 def train_one(work: Work, order: Order, say: Say) -> None:
     """Train the model and write it and its card to disk; a killed run continues from its checkpoint."""
-    from holdfast.train.threads import one_thread
+    import torch
+
     from holdfast.train.tune import tune
 
-    one_thread()
+    torch.set_num_threads(1)  # rows side by side are faster, and the same anywhere
     training, row = work.training, order.row
     pictures = pictures_for(training, training.data, work.choices, say)
     checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{order.seed}.pt"
@@ -175,7 +177,3 @@ def train_one(work: Work, order: Order, say: Say) -> None:
         return Made({".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}, {})
 
     work.keep(order, make)
-
-
-def _silent(text: str) -> None:
-    return None

@@ -73,7 +73,7 @@ def kinds_of(
         tensors = cut_tensors(machine.trace, point)
         if machine.alone is None:
             machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(_digest(machine.alone.run(names, tensors)), value)
+        found.setdefault(digest(machine.alone.run(names, tensors)), value)
     return list(found.values())
 
 
@@ -87,7 +87,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
     if machine.head is None:
         machine.head = _Part(machine, tensors, names)
     joint = dict(zip(names, machine.head.run(names, tensors), strict=True))
-    key = _digest(joint.values())
+    key = digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
@@ -125,7 +125,8 @@ class _Part:
         return [given[name] if name in given else found[name] for name in names]
 
 
-def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+    """A key that is the same for the same tensors."""
     made = hashlib.blake2b(digest_size=16)
     for value in tensors:
         made.update(f"{value.dtype.str}{value.shape}".encode())

@@ -77,11 +77,6 @@ def _rows(case: Disjunct, within: Box | None) -> Rows:
     return Rows(case.rows, bound, case.inputs, within)
 
 
-def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
-    """The shape of the network's one input, its free dimensions filled in to fit the specification."""
-    return _shape(network, spec, read_proto(network.path))
-
-
 def _shape(network: Network, spec: Spec, proto: Any) -> tuple[int, ...]:
     inputs = inputs_of(proto)
     if len(inputs) != 1:
