@@ -280,7 +280,7 @@ def paths(row: Row, how: str, steps: int, found: list[Any], options: argparse.Na
     return [folder / (picture[0].replace("/", "_") + ".json") for picture in found]
 
 
-def write(table: list[dict[str, Any]], options: argparse.Namespace) -> None:
+def write(table: list[dict[str, Any]]) -> None:
     RESULTS.mkdir(exist_ok=True)
     plain_rows = {"command": "python benchmarks/attack.py", "versions": versions(), "rows": table}
     (RESULTS / "attack.json").write_text(json.dumps(plain_rows, indent=1) + "\n")
@@ -324,7 +324,7 @@ def main() -> None:
     options.work = options.work.resolve()
     table = [line for name in options.rows or ROWS for line in run_row(ROWS[name], options)]
     if options.write:
-        write(table, options)
+        write(table)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,6 @@ from holdfast.attack.gradient.victim import Victim
 from holdfast.attack.types import Target
 from holdfast.core.types import Image
 
-METHODS = ("art-dpatch", "art-robust-dpatch", "art-adversarial-patch")
-
 
 class ThinDetector(ObjectDetectorMixin, PyTorchEstimator):
     """Victims as ART wants them: pixels (n, 3, h, w) in 0..255, a loss of labels, and its gradient."""

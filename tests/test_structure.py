@@ -14,7 +14,7 @@ HOME = Path(holdfast.__file__).parent
 DESIGN = HOME.parents[1] / "docs" / "design.md"
 KERNEL = {"core", "metrics", "data", "graph", "stages", "engine", "config", "report"}
 SHELL = {"cli", "web", "models"}
-LIMIT = 25  # files of one folder
+LIMIT = 24  # files of one folder
 
 
 def features():

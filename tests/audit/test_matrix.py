@@ -13,8 +13,8 @@ from holdfast.attack.judge import found_boxes, open_judge
 from holdfast.attack.plan import AttackPlan
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method, Rule
-from holdfast.audit.matrix import Threatened, acted_on, found_in, is_broken, matrix
-from holdfast.audit.replay import replayed, waves_of
+from holdfast.audit.matrix import acted_on, found_in, is_broken, matrix
+from holdfast.audit.replay import Threatened, replayed, waves_of
 from holdfast.audit.result import NO_THREAT, TRAINED, open_audit, save
 from holdfast.audit.threats import threatened
 from holdfast.core.errors import DataError, ImageError, InputError

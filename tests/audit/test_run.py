@@ -165,17 +165,17 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
 
 def ended_after(monkeypatch, module, counts):
     """The work of a module ends after so many shards, each time it has an end; 0: before the first."""
-    real, left = module.execute, list(counts)
+    real, left = module.run, list(counts)
 
-    def execute(task, entries, jobs, progress, size=25, until=math.inf):
+    def run(work, items, store, *, until=math.inf, **more):
         if until == math.inf or not left:
-            return real(task, entries, jobs, progress, size)
+            return real(work, items, store, **more)
         count = left.pop(0)
         if not count:
             raise BudgetSpent("late")
-        return real(task, entries[: size * count], jobs, progress, size)
+        return real(work, items[: work.batch * count], store, **more)
 
-    monkeypatch.setattr(module, "execute", execute)
+    monkeypatch.setattr(module, "run", run)
 
 
 def same_again(plan, found):

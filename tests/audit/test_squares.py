@@ -13,20 +13,20 @@ from helpers import models as making
 from helpers import squares as squaring
 from holdfast.attack.types import Rule
 from holdfast.audit.squares import work as squares_work
-from holdfast.audit.squares.map import axes, from_plain, to_plain
-from holdfast.audit.squares.run import (
+from holdfast.audit.squares.map import (
     Grid,
     SquareMap,
-    SquaresPlan,
+    axes,
     described,
+    from_plain,
     grid_for,
     places,
     proofs_of,
-    squares,
-    survey,
+    to_plain,
     worst,
 )
-from holdfast.audit.squares.work import score_of
+from holdfast.audit.squares.run import squares, survey
+from holdfast.audit.squares.work import SquaresPlan, score_of
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.patch import Spot, apply
 from holdfast.core.pipeline import pipeline_of

@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import struct
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,8 +12,6 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from helpers import models as making
-
-HERE = Path()
 
 
 @pytest.fixture

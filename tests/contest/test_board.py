@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from helpers import tiny_contest as staging
+from helpers.contest import write_rules
 from helpers.tiny_contest import copied, darkened, entry, quiet
 from holdfast.contest import baselines
 from holdfast.contest.baselines import BASELINES, enter_baselines
@@ -13,7 +14,7 @@ from holdfast.contest.board import board
 from holdfast.contest.contest import open_contest
 from holdfast.contest.ledger import archive_of, enter, read_ledger
 from holdfast.contest.rescore import rescore
-from holdfast.contest.rules import read_rules, write_rules
+from holdfast.contest.rules import read_rules
 from holdfast.contest.run import score
 from holdfast.core.errors import InputError
 

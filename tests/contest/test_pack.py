@@ -4,12 +4,11 @@ import zipfile
 
 import pytest
 
-from helpers.contest import IMAGES, changed, encoded, make_contest, picture, rules
+from helpers.contest import IMAGES, changed, encoded, make_contest, picture, rules, write_rules
 from holdfast.cli import run
 from holdfast.contest.entry.archive import open_entry
 from holdfast.contest.entry.pack import pack
-from holdfast.contest.entry.validate import validate
-from holdfast.contest.rules import write_rules
+from holdfast.contest.entry.validate import examine
 from holdfast.core.errors import DataError, InputError, OutputError
 
 
@@ -26,7 +25,7 @@ def test_packed_entry_is_good(folder, tmp_path):
     contest = make_contest(tmp_path / "contest")
     path = pack(folder, "队伍", tmp_path / "new" / "place")
     assert path == tmp_path / "new" / "place" / "advimages_队伍.zip"
-    assert validate(path, contest, rules()) == ()
+    assert examine(path, contest, rules()).problems == ()
     with zipfile.ZipFile(path) as archive:  # another reader sees the same
         assert archive.testzip() is None
         assert archive.namelist() == [f"advimages/{n}.png" for n in range(1, 5)]

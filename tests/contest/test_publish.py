@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from helpers.contest import write_rules
 from holdfast.contest.make import PUBLIC, publish_rules
-from holdfast.contest.rules import Member, Rules, Vote, read_rules, write_rules
+from holdfast.contest.rules import Member, Rules, Vote, read_rules
 
 
 def test_the_published_rules_follow_and_name_no_hidden_member(tmp_path):

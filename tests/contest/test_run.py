@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from helpers import tiny_contest as staging
+from helpers.contest import write_rules
 from helpers.tiny_contest import IMAGES, copied, darkened, entry, pixels
 from holdfast.contest.contest import open_contest
 from holdfast.contest.ledger import images_csv
-from holdfast.contest.rules import Member, Rules, Scale, Vote, read_rules, write_rules
+from holdfast.contest.rules import Member, Rules, Scale, Vote, read_rules
 from holdfast.contest.run import Judged, hits, mean_ap, scenario, score, score_of
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Boxes, Detections, Size

@@ -20,12 +20,12 @@ from helpers.contest import (
     raw_png,
     raw_zip,
     rules,
+    write_rules,
 )
 from holdfast.cli import run
 from holdfast.contest.entry.messages import TEXTS, Problem, listed, printable
 from holdfast.contest.entry.names import is_team, team_of
-from holdfast.contest.entry.validate import examine, validate
-from holdfast.contest.rules import write_rules
+from holdfast.contest.entry.validate import examine
 from holdfast.core.errors import DataError
 
 
@@ -37,7 +37,7 @@ def contest(tmp_path):
 def lines(contest, files, name="advimages_team.zip", lang="en", **changes):
     path = contest.parent / name
     path.write_bytes(raw_zip(files) if isinstance(files, list) else files)
-    return [str(problem) for problem in validate(path, contest, rules(**changes), lang)]
+    return [str(problem) for problem in examine(path, contest, rules(**changes), lang).problems]
 
 
 def test_good_entry_has_no_problems_and_exact_figures(contest):
@@ -260,7 +260,9 @@ def test_entry_that_cannot_be_read_makes_no_traceback(contest, monkeypatch):
     archive = contest.parent / "advimages_team.zip"
     archive.write_bytes(raw_zip(goods()))
     monkeypatch.setattr(entering.Path, "open", _denied)
-    assert "expected a zip file, found Permission denied" in str(validate(archive, contest, rules())[0])
+    assert "expected a zip file, found Permission denied" in str(
+        examine(archive, contest, rules()).problems[0]
+    )
 
 
 def _denied(*_words, **_facts):

@@ -32,7 +32,7 @@ def own_noise(pipeline):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for kind in registry.kinds():  # loaded now, or they would be lost with the copy
+    for kind in registry._HOMES:  # loaded now, or they would be lost with the copy
         registry.names(kind)
     monkeypatch.setattr(registry, "_PARTS", dict(registry._PARTS))
     monkeypatch.setattr(registry, "_FILES", {})

@@ -4,35 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from holdfast.core.model import Card, Head, Input
-from holdfast.core.types import Size
-from holdfast.graph.classes import numbered
-
 Shape = Sequence[int | str]
-
-
-@pytest.fixture
-def make_card() -> Callable[..., Card]:
-    """A maker of cards: the head's name, how many classes, the task, the input's size, options."""
-
-    def make(
-        head: str,
-        classes: int = 3,
-        task: Any = "detect",
-        size: tuple[int, int] = (64, 64),
-        score: float = 0.01,
-        **options: Any,
-    ) -> Card:
-        return Card(task, Input(Size(*size)), Head(head, options), numbered(classes), score=score)
-
-    return make
 
 
 @pytest.fixture

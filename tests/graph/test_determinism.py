@@ -1,6 +1,7 @@
 """Networks that draw random numbers are refused by every engine."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -10,8 +11,8 @@ from holdfast.core.errors import ModelError
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.graph.determinism import check_deterministic
+from holdfast.graph.inspect import read_proto
 from holdfast.graph.lower import lower_onnx
-from holdfast.graph.wire import read_graph
 from holdfast.verify import run as decide
 
 FLOAT = TensorProto.FLOAT
@@ -87,7 +88,7 @@ def test_a_random_network_is_refused(tmp_path, case):
     nodes, weights, opset = REFUSED[case]
     path = saved(tmp_path, nodes, weights, opset)
     with pytest.raises(ModelError, match="one input has many outputs"):
-        check_deterministic(read_graph(path.read_bytes()), "net")
+        check_deterministic(read_proto(path), "net")
     with pytest.raises(ModelError, match="cannot be lowered"):
         lower_onnx(path)
     box = Box(np.zeros((1, 2)), np.ones((1, 2)))
@@ -112,19 +113,54 @@ PLAIN = {
 def test_dropout_at_inference_is_the_identity(tmp_path, case):
     nodes, weights, opset = PLAIN[case]
     path = saved(tmp_path, nodes, weights, opset)
-    check_deterministic(read_graph(path.read_bytes()), "net")
+    check_deterministic(read_proto(path), "net")
     assert len(lower_onnx(path).steps) == 1
 
 
-def test_random_nodes_inside_a_branch_are_found(tmp_path):
-    def branch(name, operator):
-        made = helper.make_node(operator, [], [name], shape=[1, 2])
-        return helper.make_graph([made], name, [], [helper.make_tensor_value_info(name, FLOAT, [1, 2])])
+def branches(operator, inputs=(), **attributes):
+    """An If whose branches run one node each."""
+    both = {}
+    for side in ("then", "else"):
+        made = helper.make_node(operator, list(inputs), [side], **attributes)
+        output = helper.make_tensor_value_info(side, FLOAT, [1, 2])
+        both[f"{side}_branch"] = helper.make_graph([made], side, [], [output])
+    return helper.make_node("If", ["yes"], ["n"], **both)
 
-    both = {f"{side}_branch": branch(side, "RandomNormal") for side in ("then", "else")}
-    nodes = [helper.make_node("If", ["yes"], ["n"], **both), add("n")]
+
+def test_random_nodes_inside_a_branch_are_found(tmp_path):
+    nodes = [branches("RandomNormal", shape=[1, 2]), add("n")]
     path = saved(tmp_path, nodes, {"yes": np.array(True)})
     with pytest.raises(ModelError, match="If may run RandomNormal inside"):
-        check_deterministic(read_graph(path.read_bytes()), "net")
+        check_deterministic(read_proto(path), "net")
     with pytest.raises(ModelError, match="cannot be lowered"):
         lower_onnx(path)
+
+
+def test_a_random_tensor_that_only_a_branch_reads_is_found(tmp_path):
+    nodes = [*noisy("RandomNormal")[:1], branches("Neg", ["n"]), add("m")]
+    nodes[1].output[0] = "m"
+    path = saved(tmp_path, nodes, {"yes": np.array(True)})
+    with pytest.raises(ModelError, match="RandomNormal draws random numbers"):
+        check_deterministic(read_proto(path), "net")
+
+
+def test_a_branch_without_random_nodes_is_accepted_whatever_its_names(tmp_path):
+    nodes = [branches("Neg", ["x"], name="Dropout_1"), add("n")]
+    check_deterministic(read_proto(saved(tmp_path, nodes, {"yes": np.array(True)})), "net")
+
+
+@pytest.mark.parametrize("caller", ["node", "branch"])
+def test_random_nodes_inside_a_function_are_found(tmp_path, caller):
+    called = helper.make_node("Noise", ["x"], ["n"], domain="own")
+    nodes = [called if caller == "node" else branches("Noise", ["x"], domain="own"), add("n")]
+    path = saved(tmp_path, nodes, {"yes": np.array(True)})
+    proto = onnx.load(path)
+    inner = helper.make_node("Inner", ["a"], ["b"], domain="own")
+    draws = helper.make_node("RandomNormalLike", ["a"], ["b"])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    for name, node in (("Noise", inner), ("Inner", draws)):
+        proto.functions.append(helper.make_function("own", name, ["a"], ["b"], [node], opsets))
+    proto.opset_import.append(opsets[1])
+    onnx.save(proto, path)
+    with pytest.raises(ModelError, match="may run RandomNormalLike inside"):
+        check_deterministic(read_proto(path), "net")

@@ -3,11 +3,14 @@ import shutil
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, inspect, rows
+from holdfast.graph.inspect import condense, inputs_of, inspect, opset_of, read_proto, rows
 
 
 def conv_net(path, domain="", op="Conv", opset=17, ir=8, batch=1):
@@ -115,6 +118,74 @@ def test_a_model_cut_short(tmp_path):
     for part in (0.1, 0.5, 0.9):
         path.write_bytes(data[: int(len(data) * part)])
         assert "ONNX model" in refused(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A file that fuzzing overwrites, and what was in it."""
+    path = conv_net(tmp_path_factory.mktemp("fuzz") / "net.onnx")
+    return path, path.read_bytes()
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_other_bytes_are_refused(whole, data):
+    whole[0].write_bytes(data)
+    assert "ONNX model" in refused(whole[0])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+@example(14, 255)
+@settings(max_examples=300, deadline=None)
+def test_damaged_files_are_read_or_refused(whole, place, change):
+    path, data = whole
+    damaged = bytearray(data)
+    damaged[place % len(data)] ^= change
+    path.write_bytes(damaged)
+    try:
+        proto = read_proto(path)
+    except ModelError:
+        return
+    names = [*proto.graph.node, *inputs_of(proto), *proto.graph.output]
+    assert all(isinstance(named.name, str) for named in names)
+
+
+@pytest.mark.parametrize("name", [b"Conv", b"first", b"MatMul"])
+def test_names_that_are_no_text_are_refused(tmp_path, name):
+    path = conv_net(tmp_path / "net.onnx")
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" * len(name)))
+    assert "a name in it is not UTF-8 text" in refused(path)
+
+
+def test_standard_operators_without_a_version_are_refused(tmp_path):
+    path = conv_net(tmp_path / "net.onnx")
+    model = onnx.load(path)
+    model.opset_import[0].domain = "com.microsoft"
+    onnx.save(model, path)
+    assert "expected the opset of its standard operators" in refused(path)
+
+
+@pytest.mark.parametrize("versions", [(11, 13), (13, 11)])
+def test_of_two_opsets_the_last_counts_as_in_onnxruntime(tmp_path, versions):
+    model = onnx.load(conv_net(tmp_path / "net.onnx", opset=versions[0]))
+    model.opset_import.append(helper.make_opsetid("ai.onnx", versions[1]))
+    assert opset_of(model) == versions[1]
+    # Without an axis, Softmax is over all axes from 1 on up to opset 12, and over the last one after it.
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2, 2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", value[:1], value[1:])
+    both = helper.make_model(graph, opset_imports=model.opset_import, ir_version=8)
+    session = onnxruntime.InferenceSession(both.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = session.run(None, {"x": np.zeros((1, 2, 2), np.float32)})[0]
+    assert found[0, 0, 0] == (0.25 if versions[1] < 13 else 0.5)
+
+
+def test_weights_that_old_files_list_as_inputs_are_no_inputs(tmp_path):
+    path = conv_net(tmp_path / "net.onnx", opset=8, ir=3)
+    model = onnx.load(path)
+    for weight in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    onnx.save(model, path)
+    assert [str(tensor) for tensor in inspect(path).inputs] == ["x float32 (1, 3, 8, 8)"]
 
 
 def test_no_such_file(tmp_path):

@@ -15,7 +15,7 @@ from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.ir import Activation, Dense, Net, Start
 from holdfast.graph.lower import lower_onnx
-from holdfast.graph.torch import TorchNet, forward
+from holdfast.graph.torch import TorchNet
 
 RNG = np.random.default_rng(3)
 
@@ -269,19 +269,19 @@ def test_functions_of_the_model_are_inlined() -> None:
 def test_torch_gives_gradients_in_any_type() -> None:
     net = lower_onnx(perceptron())
     points = torch.tensor(f(3, 5), dtype=torch.float64, requires_grad=True)
-    forward(net, points)[:, 0].sum().backward()
+    TorchNet(net, points.dtype)(points)[:, 0].sum().backward()
     step = 1e-6 * torch.eye(5, dtype=torch.float64)
     there = TorchNet(net, torch.float64)
     for k in range(5):
         slope = (there(points + step[k]) - there(points - step[k]))[:, 0] / 2e-6
         torch.testing.assert_close(points.grad[:, k], slope.detach(), atol=1e-6, rtol=1e-6)
-    assert forward(net, points.detach().float()).dtype == torch.float32
+    assert TorchNet(net, torch.float32)(points.detach().float()).dtype == torch.float32
 
 
 def test_sign_has_a_gradient_to_follow() -> None:
     net = lower_onnx(one("Sign", (1, 3)))
     points = torch.tensor([[0.5, -0.5, 3.0]], requires_grad=True)
-    out = forward(net, points)
+    out = TorchNet(net, points.dtype)(points)
     out.sum().backward()
     assert out.tolist() == [[1.0, -1.0, 1.0]]
     assert points.grad.tolist() == [[1.0, 1.0, 0.0]]

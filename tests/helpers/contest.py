@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from holdfast.contest.rules import Archive, Member, Rules, Vote
+from holdfast.contest.rules import RULES_FILE, Archive, Member, Rules, Vote, rules_text
 
 SIZE = 16
 IMAGES = 4
@@ -23,6 +23,13 @@ def rules(**changes) -> Rules:
     small |= {"archive": Archive(bytes=1 << 24, ratio=200.0, file_bytes=1 << 19)}
     facts = {"single": single, "mimic": Vote((single,), 1), "features": "signs", "features_sha256": "0" * 64}
     return Rules(**({"name": "small", "distance": "FD", "distance_max": 1.0} | facts | small | changes))
+
+
+def write_rules(rules: Rules, folder: Path) -> Path:
+    """The path of the rules file, written into the folder of a contest."""
+    path = folder / RULES_FILE
+    path.write_text(rules_text(rules), encoding="utf-8")
+    return path
 
 
 def picture(number: int, size: int = SIZE) -> np.ndarray:

@@ -20,7 +20,9 @@ from helpers import tiny_contest as staging
 from holdfast.attack.plan import AttackPlan, apart
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
-from holdfast.audit.squares.run import SquaresPlan, recheck, squares
+from holdfast.audit.recheck import recheck
+from holdfast.audit.squares.run import squares
+from holdfast.audit.squares.work import SquaresPlan
 from holdfast.audit.threats import threatened
 from holdfast.contest.run import score
 from holdfast.core import sources

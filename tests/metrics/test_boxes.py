@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.metrics.boxes import area, clip, iou, pair_iou, xywh_to_xyxy, xyxy_to_xywh
+from holdfast.metrics.boxes import area, iou, pair_iou, xywh_to_xyxy, xyxy_to_xywh
 
 SIDE = st.integers(1, 50)
 BOX = st.tuples(st.integers(-20, 50), st.integers(-20, 50), SIDE, SIDE)
@@ -56,13 +56,6 @@ def test_iou_is_symmetric_bounded_and_agrees_with_pairs(first, second, plus_one)
 def test_conversions_undo_each_other(boxes):
     xywh = np.array(boxes, float).reshape(-1, 4)
     np.testing.assert_array_equal(xyxy_to_xywh(xywh_to_xyxy(xywh)), xywh)
-
-
-def test_clip_cuts_to_the_image():
-    assert clip([[-5, -5, 700, 20], [10, 470, 20, 500]], 640, 480).tolist() == [
-        [0, 0, 640, 20],
-        [10, 470, 20, 480],
-    ]
 
 
 def test_wrong_shape_is_named():

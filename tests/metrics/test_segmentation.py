@@ -16,10 +16,6 @@ def test_confusion_and_iou_by_hand():
     np.testing.assert_allclose(both.iou, [1 / 2, 2 / 4, 0.0, np.nan])
     assert both.mean_iou == pytest.approx(1 / 3)
     assert both.pixel_accuracy == pytest.approx(3 / 5)
-    truth_only = segmentation_result(table, absent="in truth")
-    np.testing.assert_allclose(truth_only.iou, [1 / 2, 2 / 4, np.nan, np.nan])
-    assert truth_only.mean_iou == pytest.approx(1 / 2)
-    assert "absent in truth)" in str(truth_only)
 
 
 def test_tables_of_images_add_up():

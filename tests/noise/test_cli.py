@@ -82,7 +82,7 @@ def test_several_models_make_a_row_each(holdfast, tiny, tmp_path):
 def test_a_dry_run_counts_and_runs_nothing(holdfast, tiny, tmp_path):
     done = holdfast("noise", *tiny, *QUICK, "--dry-run")
     assert done.code == 0
-    assert re.search(r"tiny +12 +4 +4 ", done.out)
+    assert re.search(r"tiny +12 +4 +48 of 48 ", done.out)
     assert not list((tmp_path / "holdfast-runs").rglob("noise.json"))
 
 

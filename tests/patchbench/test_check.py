@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from holdfast.graph.wire import read_graph
+from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.check import check_bench
 from holdfast.patchbench.network.folder import listed, open_bench
 from holdfast.patchbench.network.probe import effect_of, open_probe, told
@@ -149,7 +149,7 @@ def test_without_a_manifest_and_packed_it_is_read_all_the_same(bench):
 @pytest.mark.parametrize("side", [1, 3])
 def test_the_published_networks_blank_rows_of_a_colour_channel(shared_data, side):
     packed = shared_data / "vnncomp" / "cctsdb_yolo" / "onnx" / f"patch-{side}.onnx.gz"
-    probe = open_probe(read_graph(gzip.decompress(packed.read_bytes())), 12296)
+    probe = open_probe(read_proto(packed), 12296)
     places = (0, 1, 2, 3, 4, 20, 31, 45, 60, 61, 62)
     effect = effect_of(probe, np.zeros(12296, np.float32), places, places)
     assert effect.drivers == {"channel": "first", "row": "second", "column": "all"}

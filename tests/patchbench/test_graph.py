@@ -11,7 +11,7 @@ from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.graph.wire import read_graph, write_part
+from holdfast.graph.lower.nodes import part_of
 from holdfast.metrics.single import single_values
 from holdfast.patchbench.make import black
 from holdfast.patchbench.network.graph import INPUT, PICTURE, PREFIX, bench_graph
@@ -27,8 +27,9 @@ def output(session, image, position, target):
 
 def pictures(model, layout, content):
     """A function from a flat input to the picture the detector is given."""
-    graph = read_graph(bench_graph(model, layout, content))
-    session = session_of(write_part(graph, {INPUT: np.zeros(layout.length, np.float32)}, [PICTURE], {}))
+    whole_model = onnx.load_model_from_string(bench_graph(model, layout, content))
+    part = part_of(whole_model, {INPUT: np.zeros(layout.length, np.float32)}, [PICTURE])
+    session = session_of(part.SerializeToString())
     return lambda point: session.run([PICTURE], {INPUT: point})[0][0]
 
 

@@ -15,7 +15,8 @@ from holdfast.core.types import Size  # noqa: E402
 from holdfast.data.open import open_dataset  # noqa: E402
 from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train import pictures as module  # noqa: E402
-from holdfast.train.pictures import Choice, normalised, pictures_of  # noqa: E402
+from holdfast.train.pictures import normalised, pictures_of  # noqa: E402
+from holdfast.train.shown import Choice  # noqa: E402
 
 CHOICES = (Choice(), Choice("ffmpeg", "opencv-nearest"), Choice(colour="nv12"), Choice(fit="square"))
 

@@ -15,7 +15,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
-from holdfast.graph.wire import read_graph
+from holdfast.graph.inspect import read_proto
 from holdfast.verify import enumerate as engine
 from holdfast.verify.domain import domain_of, first_float, last_float
 from holdfast.verify.finite import machine
@@ -34,7 +34,6 @@ CUTS = {
 }
 # A width of half the distance to the next float32: only the lower end is one, so the input is fixed.
 BARELY = (1.1115673780441284, 5.960464477539063e-08)
-ROUND = {"Cast": np.trunc, "Floor": np.floor, "Ceil": np.ceil, "Round": np.rint}
 
 
 def branch():
@@ -79,7 +78,7 @@ def question(path, lower, upper, bound, rows=((1.0,),)):
 
 def answer(asked, seconds=60.0):
     """The engine's answer, the same whether it runs the file as a whole or takes it apart."""
-    graph, domain = read_graph(asked.model.read()), domain_of(asked)
+    graph, domain = read_proto(asked.model.path), domain_of(asked)
     runner = cache(lambda: runner_of(asked, domain))
     found = []
     for short in (np.inf, -1.0):

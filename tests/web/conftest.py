@@ -10,7 +10,6 @@ from helpers.audit import better_audit, sample_audit
 from holdfast.audit.result import save
 
 PORT = 8765
-HERE = {"sec-fetch-site": "same-origin", "origin": "null"}  # what a browser sends with our own forms
 
 # Writes progress.json as an audit does, ends at once or when the file `go` is there, and leaves an audit.
 FAKE = """

@@ -176,7 +176,7 @@ def run_attack(wanted: AttackPlan) -> Outcome:
 
 def _show(found: Outcome, wanted: AttackPlan, page: bool, json: Path | None) -> int:
     from holdfast.attack.page import tables, write
-    from holdfast.attack.run import as_plain, clean_pictures
+    from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
     from holdfast.report.tables import to_text
 
@@ -184,7 +184,7 @@ def _show(found: Outcome, wanted: AttackPlan, page: bool, json: Path | None) -> 
         write_json(json, as_plain(found))
     say("\n\n".join(to_text(table) for table in tables(found)))
     if page:
-        say(f"report: {write(found, clean_pictures(wanted), wanted.out / 'report.html').resolve()}")
+        say(f"report: {write(found, decoded(wanted.plan), wanted.out / 'report.html').resolve()}")
     for failure in found.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"images   {wanted.out / 'images'}\n")

@@ -6,18 +6,12 @@ touched; without one it lies inside the boxes of the targets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
 
 from holdfast.attack.regions import dilated
 from holdfast.attack.types import Target
 from holdfast.core.registry import stage
 from holdfast.core.types import Bools, Floats, Ints
-
-Mask: TypeAlias = Callable[[Target, int, Floats | None, np.random.Generator], Bools]
-LINE = 3  # pixels across a line of a cross
 
 
 def inside(target: Target) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -71,15 +71,15 @@ def _curve(found: Outcome) -> Table:
     return Table(columns, rows, "When an image may have at most so many changed pixels")
 
 
-def write(found: Outcome, clean: Clean, out: Path, more: Sequence[Section] = ()) -> Path:
+def write(found: Outcome, clean: Clean, out: Path) -> Path:
     """The path of the written page; `clean` gives an image's decoded pixels by its name."""
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(found, clean, more).encode())
+    write_atomic(out, page(found, clean).encode())
     return out
 
 
-def page(found: Outcome, clean: Clean, more: Sequence[Section] = ()) -> str:
+def page(found: Outcome, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
     about, first = found.about, found.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
@@ -104,7 +104,7 @@ def page(found: Outcome, clean: Clean, more: Sequence[Section] = ()) -> str:
             rule=about["rule"],
             command=about["command"],
             alerts=(),
-            sections=(*sections(found, clean), *more, _about(found)),
+            sections=(*sections(found, clean), _about(found)),
             kind="patch attack",
         )
     )

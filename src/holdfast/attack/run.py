@@ -157,11 +157,6 @@ def _said(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def clean_pictures(plan: AttackPlan) -> Callable[[str], Image | None]:
-    """A function that gives an image's decoded pixels by its name; None if it cannot be read any more."""
-    return decoded(plan.plan)
-
-
 def decoded(plan: Plan) -> Callable[[str], Image | None]:
     """The same for the images of any plan, by its own decoder."""
     entries = {printable(e.name): e for e in plan.dataset.entries}

@@ -8,14 +8,17 @@ import math
 from collections.abc import Collection, Sequence
 
 from holdfast.attack.types import Rule
+from holdfast.audit.deployments import deployments_of
 from holdfast.audit.made import Made, Ran
-from holdfast.audit.matrix import Threatened, deployments_of, matrix
+from holdfast.audit.matrix import matrix
 from holdfast.audit.plan import LATE, Clock
+from holdfast.audit.recheck import recheck
+from holdfast.audit.replay import Threatened
 from holdfast.audit.result import Matrix
 from holdfast.audit.sandwich import SQUARE
 from holdfast.audit.specs import recheck_specs
-from holdfast.audit.squares import run as black
-from holdfast.audit.squares.run import SquaresPlan
+from holdfast.audit.squares.map import worst
+from holdfast.audit.squares.work import SquaresPlan
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.engine.store import printable
 from holdfast.noise.vision.choose import Asked
@@ -106,7 +109,7 @@ def _threats(made: Made, there: Collection[str]) -> tuple[Threatened, ...]:
     """
     found = []
     if made.maps:
-        squares = {name: patch for name, patch in black.worst(made.maps).items() if printable(name) in there}
+        squares = {name: patch for name, patch in worst(made.maps).items() if printable(name) in there}
         found.append(Threatened(SQUARE, squares, "a black square at its worst place", "any"))
     for one in made.struck:
         patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
@@ -133,7 +136,7 @@ def recheck_part(made: Made, clock: Clock, watch: Watch) -> Ran:
     if made.maps:
         given = squares_plan(made, len(made.plan.plan.dataset), until)
         with contextlib.suppress(BudgetSpent):
-            made.rechecks += black.recheck(given, made.maps, under, watch, places, clock.finished("recheck"))
+            made.rechecks += recheck(given, made.maps, under, watch, places, clock.finished("recheck"))
     done = clock.ended("recheck", len(made.rechecks))
     if made.decided:
         seconds = min(clock.seconds("recheck"), SPEC)

@@ -8,7 +8,7 @@ from holdfast.attack.result import Outcome
 from holdfast.audit.plan import AuditPlan, Wish
 from holdfast.audit.result import Audit, Matrix, Part, Proof, Recheck
 from holdfast.audit.specs import Decided
-from holdfast.audit.squares.run import SquareMap
+from holdfast.audit.squares.map import SquareMap
 from holdfast.audit.strike import Struck
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.engine.pipelines import SHARD

@@ -13,7 +13,7 @@ import numpy as np
 
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
-from holdfast.audit.deployments import MOST, TOGETHER, deployments_of, title, trained
+from holdfast.audit.deployments import TOGETHER, title, trained
 from holdfast.audit.replay import Replayed, Threatened, replayed
 from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, Meeting
 from holdfast.core.errors import DataError, InputError
@@ -25,8 +25,6 @@ from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.noise.vision.choose import Asked
 from holdfast.noise.vision.run import Prepared, Watch, unwatched
 from holdfast.noise.vision.variants import Variant
-
-__all__ = ["MOST", "TOGETHER", "Threatened", "deployments_of", "matrix"]
 
 
 def matrix(

@@ -101,11 +101,6 @@ def pattern_of(name: str, audit: Audit | None = None, metrics: Sequence[str] = M
     return None
 
 
-def known(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> bool:
-    """Whether there is such a name, measured in this run or not."""
-    return pattern_of(name, audit, metrics) is not None
-
-
 def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern:
     """The pattern the name fits, or an InputError with the nearest name and those that would fit."""
     found = pattern_of(name, audit, metrics)

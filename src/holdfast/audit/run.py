@@ -15,9 +15,9 @@ from holdfast.audit.progress import Board
 from holdfast.audit.result import ENOUGH, Part, save
 from holdfast.audit.specs import decided, questions_of
 from holdfast.audit.squares import run as black
+from holdfast.audit.squares.map import proofs_of
 from holdfast.audit.strike import strikes
 from holdfast.audit.summary import audit_of, now, side_of_evaluation
-from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.engine.executor import cores
@@ -82,16 +82,12 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     return made
 
 
-def _first(made: Made, count: int) -> Dataset:
-    return made.plan.plan.dataset.first(count)
-
-
 def _plan(made: Made, count: int, until: float = math.inf) -> Plan:
     """The first images of the audit's data, in cells as small as its time asks for."""
     plan = made.plan.plan
     source = {**plan.source, "images": count}
     return dataclasses.replace(
-        plan, dataset=_first(made, count), source=source, shard=made.shard, until=until
+        plan, dataset=made.plan.plan.dataset.first(count), source=source, shard=made.shard, until=until
     )  # fmt: skip
 
 
@@ -269,7 +265,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.maps = found.maps
     made.notes += [f"squares: {found.note}"] if found.note else []
     made.counts["square"] = count
-    made.proofs += black.proofs_of(made.maps, made.again("squares"))
+    made.proofs += proofs_of(made.maps, made.again("squares"))
     return Ran(count, fewer(count, whole, made.plan.wish.square_images))
 
 

@@ -24,7 +24,7 @@ from holdfast.core.verdict import Verdict, settle
 from holdfast.engine.cells import Computed, Missing, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
-from holdfast.graph.wire import read_graph
+from holdfast.graph.inspect import read_proto
 from holdfast.stages.deployed import Deployed
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
@@ -190,8 +190,6 @@ def recheck_specs(
     *,
     points: int = POINTS,
     seed: int = 0,
-    threads: int = 1,
-    tell: Progress = silent,
 ) -> tuple[Recheck, ...]:
     """Every decided specification asked of each runtime or precision: the condition, on its own outputs.
 
@@ -206,7 +204,7 @@ def recheck_specs(
     for name, pipeline in touched.items():
         run: Run | str
         try:
-            run = lookup("infer", pipeline.infer)(model, threads)
+            run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
             run = f"cannot be opened: {_line(problem)}"
         for one in asked:
@@ -219,7 +217,6 @@ def recheck_specs(
             )
             was = one.proof
             rows.append(Recheck(was.threat, was.image, name, was.answer, now.answer, now.tried, now.note))
-            tell(1, 0)
     return tuple(rows)
 
 
@@ -239,7 +236,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
         if not question.unsafe:
             return Now("unknown", 0, "nothing is asked: the set of inputs is empty")
         domain = domain_of(question)
-        names = [port.name for port in read_graph(question.model.read()).outputs]
+        names = [port.name for port in read_proto(question.model.path).graph.output]
         walk = _Walk(domain, question, one.witness, rng)
         for point in walk.points(points):
             output = _output(run, point, names)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from holdfast.audit.made import Made, rule_words
 from holdfast.audit.result import Audit, Cause, Clean
 from holdfast.audit.sandwich import layers
-from holdfast.audit.squares.run import described
+from holdfast.audit.squares.map import described
 from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import Side, drawn
 from holdfast.evaluate.result import Evaluation

@@ -151,13 +151,10 @@ def _proofs(audit: Audit) -> Iterator[_Row]:
 
 def _source(proofs: Sequence[Proof], answer: str) -> tuple[str, str]:
     named = [p for p in proofs if p.answer == answer]
-    about = f"{len(named)} of {len(proofs)}" + (f": {_some(_subject(p) for p in named)}" if named else "")
+    about = f"{len(named)} of {len(proofs)}"
+    if named:
+        about += f": {_some(p.image or p.threat for p in named)}"
     return about, next((p.command for p in named or proofs if p.command), "")
-
-
-def _subject(proof: Proof) -> str:
-    """What the question is about: the image, or the specification."""
-    return proof.image or proof.threat
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

@@ -94,7 +94,7 @@ def run(arguments: list[str]) -> int:
     except HoldfastError as problem:
         return _say(str(problem), problem.exit_code)
     except KeyboardInterrupt:
-        return _interrupted()
+        return _say(KEPT, INTERRUPTED)
     except BrokenPipeError:  # nobody reads on, as in `holdfast … | head -1`
         return 0
     except OSError as problem:  # a folder that may not be entered, a disk that is gone
@@ -113,10 +113,6 @@ def _complete(shell: str) -> int:
     with contextlib.suppress(Exception):
         answer(shell)
     return 0
-
-
-def _interrupted() -> int:
-    return _say(KEPT, INTERRUPTED)
 
 
 def _unexpected(problem: Exception) -> int:

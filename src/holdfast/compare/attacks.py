@@ -125,7 +125,6 @@ def effect_changes(
     a: dict[str, Any],
     b: dict[str, Any],
     both: Sequence[Sequence[Attempt]],
-    group: str = STRUCK,
     begin: str = "",
 ) -> list[Change]:
     """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
@@ -136,7 +135,7 @@ def effect_changes(
         raise InputError("images of one name are not the same, or have another truth; attack the same data")
     drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        from_draws(Subject(group, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        from_draws(Subject(STRUCK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
         for k, (what, _, rise, bound) in enumerate(EFFECTS)
     ]
 

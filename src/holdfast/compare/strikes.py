@@ -16,7 +16,6 @@ from holdfast.attack.run import MANIFEST
 from holdfast.audit.result import Audit
 from holdfast.audit.strike import carried
 from holdfast.compare.attacks import (
-    STRUCK,
     Apart,
     Attacked,
     attempts_of,
@@ -52,7 +51,7 @@ def records_of(
         old, new = a.attempts.get(threat, {}), b.attempts.get(threat, {})
         names = [name for name in old if name in new]
         both = [[side[name] for name in names] for side in (old, new)]
-        return effect_changes(a.about, b.about, both, STRUCK, f"{threat}: ") if names else []
+        return effect_changes(a.about, b.about, both, f"{threat}: ") if names else []
 
     if a.about.get("settings") != b.about.get("settings"):
         return None, "the rule of the metric differs"

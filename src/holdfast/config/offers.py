@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import partial
 
 from holdfast.config.args import FILES
 
@@ -18,13 +19,6 @@ def models() -> Iterable[str]:
 def data_sets() -> Iterable[str]:
     """The embedded data sets, or a path."""
     return "signs", "far", FILES
-
-
-def formats() -> Iterable[str]:
-    """The formats of data sets."""
-    from holdfast.core.registry import names
-
-    return names("reader")
 
 
 def rules() -> Iterable[str]:
@@ -49,15 +43,14 @@ def stages() -> Iterable[str]:
     return [f"{kind.name}={name}" for kind in fields(Pipeline) for name in names(kind.name)]
 
 
-def masks() -> Iterable[str]:
-    """The shapes of masks an attack may use."""
+def _registered(kind: str) -> Iterable[str]:
     from holdfast.core.registry import names
 
-    return names("mask")
+    return names(kind)
 
 
-def transforms() -> Iterable[str]:
-    """The transforms an attack may be made to survive."""
-    from holdfast.core.registry import names
-
-    return names("transform")
+formats = partial(_registered, "reader")
+decoders = partial(_registered, "decode")
+resizes = partial(_registered, "resize")
+masks = partial(_registered, "mask")
+transforms = partial(_registered, "transform")

@@ -12,7 +12,7 @@ import orjson
 
 from holdfast.contest.hashes import Hashes, hashes_of
 from holdfast.contest.judging import JudgeWork, opened_features
-from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules, told
+from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
 from holdfast.contest.shots import Shot
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
@@ -25,6 +25,7 @@ from holdfast.data.readers.coco import coco
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, align
+from holdfast.graph.fields import join_problems
 from holdfast.graph.load import load_model
 
 MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
@@ -90,7 +91,7 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     known = [m for m in models if m is not None]
     alignments = tuple(_aligned(m, classes, problems) for m in known) if classes else ()
     if problems:
-        raise RulesError(f"{folder / RULES_FILE}: {told(problems)}")
+        raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
     found = tuple(a for a in alignments if a is not None)
     return Contest(folder, rules, classes, tuple(known), found, shots, hashes_of(folder, rules))
 

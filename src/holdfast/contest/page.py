@@ -146,7 +146,7 @@ def _sections(
     }
     for name, (title, exhibits, lead) in galleries.items():
         if exhibits:
-            body = gallery(exhibits, classes, rules.iou, name)
+            body = exhibition(exhibits, classes, rules.iou, name, NAMES)
             told = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
             sections.append(Section(name, title, (Figure("", body, told, wide=True),), lead))
     body = scroll(to_html(image_table(made.rows)), "All images")
@@ -171,11 +171,6 @@ def chosen(rows: Sequence[Row], images: int) -> tuple[tuple[Row, ...], tuple[Row
     best = ranked[: (images + 1) // 2]
     worst = ranked[len(best) :][::-1][: images - len(best)]
     return tuple(best), tuple(worst)
-
-
-def gallery(exhibits: Sequence[Exhibit], classes: Sequence[str], least: float, prefix: str) -> str:
-    """The markup of these images, four pictures each; `least` is the IoU from which a box is found."""
-    return exhibition(exhibits, classes, least, prefix, NAMES)
 
 
 def told(row: Row) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.graph.fields import shortened
+
 HEADER = """\
 # The rules of this contest: every point its announcement leaves open. Scores made under other rules are
 # never ranked together: after a change here, run `holdfast contest rescore`.
@@ -90,14 +92,14 @@ def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, d
     for section in SECTIONS:
         table = document.get(section, {}) if section else top
         if not isinstance(table, dict):
-            problems.append(f"{section}: expected a section [{section}], got {_show(table)}")
+            problems.append(f"{section}: expected a section [{section}], got {shortened(table)}")
             continue
         mine = [p for p in POINTS if p.section == section]
         extra = (MEMBERS,) if section == "mimic" else tuple(s for s in SECTIONS if s) if not section else ()
         values[section] = _table(table, mine, f"{section}." if section else "", problems, extra)
     rows = document.get("mimic", {}).get(MEMBERS, []) if isinstance(document.get("mimic"), dict) else []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        problems.append(f"mimic.{MEMBERS}: expected sections [[mimic.{MEMBERS}]], got {_show(rows)}")
+        problems.append(f"mimic.{MEMBERS}: expected sections [[mimic.{MEMBERS}]], got {shortened(rows)}")
         rows = []
     named = [_table(row, _MEMBER, f"mimic.{MEMBERS}[{n}].", problems) for n, row in enumerate(rows, 1)]
     values.setdefault("mimic", {})[MEMBERS] = named
@@ -122,7 +124,7 @@ def _table(
             continue
         expected = _unfit(wanted[key], value)
         if expected:
-            problems.append(f"{where}{key}: expected {expected}, got {_show(value)}")
+            problems.append(f"{where}{key}: expected {expected}, got {shortened(value)}")
         else:
             values[key] = wanted[key].kind(value)
     problems += [f"{where}{p.key}: missing; {p.about}" for p in points if p.key not in table]
@@ -173,8 +175,3 @@ def text_of(values: Mapping[str, Mapping[str, Any]], members: Sequence[Mapping[s
 def _line(point: Point, value: Any) -> str:
     shown = json.dumps(value, ensure_ascii=False) if point.kind is str else repr(point.kind(value))
     return f"{f'{point.key} = {shown}':<28}  # {point.about}"
-
-
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.contest.points import read_points, text_of
 from holdfast.core.errors import InputError
+from holdfast.graph.fields import join_problems
 
 RULES_FILE = "rules.toml"
 
@@ -87,7 +88,9 @@ def read_rules(folder: Path) -> Rules:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        half = " It was not finished: run `holdfast contest init` again." if _half_made(folder) else ""
+        half = ""
+        if (folder / "making.json").is_file():
+            half = " It was not finished: run `holdfast contest init` again."
         raise RulesError(
             f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{half}"
         ) from None
@@ -100,22 +103,8 @@ def read_rules(folder: Path) -> Rules:
     rules = None if problems else _built(values)
     problems += _contradictions(rules) if rules else []
     if problems or rules is None:
-        raise RulesError(f"{path}: {told(problems)}")
+        raise RulesError(f"{path}: {join_problems(problems)}")
     return rules
-
-
-def told(problems: list[str]) -> str:
-    """The problems in words: one as it is, several in lines of their own."""
-    if len(problems) == 1:
-        return problems[0]
-    return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
-
-
-def write_rules(rules: Rules, folder: Path) -> Path:
-    """The path of the rules file, written with a comment on what every line means."""
-    path = folder / RULES_FILE
-    path.write_text(rules_text(rules), encoding="utf-8")
-    return path
 
 
 def rules_text(rules: Rules) -> str:
@@ -142,10 +131,6 @@ def rules_text(rules: Rules) -> str:
 
 def _member(member: Member) -> dict[str, str]:
     return {"name": member.name, "file": member.file, "sha256": member.sha256}
-
-
-def _half_made(folder: Path) -> bool:
-    return (folder / "making.json").is_file()
 
 
 def _built(values: dict[str, dict[str, object]]) -> Rules:

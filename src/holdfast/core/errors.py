@@ -63,7 +63,6 @@ class UnknownName(InputError):
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names) or 'none'}."
         super().__init__(f"unknown {kind} {name!r}. {hint}")
-        self.kind, self.name, self.known = kind, name, tuple(names)
 
 
 class BudgetSpent(HoldfastError):

@@ -132,11 +132,6 @@ def names(kind: str) -> list[str]:
     return sorted(name for k, name in _PARTS if k == kind)
 
 
-def kinds() -> list[str]:
-    """All kinds of parts there are, sorted."""
-    return sorted(set(_HOMES) | {k for k, _ in _PARTS})
-
-
 def _load(kind: str) -> None:
     for home in _HOMES.get(kind, ()):
         if home in _LOADED:

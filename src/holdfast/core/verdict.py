@@ -58,11 +58,6 @@ class Verdict:
             raise InputError("Verdict: expected a witness with 'violated', got none")
 
 
-# As text: numpy.random is loaded only where something is drawn.
-Attack: TypeAlias = "Callable[[Property, Budget, np.random.Generator], Verdict]"
-Verifier: TypeAlias = Callable[[Property, Budget], Verdict]
-
-
 def settle(
     question: Property,
     verdict: Verdict,

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from holdfast.core.errors import ImageError
 from holdfast.core.fingerprint import of_bytes
-from holdfast.core.types import Boxes, Label, MaskFile, Sample, Size, Truth
+from holdfast.core.types import Boxes, Label, MaskFile, Sample, Size
 from holdfast.data.images import sniff
 
 MAX_FILE_BYTES = 512 << 20  # an encoded image above this is a mistake, not an image
@@ -31,18 +31,6 @@ class Row(NamedTuple):
     crowd: bool = False
     difficult: bool = False
     area: float = -1.0  # below 0: width times height
-
-
-class Stored(Protocol):
-    """Truth as an entry holds it until the image is read."""
-
-    def fingerprint(self) -> str:
-        """A text that changes when the truth does."""
-        ...
-
-    def read(self, name: str, data: bytes) -> Truth:
-        """The truth, given the encoded image it belongs to."""
-        ...
 
 
 def pack(rows: Iterable[Row]) -> bytes:

@@ -32,11 +32,6 @@ ODD_IMAGE = "unusual image"
 NOTES = frozenset({IMAGE_WITHOUT_LABEL, SEVERAL_FORMATS, SEVERAL_SPLITS, CHOICE, ODD_IMAGE})
 
 
-def is_note(problem: Problem) -> bool:
-    """Whether a problem only tells what was decided."""
-    return problem.kind in NOTES
-
-
 def grouped(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
     """The problems by kind: faults before notes, the most frequent kind first."""
     groups: dict[str, list[Problem]] = {}

@@ -108,7 +108,7 @@ def side_of(plan: Plan, alignment: Alignment, records: Sequence[Record]) -> Side
     return Side(realign(records, alignment, task), task, alignment.names, plan.settings)
 
 
-def difference(before: Evaluation, after: Evaluation, *, seed: int = 0, replicates: int = 1000) -> Difference:
+def difference(before: Evaluation, after: Evaluation) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, by the rule of `after`."""
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
         raise InputError("two runs can be compared only if they have the same task and the same classes")
@@ -117,7 +117,7 @@ def difference(before: Evaluation, after: Evaluation, *, seed: int = 0, replicat
     first, second = (
         Side(tuple(run.records), after.about.task, after.about.classes, settings) for run in (before, after)
     )
-    return compare(first, second, seed=seed, replicates=replicates)
+    return compare(first, second)
 
 
 def compare(before: Side, after: Side, *, seed: int = 0, replicates: int = 1000) -> Difference:

@@ -213,7 +213,8 @@ def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Set
         for i, name in enumerate(classes)
     ]
     metrics = {"mIoU": _number(whole.mean_iou), "pixel_accuracy": _number(whole.pixel_accuracy)}
-    rule = f"mIoU: TP / (TP + FP + FN) over all pixels, mean over classes; left out if absent {whole.absent}"
+    over = "mean over classes; left out if absent in truth and prediction"
+    rule = f"mIoU: TP / (TP + FP + FN) over all pixels, {over}"
     return {"rule": rule, "metrics": metrics, "per_class": per_class}
 
 

@@ -102,10 +102,10 @@ def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
         return write_noise(made, out)
     if piece.condition.do == "attack":
         from holdfast.attack.page import write as write_attack
-        from holdfast.attack.run import clean_pictures
+        from holdfast.attack.run import decoded
 
         wanted, found = made
-        return write_attack(found, clean_pictures(wanted), wanted.out / "report.html")
+        return write_attack(found, decoded(wanted.plan), wanted.out / "report.html")
     if piece.condition.do == "audit":
         return _audit_page(made, line)
     return None

@@ -3,43 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
-
-
-def rules() -> Iterable[str]:
-    """The rules of AP."""
-    from holdfast.metrics.rules import RULES
-
-    return RULES
-
-
-def formats() -> Iterable[str]:
-    """The formats of data sets."""
-    from holdfast.core.registry import names
-
-    return names("reader")
-
-
-def masks() -> Iterable[str]:
-    """The shapes of masks of an attack."""
-    from holdfast.core.registry import names
-
-    return names("mask")
-
-
-def transforms() -> Iterable[str]:
-    """The transforms an attack may be made to survive."""
-    from holdfast.core.registry import names
-
-    return names("transform")
-
-
-def stages() -> Iterable[str]:
-    """The stages of the pipeline, as in resize=opencv-bilinear."""
-    from holdfast.core.pipeline import Pipeline
-    from holdfast.core.registry import names
-
-    return [f"{kind.name}={name}" for kind in fields(Pipeline) for name in names(kind.name)]
 
 
 def options() -> Iterable[str]:

@@ -106,7 +106,10 @@ def page(found: Findings, out: Path) -> str:
                 ("made", found.created.replace("T", " ").replace("+00:00", " UTC")),
             ),
             verdict=verdict(found),
-            cards=tuple(_card(line) for line in _first_lines(found)[:6]),
+            cards=tuple(
+                Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
+                for line in _first_lines(found)[:6]
+            ),
             minor=(),
             rule="",
             command=found.command,
@@ -133,10 +136,6 @@ def _first_lines(found: Findings) -> list[Line]:
         if line.value is not None:
             seen.setdefault((line.model, line.data), line)
     return list(seen.values())
-
-
-def _card(line: Line) -> Card:
-    return Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
 
 
 def _alerts(found: Findings) -> tuple[Alert, ...]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from holdfast.audit.gates import Gate
+from holdfast.config import offers
 from holdfast.experiment import names
 from holdfast.experiment.slots import Takes
 
 Texts: TypeAlias = tuple[str, ...]
-RuleName = Annotated[str, Takes("AP rule.", names=names.rules)]
-Stages = Annotated[Texts, Takes("Exchanged stages.", names=names.stages, example="resize=opencv-bilinear")]
+RuleName = Annotated[str, Takes("AP rule.", names=offers.rules)]
+Stages = Annotated[Texts, Takes("Exchanged stages.", names=offers.stages, example="resize=opencv-bilinear")]
 Calibration = Annotated[
     str | None, Takes("Images to calibrate integer precisions on (else some of the data's).", place="data")
 ]
@@ -41,7 +42,7 @@ class GivenData:
 
     path: Annotated[str, Takes("A folder or file, or signs:SEED:COUNT, the embedded one.", place="data")]
     name: Annotated[str, Takes("What it is called in the results; else by its path.")] = ""
-    format: Annotated[str | None, Takes("Read it as this format.", names=names.formats)] = None
+    format: Annotated[str | None, Takes("Read it as this format.", names=offers.formats)] = None
     split: Annotated[str | None, Takes("Which split of it.")] = None
     images: Annotated[int | None, Takes("Only the first so many images.", least=1)] = None
 
@@ -50,7 +51,7 @@ class GivenData:
 class Evaluate:
     """do = "evaluate"."""
 
-    rule: Annotated[str | None, Takes("AP rule; coco unless given.", names=names.rules)] = None
+    rule: Annotated[str | None, Takes("AP rule; coco unless given.", names=offers.rules)] = None
     iou: Annotated[
         float | None, Takes("IoU threshold of counts and of AP (coco AP: .5 to .95).", least=0, most=1)
     ] = None
@@ -92,7 +93,7 @@ class Attack:
     seconds: Annotated[float, Takes("Time for an image; 0: no limit.", least=0)] = 0.0
     steps: Annotated[int, Takes("Gradient steps a restart, or queries of the black box.", least=1)] = 100
     restarts: Annotated[int, Takes("Begin anew so often, until one succeeds.", least=1)] = 1
-    mask: Annotated[str, Takes("Which pixels.", names=names.masks)] = "top-gradient"
+    mask: Annotated[str, Takes("Which pixels.", names=offers.masks)] = "top-gradient"
     anywhere: Annotated[bool, Takes("Also outside the boxes of the targets.")] = False
     goal: Annotated[
         Literal["vanish", "mislabel", "fabricate"],
@@ -103,7 +104,7 @@ class Attack:
     universal: Annotated[
         Literal["none", "spot", "boxes"], Takes("One patch for all images: at one spot, or on every target.")
     ] = "none"
-    transform: Annotated[Texts, Takes("It must work under these too.", names=names.transforms)] = ()
+    transform: Annotated[Texts, Takes("It must work under these too.", names=offers.transforms)] = ()
     deployment: Annotated[
         Texts,
         Takes("It must work under this noise too, e.g. resize=opencv-bilinear.", check=names.deployment,

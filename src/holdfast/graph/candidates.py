@@ -29,11 +29,11 @@ def logit(p: float) -> float:
     return math.log(p / (1.0 - p)) - 1e-5
 
 
-def softmax(x: Tensor, axis: int = -1) -> Floats:
-    """exp(x) over its sum along an axis, in double precision."""
+def softmax(x: Tensor) -> Floats:
+    """exp(x) over its sum along the last axis, in double precision."""
     x = np.asarray(x, np.float64)
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return np.asarray(e / e.sum(axis=axis, keepdims=True), np.float64)
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True), np.float64)
 
 
 def bounded_exp(x: Tensor) -> Floats:

@@ -13,7 +13,7 @@ from holdfast.core.errors import CardError, UnknownName
 from holdfast.core.model import Card, Head, Input, Task
 from holdfast.core.registry import Part, part
 from holdfast.graph.classes import BUILT_IN, numbered
-from holdfast.graph.fields import fit_fields
+from holdfast.graph.fields import fit_fields, join_problems
 
 _SECTIONS = ("input", "head", "thresholds", "trained_with")
 
@@ -84,13 +84,7 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
         problems = contradictions(card)
         if not problems:
             return card
-    raise CardError(_told(problems))
-
-
-def _told(problems: list[str]) -> str:
-    if len(problems) == 1:
-        return problems[0]
-    return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
+    raise CardError(join_problems(problems))
 
 
 def _section(document: Mapping[str, Any], name: str, problems: list[str]) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ def fit_fields(shape: type, table: Mapping[str, Any], where: str, problems: list
         try:
             values[key] = fit(wanted[key], value)
         except Unfit as problem:
-            problems.append(f"{where}{key}: expected {problem}, got {_show(value)}")
+            problems.append(f"{where}{key}: expected {problem}, got {shortened(value)}")
     for field in dataclasses.fields(shape):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in table:
@@ -46,9 +46,17 @@ def _near(name: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
-def _show(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """The value's repr, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def join_problems(problems: list[str]) -> str:
+    """One problem as it is, several on a line each."""
+    if len(problems) == 1:
+        return problems[0]
+    return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
 
 
 def describe(kind: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,10 +17,10 @@ from holdfast.core.model import read_onnx
 from holdfast.graph.work import multiply_adds
 
 Dim = int | str
+STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
 # Domains onnxruntime itself has kernels for; everything else must be brought by the model as functions.
 KNOWN_DOMAINS = (
-    "",
-    "ai.onnx",
+    *STANDARD,
     "ai.onnx.ml",
     "ai.onnx.preview.training",
     "com.microsoft",
@@ -83,17 +83,16 @@ def inspect(path: Path) -> ModelInfo:
 def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
-    weights = {w.name for w in graph.initializer}
     return ModelInfo(
         path=path,
         bytes=path.stat().st_size,
         sha256=_sha256(path, proto),
         ir_version=proto.ir_version,
-        opset=_opset(proto),
-        domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in ("", "ai.onnx")})),
+        opset=opset_of(proto),
+        domains=tuple(sorted({o.domain for o in proto.opset_import if o.domain not in STANDARD})),
         producer=f"{proto.producer_name} {proto.producer_version}".strip() or "unknown",
-        inputs=tuple(_tensor(v) for v in graph.input if v.name not in weights),
-        outputs=tuple(_tensor(v) for v in graph.output),
+        inputs=inputs_of(proto),
+        outputs=outputs_of(proto),
         nodes=dict(Counter(n.op_type for n in graph.node).most_common()),
         parameters=_parameters(graph),
         multiply_adds=multiply_adds(proto),
@@ -120,8 +119,36 @@ def rows(info: ModelInfo) -> list[tuple[str, str]]:
     ]
 
 
+def inputs_of(proto: Any) -> tuple[TensorInfo, ...]:
+    """The inputs of a parsed ONNX file without its weights, which old files list as inputs too."""
+    weights = {w.name for w in proto.graph.initializer}
+    return tuple(_tensor(v) for v in proto.graph.input if v.name not in weights)
+
+
+def outputs_of(proto: Any) -> tuple[TensorInfo, ...]:
+    """The outputs of a parsed ONNX file."""
+    return tuple(_tensor(v) for v in proto.graph.output)
+
+
+def opset_of(proto: Any) -> int:
+    """The version of the standard operators that a parsed ONNX file uses; 0 if it names none.
+
+    Of several it is the last one, which is what ONNX Runtime takes.
+    """
+    return next((int(o.version) for o in reversed(proto.opset_import) if o.domain in STANDARD), 0)
+
+
 def load_proto(path: Path) -> Any:
     """The parsed ONNX file after all checks, or a ModelError of one line."""
+    proto = read_proto(path)
+    _check_domains(path, proto)
+    _check_version(path, proto)
+    _check_external(path, proto)
+    return proto
+
+
+def read_proto(path: Path) -> Any:
+    """The parsed ONNX file, or a ModelError of one line if it is not one; onnxruntime may still refuse it."""
     import onnx
 
     data = read_onnx(path)
@@ -136,12 +163,22 @@ def load_proto(path: Path) -> Any:
         raise ModelError(
             f"{path}: not an ONNX model, or one cut short ({len(data):,} bytes); export or download it again"
         ) from None
-    if not proto.graph.node or not proto.graph.output or not proto.opset_import:
+    graph = proto.graph
+    if not graph.node or not graph.output or not proto.opset_import:
         raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
-    _check_domains(path, proto)
-    _check_version(path, proto)
-    _check_external(path, proto)
+    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf gives other bytes as bytes
+        raise ModelError(f"{path}: damaged: a name in it is not UTF-8 text; export or download it again")
+    if not opset_of(proto) and any(node.domain in STANDARD for node in graph.node):
+        raise ModelError(f"{path}: expected the opset of its standard operators, got none; export it again")
     return proto
+
+
+def _names(graph: Any) -> Iterator[Any]:
+    """Every name in a graph by which nodes and tensors are found."""
+    for node in graph.node:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+    for named in (*graph.input, *graph.output, *graph.initializer):
+        yield named.name
 
 
 def _check_domains(path: Path, proto: Any) -> None:
@@ -156,20 +193,16 @@ def _check_domains(path: Path, proto: Any) -> None:
                 f"{path}: node {node.name or node.output[0]!r} is a custom operator, {node.op_type!r} of "
                 f"domain {node.domain!r}, unknown to onnxruntime; export the model with standard operators"
             )
-        if node.domain in ("", "ai.onnx") and not defs.has(node.op_type):
+        if node.domain in STANDARD and not defs.has(node.op_type):
             raise ModelError(
                 f"{path}: node {node.name or node.output[0]!r}: ONNX has no operator {node.op_type!r}; "
                 "export the model with standard operators"
             )
 
 
-def _opset(proto: Any) -> int:
-    return next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
-
-
 def _check_version(path: Path, proto: Any) -> None:
     """Whether the installed onnxruntime takes this opset and IR: tried on a network of one node."""
-    opset, ir = _opset(proto), int(proto.ir_version)
+    opset, ir = opset_of(proto), int(proto.ir_version)
     if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
         return
     onnxruntime = runtime()

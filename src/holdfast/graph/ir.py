@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,12 +132,6 @@ class Net:
     def outputs(self) -> int:
         """How many flat outputs there are."""
         return prod(self.steps[-1].shape)
-
-    def whole(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Free inputs (b, n) as whole network inputs (b, *ONNX shape without its batch of 1)."""
-        full = np.repeat(self.template.reshape(1, -1), len(points), axis=0).astype(points.dtype)
-        full[:, self.free] = points
-        return full
 
 
 def sources_of(step: Step) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import opset_of
 from holdfast.graph.ir import Activation, Product, Scale, Start, Step, Take, sources_of
 from holdfast.graph.lower.nodes import needed, node_of
 from holdfast.graph.lower.values import Build, Node, Value, View
@@ -113,7 +114,7 @@ class _Walk:
 
     def __init__(self, proto: Any, build: Build, values: dict[str, Value]) -> None:
         self.build, self.values = build, values
-        self.opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+        self.opset = opset_of(proto) or 1
         self.outputs = {o.name for o in proto.graph.output}
         self.shapes = known_shapes(proto)
         self.rounded: set[str] = set()

@@ -71,11 +71,6 @@ class _Leaking(torch.autograd.Function):  # type: ignore[misc]  # torch's types 
         return torch.where(values > 0, slopes[0], slopes[0] * leak), None
 
 
-def forward(net: Net, points: Tensor) -> Tensor:
-    """The flat outputs (b, k) for free inputs (b, n), in the type of `points`."""
-    return TorchNet(net, points.dtype)(points)
-
-
 def _constants(step: Step, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """The step's arrays as tensors, in the order in which `_applied` uses them."""
 

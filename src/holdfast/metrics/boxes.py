@@ -38,11 +38,6 @@ def area(boxes: ArrayLike, *, plus_one: bool = False) -> Floats:
     return size[:, 0] * size[:, 1]
 
 
-def clip(boxes: ArrayLike, width: float, height: float) -> Floats:
-    """The xyxy boxes cut to the image 0 ≤ x ≤ width, 0 ≤ y ≤ height."""
-    return np.clip(as_boxes(boxes), 0.0, np.array([width, height, width, height], dtype=np.float64))
-
-
 def iou(a: ArrayLike, b: ArrayLike, *, crowd: ArrayLike | None = None, plus_one: bool = False) -> Floats:
     """Overlap of every xyxy box of `a` (n) with every one of `b` (m), (n, m): |a ∩ b| / |a ∪ b|.
 

@@ -12,7 +12,6 @@ from holdfast.core.types import Floats, Ints
 from holdfast.metrics.counts import Counts, confusion, counts_at
 from holdfast.metrics.curves import Curve, average_precision, curve
 from holdfast.metrics.matching import Matches, match
-from holdfast.metrics.pairing import Prepared
 from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
@@ -57,15 +56,11 @@ def evaluate(
     classes: int,
     iou: float = 0.5,
     score: float = 0.5,
-    prepared: Prepared | None = None,
 ) -> DetectionResult:
-    """Every score of the detections against the truth over `images` images and `classes` classes.
-
-    `prepared` may be given if `prepare` was called before with the same tables and rule.
-    """
+    """Every score of the detections against the truth over `images` images and `classes` classes."""
     if np.isnan(score):
         raise InputError("score threshold: expected a number, got NaN")
-    matches = match(truth, detections, rule, iou, images=images, classes=classes, prepared=prepared)
+    matches = match(truth, detections, rule, iou, images=images, classes=classes)
     curves = class_curves(matches, rule)
     ap = np.array([average_precision(c, rule) for c in curves], dtype=np.float64)
     return DetectionResult(

@@ -77,7 +77,6 @@ class Explanation:
     steps: tuple[Step, ...]
     thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
-    curve: Curve
     ap: float
     by_interpolation: dict[str, float]
 
@@ -111,7 +110,6 @@ def explain(
         steps=steps,
         thresholds=tuple(_threshold_row(steps, k / 100, rule, positives) for k in range(100, -1, -1)),
         points=_points(curve),
-        curve=curve,
         ap=average_precision(curve, rule),
         by_interpolation={
             "11-point": eleven_point_ap(curve),

@@ -8,9 +8,7 @@ would give, save that equal scores inside one image and class stay side by side.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +16,8 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Floats, Ints
-from holdfast.metrics.matching import Matches
-from holdfast.metrics.replicates import map_values, mean_values, miou_values
-from holdfast.metrics.rules import Rule
+from holdfast.core.types import Floats
+from holdfast.metrics.replicates import mean_values
 
 FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
 ROUNDING = 1e-12  # differences of scores below this are rounding errors of sums in another order
@@ -79,43 +75,6 @@ def mean_difference(
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     _same_images(first, second)
     return _of_difference(mean_values(second - first, rng, replicates=replicates), level, bound)
-
-
-def map_interval(
-    matches: Sequence[Matches], rule: Rule, images: int, rng: Generator, *, level: float = 0.95,
-    replicates: int = 1000
-) -> Interval:  # fmt: skip
-    """The mAP, averaged over the given matches (one per IoU threshold), with its bootstrap interval."""
-    return interval_of(map_values(matches, rule, images, rng, replicates=replicates), level)
-
-
-def map_difference(
-    before: Sequence[Matches], after: Sequence[Matches], rule: Rule, images: int, rng: Generator, *,
-    level: float = 0.95, replicates: int = 1000
-) -> Interval:  # fmt: skip
-    """The mAP of `after` − that of `before` on the same images, with its paired bootstrap interval."""
-    first = map_values(before, rule, images, copy.deepcopy(rng), replicates=replicates)
-    return paired(first, map_values(after, rule, images, rng, replicates=replicates), level)
-
-
-def miou_interval(
-    confusions: Sequence[Ints], rng: Generator, *, level: float = 0.95, replicates: int = 1000
-) -> Interval:
-    """The mIoU of all pixels together, from one table per image, with its bootstrap interval."""
-    return interval_of(miou_values(confusions, rng, replicates=replicates), level)
-
-
-def miou_difference(
-    before: Sequence[Ints], after: Sequence[Ints], rng: Generator, *, level: float = 0.95,
-    replicates: int = 1000
-) -> Interval:  # fmt: skip
-    """The mIoU of `after` − that of `before` on the same images, with its paired bootstrap interval."""
-    if len(before) != len(after):
-        raise InputError(
-            f"expected one table per image of both runs, got {len(before)} and {len(after)} tables"
-        )
-    first = miou_values(before, copy.deepcopy(rng), replicates=replicates)
-    return paired(first, miou_values(after, rng, replicates=replicates), level)
 
 
 def paired(before: Floats, after: Floats, level: float = 0.95, bound: float = 1.0) -> Interval:

@@ -9,10 +9,8 @@ import numpy as np
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.pairing import Pairs, Prepared, assign, best_only, prepare, select, threshold_bits
-from holdfast.metrics.rules import RULES, Rule, rule_named
+from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
-
-__all__ = ["FALSE_POSITIVE", "IGNORED", "RULES", "TRUE_POSITIVE", "Matches", "Rule", "match", "rule_named"]
 
 TRUE_POSITIVE, FALSE_POSITIVE, IGNORED = 1, 0, -1
 

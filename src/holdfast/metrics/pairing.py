@@ -19,7 +19,6 @@ from holdfast.metrics.rules import Rule
 from holdfast.metrics.tables import DetectionTable, TruthTable
 
 Bits = NDArray[np.uint64]
-MAX_THRESHOLDS = 64
 
 
 @dataclass(frozen=True, eq=False)

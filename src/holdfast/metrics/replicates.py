@@ -22,7 +22,6 @@ from holdfast.core.types import Floats, Ints
 from holdfast.metrics.curves import RECALLS
 from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
 from holdfast.metrics.rules import Rule
-from holdfast.metrics.segmentation import Absent
 
 Weights = NDArray[np.int32]
 CHUNK_CELLS = 8_000_000  # replicates × detections held at a time: 32 MB
@@ -57,10 +56,7 @@ def mean_values(values: Floats, rng: Generator, *, replicates: int = 1000) -> Fl
     return np.concatenate(found)
 
 
-def miou_values(
-    confusions: Sequence[Ints], rng: Generator, *, replicates: int = 1000,
-    absent: Absent = "in truth and prediction"
-) -> Floats:  # fmt: skip
+def miou_values(confusions: Sequence[Ints], rng: Generator, *, replicates: int = 1000) -> Floats:
     """The mean IoU over classes, from one table of pixels (classes, classes) per image."""
     tables = np.asarray(confusions, np.float64)
     n = len(tables)
@@ -72,7 +68,7 @@ def miou_values(
     for weights in blocks(n, rng, replicates, n):
         hit, in_truth, predicted = (part.T @ weights.astype(np.float64) for part in parts)
         union = in_truth + predicted - hit
-        shown = union > 0 if absent == "in truth and prediction" else in_truth > 0
+        shown = union > 0
         iou = np.divide(hit, union, out=np.zeros(hit.shape), where=shown)
         count = shown.sum(axis=0)
         found.append(np.divide(_sum(iou), count, out=np.full(len(count), np.nan), where=count > 0))

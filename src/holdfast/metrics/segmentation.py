@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Ints
-
-Absent = Literal["in truth", "in truth and prediction"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +18,6 @@ class SegmentationResult:
     mean_iou: float
     iou: Floats
     pixel_accuracy: float
-    absent: Absent
-
-    def __str__(self) -> str:
-        return f"mIoU {self.mean_iou:.4f} (classes left out if absent {self.absent})"
 
 
 def pixel_confusion(
@@ -53,16 +46,15 @@ def pixel_confusion(
     return np.bincount(true * classes + found, minlength=classes * classes).reshape(classes, classes)
 
 
-def segmentation_result(confusion: Ints, *, absent: Absent = "in truth and prediction") -> SegmentationResult:
+def segmentation_result(confusion: Ints) -> SegmentationResult:
     """IoU = TP / (TP + FP + FN) per class and the mean over classes that are not left out.
 
-    A class absent in truth and prediction has no IoU. With absent="in truth" a class that was only
-    predicted is left out too; otherwise it counts with IoU 0.
+    A class absent in truth and prediction has no IoU; one that was only predicted counts with IoU 0.
     """
     hit = np.diagonal(confusion)
     in_truth, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
     union = in_truth + predicted - hit
-    shown = union > 0 if absent == "in truth and prediction" else in_truth > 0
+    shown = union > 0
     iou: Floats = np.full(len(hit), np.nan)
     np.divide(hit, union, out=iou, where=shown)
     total = int(confusion.sum())
@@ -70,5 +62,4 @@ def segmentation_result(confusion: Ints, *, absent: Absent = "in truth and predi
         mean_iou=float(iou[shown].mean()) if shown.any() else float("nan"),
         iou=iou,
         pixel_accuracy=int(hit.sum()) / total if total else float("nan"),
-        absent=absent,
     )

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from holdfast.noise.vision.combine import Staircase
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
-    from holdfast.report.parts import Section
 
-SHOWN_IN_DEMO = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
 WHAT, NOISE, SHOWN, RUN = "What is tested", "Which noise", "How it is shown", "How it is run"
 
 ModelsData = Annotated[
@@ -132,7 +130,7 @@ def suite(
     if dry_run:
         return _estimated(plans)
     began = time.perf_counter()
-    made = _measured(plans, began)
+    made = _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
     shape.show(made)
     if out:
         _page(made, (), out)
@@ -204,32 +202,6 @@ def listing(
     return say("\n" + list_text(min(shutil.get_terminal_size().columns, 120)))
 
 
-def demo_sections(model: str, data: str, how: Choices) -> list[Section]:
-    """The noise table, the staircase and the pictures of a model, for a page about more than noise."""
-    from holdfast.noise.vision.choose import Wanted
-    from holdfast.noise.vision.combine import combine as build_up
-    from holdfast.noise.vision.pictures import picture_section
-    from holdfast.noise.vision.sections import sections_of
-    from holdfast.noise.vision.show import Feature, features, shown
-
-    began = time.perf_counter()
-    (plan,) = plans_of((model, data), (), how, Asked((), (), False, (), None, 100, None))
-    prepared, made = _one(plan)
-    suite = _suite([made], data, began)
-    Shape().show(suite)
-    stairs = build_up(prepared, made, watch)
-    entry = plan.plan.dataset.entries[0]
-    picture, loaded = entry.load().data, plan.plan.model
-    few = Wanted(only=tuple(SHOWN_IN_DEMO.split()))
-    rewrites = Wanted(only=("ceil=ceil", "precision=int8-minmax"))
-    maps = features(loaded, picture, rewrites, prepared.calibrated_on)
-    seen = [one for one in maps if isinstance(one, Feature)]
-    return [
-        *sections_of(suite, (stairs,), told=False),
-        picture_section(list(shown(picture, loaded, few)), seen, entry.name),
-    ]
-
-
 class Asked(NamedTuple):
     """Which noises, and what integer precisions are calibrated on."""
 
@@ -297,10 +269,6 @@ def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
     if asked.calibration:
         return open_dataset(asked.calibration, task=task)
     return spare_of(data, task, how.data_format, how.split, asked.images, whole=how.images is not None)
-
-
-def _measured(plans: Sequence[NoisePlan], began: float) -> Suite:
-    return _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
 
 
 def _one(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:

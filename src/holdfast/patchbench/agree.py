@@ -15,8 +15,8 @@ from holdfast.core.model import Card, Head, Input, read_onnx
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Detections, Image, Size
-from holdfast.graph.inspect import condense
-from holdfast.graph.wire import WireGraph, read_graph, write_part
+from holdfast.graph.inspect import condense, read_proto
+from holdfast.graph.lower.nodes import part_of
 from holdfast.patchbench.network.folder import Instance
 from holdfast.patchbench.network.output import output_of
 from holdfast.patchbench.network.probe import Effect, Probe, clean_picture, effect_of, open_probe
@@ -30,7 +30,7 @@ FEW = (0, 0.25, 0.5, 0.75, 1)  # of a range: where the picture without a patch i
 class Opened:
     """A network taken apart: as a whole, up to the picture it reads, and from there on."""
 
-    graph: WireGraph
+    model: Any  # onnx.ModelProto
     whole: Any
     probe: Probe
     tail: Any
@@ -58,17 +58,17 @@ def _first(session: Any, given: Mapping[str, Values]) -> float:
 
 def opened(network: Path, instance: Instance) -> Opened:
     """The network with what its position inputs do, seen over the range of an instance."""
-    data = read_onnx(network)
-    graph = read_graph(data)
+    model = read_proto(network)
     point = instance.point.astype(np.float32)
-    probe = open_probe(graph, len(point))
+    probe = open_probe(model, len(point))
     height, width = instance.image.shape[:2]
     first, second = _some(instance.columns, width), _some(instance.rows, height)
     effect = effect_of(probe, point, first, second)
     example = probe.picture(point)
-    outputs = [port.name for port in graph.outputs]
-    tail = session_of(write_part(graph, {probe.tensor: example, probe.input: point}, outputs, {}))
-    return Opened(graph, session_of(data), probe, tail, effect)
+    outputs = [port.name for port in model.graph.output]
+    tail = part_of(model, {probe.tensor: example, probe.input: point}, outputs)
+    whole, after = session_of(read_onnx(network)), session_of(tail.SerializeToString())
+    return Opened(model, whole, probe, after, effect)
 
 
 def _some(ends: tuple[float, float], extent: int) -> list[int]:
@@ -129,7 +129,7 @@ class Apart:
         return float(output_of(boxes, found.classes, instance.target)[0])
 
 
-def apart(graph: WireGraph, manifest: Mapping[str, Any]) -> Apart:
+def apart(model: Any, manifest: Mapping[str, Any]) -> Apart:
     """The detector of a network of ours, cut out of it."""
     inside = manifest["model"]
     card = card_of(inside["card"])
@@ -137,9 +137,8 @@ def apart(graph: WireGraph, manifest: Mapping[str, Any]) -> Apart:
     w, h = card.input.size
     shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
     example = np.zeros(shape, card.input.dtype)
-    return Apart(
-        card, session_of(write_part(graph, {inside["input"]: example}, names, {})), inside["input"], names
-    )
+    detector = part_of(model, {inside["input"]: example}, names)
+    return Apart(card, session_of(detector.SerializeToString()), inside["input"], names)
 
 
 def card_of(plain: Mapping[str, Any]) -> Card:

@@ -93,7 +93,7 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
         notes.networks[row.network_name] = None  # if it cannot be opened, it is told once
         notes.networks[row.network_name] = network = opened(instance.network, instance)
         if bench.manifest is not None:
-            notes.inside[row.network_name] = apart(network.graph, bench.manifest)
+            notes.inside[row.network_name] = apart(network.model, bench.manifest)
         notes.findings += _meant(row, network, instance)
     opened_network = notes.networks[row.network_name]
     if opened_network is None:

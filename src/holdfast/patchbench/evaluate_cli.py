@@ -15,7 +15,6 @@ IMAGES = 16  # of a data set, unless told
 if TYPE_CHECKING:
     from holdfast.core.patch import Patch
     from holdfast.patchbench.run import Result
-    from holdfast.report.parts import Section
 
 
 def evaluate(
@@ -44,11 +43,12 @@ def evaluate(
     patch, what is described is run as well.
     """
     from holdfast.core.errors import InputError
+    from holdfast.engine.executor import cores
 
     for path in (out, json):
         if path is not None and path.is_dir():
             raise InputError(f"{path}: is a folder; give the name of a file in it")
-    threads = jobs or _cores()
+    threads = jobs or cores()
     if (Path(subject) / "instances.csv").is_file():
         given = {
             "DATA": data,
@@ -87,22 +87,6 @@ def _tell(result: Result, out: Path | None, json: Path | None) -> int:
     if out is not None:
         say(f"page: {write(result, out, shlex.join(['holdfast', *sys.argv[1:]])).resolve()}")
     return 0 if any(one.maps for one in result.pictures) else 2
-
-
-def demo_sections(jobs: int = 0, images: int = 3, side: int = 20) -> list[Section]:
-    """The sections of a page about a black patch at every position of a few embedded pictures."""
-    from holdfast.patchbench.page import sections
-
-    result = _model(
-        "signs-single", "signs", _patch(side, None), "black", None, images, False, jobs or _cores()
-    )
-    return sections(result, limit=images)
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _bench(folder: Path, images: int | None, jobs: int) -> Result:

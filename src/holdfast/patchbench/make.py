@@ -26,7 +26,7 @@ from holdfast.graph.inspect import load_proto
 from holdfast.patchbench.network.detector import detector_of
 from holdfast.patchbench.network.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.network.graph import BOX, INPUT, LABEL, PICTURE, bench_graph
-from holdfast.patchbench.network.layout import SECONDS, Layout, Target, whole
+from holdfast.patchbench.network.layout import SECONDS, TAIL, Layout, Target, whole
 from holdfast.patchbench.network.spec import rule_text, spec_text
 from holdfast.patchbench.select import Drawn, Picture, draw
 from holdfast.stages.resize.pillow import pillow_box
@@ -144,16 +144,17 @@ def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tup
 
 def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
     """What the network's own detector predicts of each picture without a patch, checked with the pipeline."""
-    from holdfast.graph.wire import read_graph, write_part
+    import onnx
+
+    from holdfast.graph.lower.nodes import part_of
     from holdfast.verify.replay import session_of
 
-    graph = read_graph(network)
-    length = graph.inputs[0].dims[0]
-    picture_of = write_part(graph, {PICTURE: np.zeros(_shape(drawn), np.float32)}, [BOX, LABEL], {})
-    session = session_of(picture_of)
+    model = onnx.load_from_string(network)
+    detector = part_of(model, {PICTURE: np.zeros(_shape(drawn), np.float32)}, [BOX, LABEL])
+    session = session_of(detector.SerializeToString())
     made: dict[str, Target] = {}
     for picture in drawn.pictures:
-        tensor = whole(picture.image, (0, 0), picture.found)[: length - 8].reshape(_shape(drawn))
+        tensor = whole(picture.image, (0, 0), picture.found)[:-TAIL].reshape(_shape(drawn))
         box, label = session.run([BOX, LABEL], {PICTURE: tensor})
         x1, y1, x2, y2 = map(float, np.asarray(box).ravel())
         made[picture.name] = Target(int(label[0]), (x1, y1, x2, y2))

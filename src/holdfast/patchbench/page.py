@@ -71,34 +71,22 @@ def rule_of(result: Result) -> str:
     )
 
 
-def sections(
-    result: Result, limit: int = MOST, identifier: str = "positions", told: bool = False
-) -> list[Section]:
-    """The maps as sections of a page: drawn, and in a table; `limit` pictures are drawn, worst first.
-
-    What comes of them all is said unless the page has `told` it already.
-    """
+def sections(result: Result) -> list[Section]:
+    """The maps as sections of a page: drawn, worst first, and in a table."""
     worst = sorted((one for one in result.pictures if one.maps), key=_rank)
-    figures = [_figure(one) for one in worst[:limit]]
-    said = [] if told else [summary(result, kind) for kind in result.kinds]
-    lead = " ".join([*said, _LEAD])
-    legend = Figure("", scale_bar(_threshold(result)), "The colours of all maps.", wide=True)
-    drawn = Section(identifier, "Patch positions", (legend, *figures), lead)
+    figures = [_figure(one) for one in worst[:MOST]]
+    threshold = next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
+    legend = Figure("", scale_bar(threshold), "The colours of all maps.", wide=True)
+    drawn = Section("positions", "Patch positions", (legend, *figures), _LEAD)
     table = scroll(to_html(table_of(result)), "Positions in numbers")
     trouble = "; ".join(f"{one.name}: {one.trouble}" for one in result.pictures if one.trouble)
-    numbers = Section(
-        f"{identifier}-numbers", "Positions in numbers", (Figure("", table, trouble, wide=True),)
-    )
+    numbers = Section("positions-numbers", "Positions in numbers", (Figure("", table, trouble, wide=True),))
     return [drawn, numbers] if figures else [numbers]
 
 
 def _rank(one: Mapped) -> tuple[float, float, str]:
     last = one.maps[-1].map
     return last.robust, last.minimum, one.name
-
-
-def _threshold(result: Result) -> float:
-    return next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
 
 
 def _figure(one: Mapped) -> Figure:
@@ -154,7 +142,7 @@ def page(result: Result, command: str = "") -> Document:
         rule=rule_of(result),
         command=command,
         alerts=tuple(alerts),
-        sections=tuple(sections(result, told=True)),
+        sections=tuple(sections(result)),
         kind="patch positions",
     )
 

@@ -19,24 +19,10 @@ from holdfast.noise.output import Shape
 if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan
     from holdfast.report.tables import Table
-    from holdfast.train.pictures import Choice
     from holdfast.train.run import Mixed, MixPlan
+    from holdfast.train.shown import Choice
 
 MIXED, HOW, SHOWN, RUN = "What is mixed", "How it is trained", "How it is shown", "How it is run"
-
-
-def decoders() -> list[str]:
-    """The decoders the shell may offer."""
-    from holdfast.core.registry import names
-
-    return names("decode")
-
-
-def resizes() -> list[str]:
-    """The resizes the shell may offer."""
-    from holdfast.core.registry import names
-
-    return names("resize")
 
 
 ModelFile = Annotated[str, Argument("A classifier: an ONNX file or a shipped name.", values=offers.models)]
@@ -48,11 +34,15 @@ Out = Annotated[
 ]
 Decode = Annotated[
     tuple[str, ...],
-    Option("Decoders to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=decoders),
+    Option(
+        "Decoders to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.decoders
+    ),
 ]
 Resize = Annotated[
     tuple[str, ...],
-    Option("Resizes to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=resizes),
+    Option(
+        "Resizes to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.resizes
+    ),
 ]
 Augment = Annotated[
     tuple[str, ...],
@@ -268,7 +258,7 @@ def _choices(
     """Every pair of a decoder and a resize that are mixed, and those that accuracy is reported under."""
     from holdfast.core.registry import lookup
     from holdfast.train.mitigate.rows import DECODERS, RESIZES
-    from holdfast.train.pictures import Choice
+    from holdfast.train.shown import Choice
 
     card = plan.model.card
     if not decode and not resize:

@@ -24,8 +24,6 @@ from holdfast.core.processes import become_worker, starting_workers
 from holdfast.train.loop import Say
 from holdfast.train.shown import GOOD, Choice, Shard, Task, fill, key_of, seen
 
-__all__ = ["Choice", "Pictures", "Progress", "gain_and_shift", "normalised", "pictures_of"]
-
 Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
 CHUNK: Final = 32
 RESERVE: Final = 100 << 20  # bytes that stay free on the disk

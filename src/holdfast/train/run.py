@@ -24,7 +24,8 @@ from holdfast.graph.load import load_model
 from holdfast.train.mitigate.judge import right
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.pictures import Pictures
+    from holdfast.train.shown import Choice
     from holdfast.train.tune import Tuning
 
 Say = Callable[[str], None]
@@ -119,7 +120,7 @@ def mix(wanted: MixPlan, say: Say, watch: Watch) -> Mixed:
     Pictures, checkpoint and what was judged are kept in the plan's folder: the same call after a kill goes on
     and gives the same bytes.
     """
-    from holdfast.train.pictures import Choice
+    from holdfast.train.shown import Choice
     from holdfast.train.threads import threads
     from holdfast.train.tune import trainable_of, tune
 

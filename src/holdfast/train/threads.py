@@ -18,8 +18,3 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def one_thread() -> None:
-    """Nothing; torch takes one thread from now on: rows side by side are faster, and the same anywhere."""
-    torch.set_num_threads(1)

@@ -20,7 +20,8 @@ from holdfast.core.registry import lookup
 from holdfast.train.augment.consistency import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
 from holdfast.train.onnx import Trainable, open_trainable, written
-from holdfast.train.pictures import Choice, Pictures, Progress, gain_and_shift, normalised
+from holdfast.train.pictures import Pictures, Progress, gain_and_shift, normalised
+from holdfast.train.shown import Choice
 
 SAVE_EVERY = 100  # steps between checkpoints
 

@@ -13,7 +13,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
-from holdfast.graph.wire import KINDS, WireGraph, read_graph
+from holdfast.graph.inspect import inputs_of, read_proto
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def domain_of(question: Property) -> Domain:
         raise InputError(f"expected a property over a box of inputs, got {type(box).__name__}")
     if not (np.isfinite(box.lower).all() and np.isfinite(box.upper).all()):
         raise InputError("expected finite bounds of every input, got an infinite one")
-    dtype = input_type(read_graph(question.model.read()), question.model.path)
+    dtype = input_type(read_proto(question.model.path), question.model.path)
     first, last = first_float(box.lower.ravel(), dtype), last_float(box.upper.ravel(), dtype)
     if (first > last).any():
         at = int(np.flatnonzero(first > last)[0])
@@ -68,19 +68,16 @@ def domain_of(question: Property) -> Domain:
     return Domain(box, np.flatnonzero(first < last), first)
 
 
-def input_type(graph: WireGraph, where: Path) -> np.dtype[Any]:
+def input_type(proto: Any, where: Path) -> np.dtype[Any]:
     """The floating-point type of a network's one input; ModelError if it has another."""
-    kinds = [np.dtype(KINDS[port.kind]) if port.kind in KINDS else None for port in graph.inputs]
-    if len(kinds) != 1 or kinds[0] is None or kinds[0].kind != "f":
-        names = ", ".join(
-            f"{port.name} ({f'ONNX type {port.kind}' if kind is None else kind.name})"
-            for port, kind in zip(graph.inputs, kinds, strict=True)
-        )
+    inputs = inputs_of(proto)
+    if len(inputs) != 1 or inputs[0].dtype not in ("float16", "float32", "float64"):
+        names = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in inputs)
         raise ModelError(
             f"{where}: expected one input of float16, float32 or float64, got {names or 'none'}; "
             "a property over other inputs cannot be verified"
         )
-    return kinds[0]
+    return np.dtype(inputs[0].dtype)
 
 
 def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
-from holdfast.graph.wire import KINDS, WireGraph
+from holdfast.graph.inspect import inputs_of
 from holdfast.verify.domain import Domain, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
 from holdfast.verify.finite.machine import Machine, choose, kinds_of, on_original, outputs_of
@@ -40,18 +41,18 @@ class _Tally:
 
 
 def enumerated(
-    question: Property, graph: WireGraph, domain: Domain, runner: Callable[[], Runner], clock: Clock
+    question: Property, proto: Any, domain: Domain, runner: Callable[[], Runner], clock: Clock
 ) -> Answer:
     """The exact answer for a property whose free inputs are all rounded; NotFinite if one is not.
 
     Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
     """
     template = domain.template.reshape(domain.box.lower.shape)
-    name = _input(graph)
-    trace = traced(graph, name, domain.free, template)
+    name = _input(proto)
+    trace = traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = Machine(graph, trace, split(graph, trace), {name: template}, domain, runner)
+    machine = Machine(proto, trace, split(proto, trace), {name: template}, domain, runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:
@@ -71,11 +72,12 @@ def enumerated(
     return _answer(machine, tally)
 
 
-def _input(graph: WireGraph) -> str:
+def _input(proto: Any) -> str:
     """The name of the network's one input, which must be float32."""
-    if len(graph.inputs) != 1 or KINDS.get(graph.inputs[0].kind) != "<f4":
+    inputs = inputs_of(proto)
+    if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise NotFinite("the network has not one input of float32")
-    return graph.inputs[0].name
+    return inputs[0].name
 
 
 def _boxes(

@@ -49,12 +49,12 @@ def _flat(outputs: Mapping[str, Any]) -> Floats:
     return np.concatenate([np.asarray(v, np.float64).ravel() for v in outputs.values()])
 
 
-def session_of(model: bytes | Path, threads: int = 1) -> Any:
-    """An ONNX Runtime session that says nothing on its own and keeps to so many threads."""
+def session_of(model: bytes | Path) -> Any:
+    """An ONNX Runtime session that says nothing on its own and keeps to one thread."""
     ort = runtime()
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
         given = model if isinstance(model, bytes) else str(model)
         return ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])

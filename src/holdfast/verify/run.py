@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Property
 from holdfast.core.verdict import Budget, Verdict, settle
 from holdfast.graph.determinism import check_deterministic
+from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
-from holdfast.graph.wire import WireGraph, read_graph
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
 from holdfast.verify.replay import Runner, runner_of
@@ -50,11 +51,11 @@ def _told(problem: Exception) -> str:
 def _decided(question: Property, clock: Clock) -> Verdict:
     if not question.unsafe:
         return Verdict("holds", "none", 0.0, note="nothing is asked: the set of inputs is empty")
-    graph = read_graph(question.model.read())
-    check_deterministic(graph, str(question.model.path))
+    proto = read_proto(question.model.path)
+    check_deterministic(proto, str(question.model.path))
     domain = domain_of(question)
     runner = cache(lambda: runner_of(question, domain))
-    answer = _finite(question, graph, domain, runner, clock)
+    answer = _finite(question, proto, domain, runner, clock)
     if answer is None or answer.status not in (*_DECIDED, "timeout"):
         before = answer.note if answer is not None else ""
         answer = _searched(question, domain, runner(), clock)
@@ -67,14 +68,14 @@ def _decided(question: Property, clock: Clock) -> Verdict:
 
 
 def _finite(
-    question: Property, graph: WireGraph, domain: Domain, runner: Callable[[], Runner], clock: Clock
+    question: Property, proto: Any, domain: Domain, runner: Callable[[], Runner], clock: Clock
 ) -> Answer | None:
     """The answer by enumeration; None if the free inputs are not all rounded."""
     from holdfast.verify.enumerate import enumerated
     from holdfast.verify.finite.trace import NotFinite
 
     try:
-        return enumerated(question, graph, domain, runner, clock)
+        return enumerated(question, proto, domain, runner, clock)
     except NotFinite:
         return None
 

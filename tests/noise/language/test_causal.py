@@ -35,7 +35,7 @@ def test_without_past(tmp_path):
     found = causal_of(made(tmp_path))
     assert (found.ids.name, found.logits, found.vocabulary) == ("input_ids", "logits", 320)
     assert found.mask is not None
-    assert (found.positions, found.branch, found.past, found.heads) == (None, None, (), None)
+    assert (found.positions, found.branch, found.past) == (None, None, ())
     assert not found.continues
     assert not found.alone
 
@@ -46,7 +46,7 @@ def test_with_past_positions_and_branch(tmp_path):
         ("past_key_values.0.key", "present.0.key"),
         ("past_key_values.0.value", "present.0.value"),
     ]
-    assert (found.heads, found.head_size) == (HEADS, SIZE)
+    assert {(p.heads, p.size) for p in found.past} == {(HEADS, SIZE)}
     assert found.positions is not None
     assert found.branch is not None
     assert found.continues

@@ -72,7 +72,7 @@ def test_the_page_and_the_table_hold_every_map(result):
     drawn, numbers = sections(result)
     assert len(drawn.figures) == 5
     assert drawn.figures[1].body.count("<svg") == 3
-    assert "robust area" in drawn.lead
+    assert "robust area" in page(result).verdict
     assert "≤ 0.5" in page(result).rule
     assert "unsafe (sat)" in numbers.figures[0].body
     plain = json.loads(json.dumps(as_dict(result)))

@@ -56,7 +56,6 @@ class Decoder(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.shape = shape
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.embed_positions = nn.Embedding(shape.positions + OFFSET, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))

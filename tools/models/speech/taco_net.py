@@ -55,7 +55,6 @@ class Decoder(nn.Module):
 
     def __init__(self, memory: int, mels: int, group: int, width: int = 112, looks: int = 48) -> None:
         super().__init__()
-        self.mels, self.group = mels, group
         self.first, self.second = nn.Linear(mels, 64), nn.Linear(64, 64)
         self.dropout = nn.Dropout(0.4)  # in training only, so that what is said repeats
         self.cell = Step(64 + memory, width)

@@ -57,7 +57,7 @@ def _allowed(target: Target, method: Method, limits: Limits, rng: np.random.Gene
 def _started(inquiry: Inquiry, rng: np.random.Generator, end: int) -> tuple[Paint, float]:
     """The best of some random designs, a tenth of the queries."""
     limits, canvas = inquiry.limits, inquiry.canvas
-    boxes = _places(inquiry, rng)
+    boxes = _places(inquiry)
     best, least = empty(canvas), np.inf
     tries = max(3, limits.steps // 10)
     for _ in range(tries):
@@ -76,7 +76,7 @@ def _started(inquiry: Inquiry, rng: np.random.Generator, end: int) -> tuple[Pain
     return best, least
 
 
-def _places(inquiry: Inquiry, rng: np.random.Generator) -> Floats:
+def _places(inquiry: Inquiry) -> Floats:
     """The boxes (n, 4) in which designs are laid out."""
     height, width = inquiry.target.image.shape[:2]
     boxed = inquiry.method.inside or inquiry.method.goal != "fabricate"

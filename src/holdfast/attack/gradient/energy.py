@@ -24,9 +24,9 @@ def of_probabilities(p: Tensor) -> Tensor:
     return torch.log(p) - torch.log1p(-p)
 
 
-def of_product(first: Tensor, second: Tensor, powers: tuple[float, float] = (1.0, 1.0)) -> Tensor:
-    """The log-odds of the product of two probabilities, each to a power."""
-    return of_logs(powers[0] * log_of(first) + powers[1] * log_of(second))
+def of_product(first: Tensor, second: Tensor) -> Tensor:
+    """The log-odds of the product of two probabilities."""
+    return of_logs(log_of(first) + log_of(second))
 
 
 def log_of(p: Tensor) -> Tensor:

@@ -69,10 +69,9 @@ class Ledger:
 
 @dataclass(frozen=True, eq=False)
 class Climbed:
-    """Where a walk ended: the image judged best, its support, and what the first victim says of it."""
+    """Where a walk ended: the image judged best, and what the first victim says of it."""
 
     image: Image
-    support: Bools
     success: bool
     after: Detections
     loss: float
@@ -89,10 +88,10 @@ class Pace:
     thorough: bool = False  # go on after success, for what is to hold elsewhere
 
     @staticmethod
-    def to(budget: int, steps: int, first: int = FIRST, thorough: bool = False) -> Pace:
+    def to(budget: int, steps: int, thorough: bool) -> Pace:
         """A pace at which the budget is spent after half of the steps, at first in small portions."""
         half = max(1, steps // 2)
-        first = max(1, min(first, budget))
+        first = max(1, min(FIRST, budget))
         rate = 1.0
         while first * sum(rate**i for i in range(half)) < budget and rate < 2.0:
             rate *= 1.01
@@ -121,7 +120,7 @@ def climb(
         loss, slope = oracle.slope(image, rng, floor)
         ledger.steps += 1
         if not pace.thorough:
-            best = _better(best, _judged(oracle, image, support, loss, ledger))
+            best = _better(best, _judged(oracle, image, loss, ledger))
             if best.success:
                 return best
         if loss == 0.0:
@@ -132,14 +131,14 @@ def climb(
             portion *= pace.rate
         pixels = _stepped(ground, image, momentum, support)
     # What is to hold elsewhere is as good as its last step; the losses on the way are of other transforms.
-    last = _judged(oracle, ground.legal(pixels, support), support, best.loss if best else 0.0, ledger)
+    last = _judged(oracle, ground.legal(pixels, support), best.loss if best else 0.0, ledger)
     return _better(best, last)
 
 
-def _judged(oracle: Oracle, image: Image, support: Bools, loss: float, ledger: Ledger) -> Climbed:
+def _judged(oracle: Oracle, image: Image, loss: float, ledger: Ledger) -> Climbed:
     success, after = oracle.judged(image)
     ledger.trail.append((int((image != oracle.parties[0].target.image).any(axis=2).sum()), success))
-    return Climbed(image, support, success, after, loss)
+    return Climbed(image, success, after, loss)
 
 
 def _better(old: Climbed | None, new: Climbed) -> Climbed:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Input
 from holdfast.core.pipeline import Machine, Recolour, Resize
-from holdfast.core.types import Floats, Image, Size
+from holdfast.core.types import Floats, Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,5 @@ def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
 def _through(pixels: Tensor, colour: Recolour) -> Tensor:
     """The pixels as the colour stage gives them; the gradient passes as if it had not been there."""
     whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
-    seen = np.stack([_coloured(image, colour) for image in whole])
+    seen = np.stack([colour(np.ascontiguousarray(image)) for image in whole])
     return pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
-
-
-def _coloured(image: Image, colour: Recolour) -> Image:
-    return colour(np.ascontiguousarray(image))

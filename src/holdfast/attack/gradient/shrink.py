@@ -113,7 +113,7 @@ def _without(oracle: Oracle, ground: Field, found: Climbed, part: Ints, ledger: 
         return None
     success, after = oracle.judged(image)
     ledger.trail.append((int(support.sum()), success))
-    return Climbed(image, support, True, after, found.loss) if success else None
+    return Climbed(image, True, after, found.loss) if success else None
 
 
 def _count(ground: Field, image: Image) -> int:

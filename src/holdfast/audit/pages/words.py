@@ -71,9 +71,9 @@ def _hedged(line: Line) -> Line:
     return replace(line, word=INDICATION, tone=line.tone if line.tone in ("fact", "open") else "caution")
 
 
-def points(value: float, digits: int = 1) -> str:
+def points(value: float) -> str:
     """A difference of a metric (0 to 1) in points, its hundredths, with a true minus."""
-    return signed(100 * value, digits)
+    return signed(100 * value, 1)
 
 
 def signed(value: float, digits: int) -> str:

@@ -9,16 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.audit.recheck import recheck
 from holdfast.audit.squares.map import (
-    Grid,
     SquareMap,
-    described,
     from_plain,
-    grid_for,
-    places,
-    proofs_of,
-    worst,
 )
 from holdfast.audit.squares.work import SquaresPlan, SquareWork, task_of
 from holdfast.core.dataset import Entry
@@ -28,21 +21,6 @@ from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
 from holdfast.noise.vision.run import Watch, unwatched
-
-__all__ = [
-    "Grid",
-    "SquareMap",
-    "SquaresPlan",
-    "Survey",
-    "described",
-    "grid_for",
-    "places",
-    "proofs_of",
-    "recheck",
-    "squares",
-    "survey",
-    "worst",
-]
 
 
 @dataclass(frozen=True)

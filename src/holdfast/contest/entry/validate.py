@@ -47,11 +47,6 @@ class Examined:
         return (good_line(self.archive, len(self.changed), self.largest, self.mean, lang),)
 
 
-def validate(path: Path, contest: Path, rules: Rules, lang: Lang = "en") -> tuple[Problem, ...]:
-    """All problems of an entry, none if it is good."""
-    return examine(path, contest, rules, lang).problems
-
-
 def examine(
     path: Path,
     contest: Path,

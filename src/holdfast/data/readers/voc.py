@@ -79,7 +79,7 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     mine = [page for page in pages if page.file.parent == folder]
     if split is not None and chosen is None:
         mine = _listed(mine, path, split)
-    entries = _entries(mine, folder, path, classes, one_based, problems)
+    entries = _entries(mine, folder, classes, one_based, problems)
     return Dataset(data_name(path), "voc", "detect", classes, entries, tuple(problems))
 
 
@@ -180,7 +180,6 @@ def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
 def _entries(
     pages: list[_Page],
     folder: Path,
-    path: Path,
     classes: tuple[str, ...],
     one_based: bool,
     problems: list[Problem],

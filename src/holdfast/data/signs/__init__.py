@@ -3,7 +3,6 @@
 from holdfast.data.signs.catalogue import CLASSES, GROUP_OF, GROUPS, SEGMENTS
 from holdfast.data.signs.coco import make
 from holdfast.data.signs.crops import crop_classify, crop_single
-from holdfast.data.signs.faces import face
 from holdfast.data.signs.far import crop_far, crop_small, write_far
 from holdfast.data.signs.scene import Scene, encode, scene
 
@@ -18,7 +17,6 @@ __all__ = [
     "crop_single",
     "crop_small",
     "encode",
-    "face",
     "make",
     "scene",
     "write_far",

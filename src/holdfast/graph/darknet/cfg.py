@@ -140,20 +140,8 @@ def _maxpool(section: Section) -> MaxPool:
     )
 
 
-def _avgpool(section: Section) -> AvgPool:
-    return AvgPool()
-
-
-def _batchnorm(section: Section) -> BatchNorm:
-    return BatchNorm()
-
-
 def _same(section: Section) -> Same:
     return Same()
-
-
-def _activate(section: Section) -> Activate:
-    return Activate(word(section, "activation", "linear"))
 
 
 def _upsample(section: Section) -> Upsample:
@@ -210,9 +198,9 @@ def _yolo(section: Section) -> Yolo:
 
 
 PARSERS: Mapping[str, Callable[[Section], Layer]] = {
-    "activation": _activate,
-    "avgpool": _avgpool,
-    "batchnorm": _batchnorm,
+    "activation": lambda section: Activate(word(section, "activation", "linear")),
+    "avgpool": lambda section: AvgPool(),
+    "batchnorm": lambda section: BatchNorm(),
     "convolutional": _convolutional,
     "dropout": _same,
     "empty": _same,

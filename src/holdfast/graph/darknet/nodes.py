@@ -56,10 +56,6 @@ def _times(nodes: Nodes, x: str, factor: float, out: str) -> str:
     return nodes.add("Mul", [x, nodes.number(factor)], out)
 
 
-def _swish(nodes: Nodes, x: str, out: str) -> str:
-    return nodes.add("Mul", [x, nodes.add("Sigmoid", [x], f"{out}_sigmoid")], out)
-
-
 def _mish(nodes: Nodes, x: str, out: str) -> str:
     soft = nodes.add("Softplus", [x], f"{out}_softplus")  # ONNX has Mish itself only from opset 18 on
     return nodes.add("Mul", [x, nodes.add("Tanh", [soft], f"{out}_tanh")], out)
@@ -106,6 +102,6 @@ ACTIVATE: Mapping[str, Callable[[Nodes, str, str], str]] = {
     "relu6": lambda nodes, x, out: _clip(nodes, x, 0.0, 6.0, out),
     "revleaky": _single("LeakyRelu", alpha=0.1),
     "selu": _single("Selu", alpha=1.6732, gamma=1.0507),
-    "swish": _swish,
+    "swish": lambda nodes, x, out: nodes.add("Mul", [x, nodes.add("Sigmoid", [x], f"{out}_sigmoid")], out),
     "tanh": _single("Tanh"),
 }

@@ -141,9 +141,9 @@ def number(section: Section, key: str, default: float) -> float:
     return float(values[0])
 
 
-def integers(section: Section, key: str, default: str | None = None) -> tuple[int, ...]:
+def integers(section: Section, key: str) -> tuple[int, ...]:
     """The value of a key as integers with commas between."""
-    return tuple(int(v) for v in _numbers(section, key, word(section, key, default), int))
+    return tuple(int(v) for v in _numbers(section, key, word(section, key), int))
 
 
 def numbers(section: Section, key: str) -> tuple[float, ...]:

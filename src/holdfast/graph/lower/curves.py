@@ -58,14 +58,6 @@ def clipped(build: Build, view: View, low: float, high: float) -> Value:
     return at_most(build, as_view(at_least(build, view, low)), high)
 
 
-def _relu(node: Node, build: Build) -> list[Value]:
-    return [relu(build, node.view())]
-
-
-def _leaky(node: Node, build: Build) -> list[Value]:
-    return [leaky(build, node.view(), node.number("alpha", 0.01))]
-
-
 def leaky(build: Build, view: View, slope: float) -> Value:
     """The view where positive, slope times it where negative."""
     if slope == 0:
@@ -109,17 +101,12 @@ def _clip(node: Node, build: Build) -> list[Value]:
     return [clipped(build, node.view(), float(low), float(high))]
 
 
-def _abs(node: Node, build: Build) -> list[Value]:
-    """2 relu(x) - x."""
-    return [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))]
-
-
 OPERATORS: Mapping[str, Lowering] = {
-    "Relu": _relu,
-    "LeakyRelu": _leaky,
+    "Relu": lambda node, build: [relu(build, node.view())],
+    "LeakyRelu": lambda node, build: [leaky(build, node.view(), node.number("alpha", 0.01))],
     "PRelu": _prelu,
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "Clip": _clip,
-    "Abs": _abs,
+    "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
 }

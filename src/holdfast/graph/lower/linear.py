@@ -107,18 +107,6 @@ def product(build: Build, left: Value, right: Value) -> Value:
     return build.placed(build.emit(made), place)
 
 
-def _add(node: Node, build: Build) -> list[Value]:
-    return [total(build, node.value(0), node.value(1))]
-
-
-def _sub(node: Node, build: Build) -> list[Value]:
-    return [total(build, node.value(0), node.value(1), (1.0, -1.0))]
-
-
-def _mul(node: Node, build: Build) -> list[Value]:
-    return [product(build, node.value(0), node.value(1))]
-
-
 def _div(node: Node, build: Build) -> list[Value]:
     left, right = node.value(0), node.value(1)
     if isinstance(right, View):
@@ -126,10 +114,6 @@ def _div(node: Node, build: Build) -> list[Value]:
     if not np.all(right != 0):
         raise node.fail("it divides by a constant 0")
     return [scaled(build, as_view(left), 1.0 / np.asarray(right, np.float64), 0.0)]
-
-
-def _neg(node: Node, build: Build) -> list[Value]:
-    return [scaled(build, node.view(), -1.0, 0.0)]
 
 
 def _sum(node: Node, build: Build) -> list[Value]:
@@ -183,11 +167,11 @@ def _normalised(node: Node, build: Build) -> list[Value]:
 
 
 OPERATORS: Mapping[str, Lowering] = {
-    "Add": _add,
-    "Sub": _sub,
-    "Mul": _mul,
+    "Add": lambda node, build: [total(build, node.value(0), node.value(1))],
+    "Sub": lambda node, build: [total(build, node.value(0), node.value(1), (1.0, -1.0))],
+    "Mul": lambda node, build: [product(build, node.value(0), node.value(1))],
     "Div": _div,
-    "Neg": _neg,
+    "Neg": lambda node, build: [scaled(build, node.view(), -1.0, 0.0)],
     "Sum": _sum,
     "Mean": _mean,
     "Pow": _pow,

@@ -16,11 +16,10 @@ from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_v
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
 
-def dense(build: Build, source: int, weight: Array, bias: Array | None = None) -> int:
+def dense(build: Build, source: int, weight: Array) -> int:
     """The number of a new Dense step."""
     weight = np.ascontiguousarray(weight, np.float64)
-    bias = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
-    return build.emit(Dense(source, weight, bias, (len(weight),)))
+    return build.emit(Dense(source, weight, np.zeros(len(weight)), (len(weight),)))
 
 
 def swapped(value: Value) -> Value:
@@ -113,10 +112,6 @@ def _expanded(view: View, axis: int) -> View:
     return View(np.expand_dims(view.index, axis), fill)
 
 
-def _matmul(node: Node, build: Build) -> list[Value]:
-    return [matmul(build, node, node.value(0), node.value(1))]
-
-
 def _gemm(node: Node, build: Build) -> list[Value]:
     left, right = node.value(0), node.value(1)
     if node.attributes.get("transA"):
@@ -136,4 +131,7 @@ def _gemm(node: Node, build: Build) -> list[Value]:
     return [total(build, result, third, (1.0, beta))]
 
 
-OPERATORS: Mapping[str, Lowering] = {"MatMul": _matmul, "Gemm": _gemm}
+OPERATORS: Mapping[str, Lowering] = {
+    "MatMul": lambda node, build: [matmul(build, node, node.value(0), node.value(1))],
+    "Gemm": _gemm,
+}

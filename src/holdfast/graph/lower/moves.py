@@ -46,10 +46,6 @@ def _flatten(node: Node, build: Build) -> list[Value]:
     return [moved(value, lambda a: a.reshape(first, -1))]
 
 
-def _transpose(node: Node, build: Build) -> list[Value]:
-    return [moved(node.value(), lambda a: a.transpose(node.ints("perm")))]
-
-
 def _squeeze(node: Node, build: Build) -> list[Value]:
     axes = node.ints("axes", 1)
     return [moved(node.value(), lambda a: np.squeeze(a, axis=axes))]
@@ -60,10 +56,6 @@ def _unsqueeze(node: Node, build: Build) -> list[Value]:
     if axes is None:
         raise node.fail("expected axes")
     return [moved(node.value(), lambda a: np.expand_dims(a, axes))]
-
-
-def _same(node: Node, build: Build) -> list[Value]:
-    return [node.value()]
 
 
 def _dropout(node: Node, build: Build) -> list[Value]:
@@ -130,10 +122,6 @@ def _shape(node: Node, build: Build) -> list[Value]:
     shape = node.value().shape
     cut = slice(node.attributes.get("start"), node.attributes.get("end"))
     return [np.array(shape[cut], np.int64)]
-
-
-def _size(node: Node, build: Build) -> list[Value]:
-    return [np.array(int(np.prod(node.value().shape)), np.int64)]
 
 
 def _concat(node: Node, build: Build) -> list[Value]:
@@ -213,10 +201,10 @@ def _with(inputs: tuple[Value | None, ...], new: Mapping[int, NDArray[Any]]) -> 
 OPERATORS: Mapping[str, Lowering] = {
     "Reshape": _reshape,
     "Flatten": _flatten,
-    "Transpose": _transpose,
+    "Transpose": lambda node, build: [moved(node.value(), lambda a: a.transpose(node.ints("perm")))],
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Identity": _same,
+    "Identity": lambda node, build: [node.value()],
     "Dropout": _dropout,
     "Cast": _cast,
     "Slice": _slice,
@@ -224,7 +212,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Gather": _gather,
     "Expand": _expand,
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda node, build: [np.array(int(np.prod(node.value().shape)), np.int64)],
     "Concat": _concat,
     "Where": _where,
     "Pad": _pad,

@@ -26,10 +26,6 @@ def _curve(curve: Curve, node: Node, build: Build) -> list[Value]:
     return [build.curve(node.view(), curve)]
 
 
-def _cosine(node: Node, build: Build) -> list[Value]:
-    return [build.curve(as_view(scaled(build, node.view(), 1.0, pi / 2)), "sin")]
-
-
 def elu(build: Build, view: View, factor: float) -> Value:
     """The view where positive, factor (exp(x) - 1) where negative."""
     if 0 <= factor <= 1:  # convex: one curve
@@ -37,10 +33,6 @@ def elu(build: Build, view: View, factor: float) -> Value:
     below = as_view(scaled(build, as_view(relu(build, as_view(scaled(build, view, -1.0, 0.0)))), -1.0, 0.0))
     rest = scaled(build, as_view(build.curve(below, "exp")), factor, -factor)
     return total(build, relu(build, view), rest)
-
-
-def _elu(node: Node, build: Build) -> list[Value]:
-    return [elu(build, node.view(), node.number("alpha", 1.0))]
 
 
 def _selu(node: Node, build: Build) -> list[Value]:
@@ -152,8 +144,8 @@ OPERATORS: Mapping[str, Lowering] = {
     "Reciprocal": partial(_curve, "reciprocal"),
     "Softplus": partial(_curve, "softplus"),
     "Sin": partial(_curve, "sin"),
-    "Cos": _cosine,
-    "Elu": _elu,
+    "Cos": lambda node, build: [build.curve(as_view(scaled(build, node.view(), 1.0, pi / 2)), "sin")],
+    "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
     "Selu": _selu,
     "Celu": _celu,
     "Gelu": _gelu,

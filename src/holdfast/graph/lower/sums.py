@@ -23,10 +23,6 @@ def _summed(node: Node, build: Build, mean: bool) -> Value:
     return reduced(node, over_last)
 
 
-def _reduce_sum(node: Node, build: Build) -> list[Value]:
-    return [_summed(node, build, mean=False)]
-
-
 def _reduce_mean(node: Node, build: Build) -> list[Value]:
     view = node.view()
     axes = {a % len(view.shape) for a in node.ints("axes", 1) or ()}
@@ -54,7 +50,7 @@ def _sum_of_squares(node: Node, build: Build) -> list[Value]:
 
 
 OPERATORS: Mapping[str, Lowering] = {
-    "ReduceSum": _reduce_sum,
+    "ReduceSum": lambda node, build: [_summed(node, build, mean=False)],
     "ReduceMean": _reduce_mean,
     "ReduceSumSquare": _sum_of_squares,
     "GlobalAveragePool": _global_average,

@@ -69,11 +69,11 @@ class Node:
             raise self.fail(f"expected an input {at}, got none")
         return found
 
-    def view(self, at: int = 0) -> View:
-        """An input that must depend on the network's input."""
-        found = self.value(at)
+    def view(self) -> View:
+        """The first input, which must depend on the network's input."""
+        found = self.value(0)
         if not isinstance(found, View):
-            raise self.fail(f"input {at} is constant, which is not supported here")
+            raise self.fail("input 0 is constant, which is not supported here")
         return found
 
     def constant(self, at: int, what: str) -> NDArray[Any] | None:

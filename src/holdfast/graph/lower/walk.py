@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.determinism import RANDOM
+from holdfast.graph.inspect import opset_of
 from holdfast.graph.lower import conv, curves, fold, linear, matrix, maxima, moves, resize, smooth, sums
 from holdfast.graph.lower.nodes import constant_of, needed, node_of
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
@@ -45,7 +46,7 @@ _NUMPY_ERRORS = (ValueError, IndexError, KeyError, TypeError, AttributeError, Ze
 def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = STEPS) -> list[Value]:
     """The values of the graph's outputs, given those of its inputs; `values` is used up."""
     graph = proto.graph
-    opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 1)
+    opset = opset_of(proto) or 1
     outputs = [o.name for o in graph.output]
     nodes = needed(graph)
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])

@@ -49,11 +49,10 @@ def lower_onnx(
 
 def whole_proto(path: Path) -> Any:
     """The parsed ONNX file with the weights that lie beside it."""
-    proto = load_proto(path)
-    if any(w.external_data for w in proto.graph.initializer):
-        from onnx import external_data_helper
+    from onnx import external_data_helper
 
-        external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    proto = load_proto(path)
+    external_data_helper.load_external_data_for_model(proto, str(path.parent))
     return proto
 
 

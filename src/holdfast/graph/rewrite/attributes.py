@@ -5,13 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def attribute_value(attribute: Any) -> Any:
-    """The value of an attribute as Python has it."""
-    from onnx import helper
-
-    return helper.get_attribute_value(attribute)
-
-
 def set_attribute(node: Any, name: str, value: Any) -> None:
     """Gives a node an attribute, in place of one of the same name."""
     from onnx import helper

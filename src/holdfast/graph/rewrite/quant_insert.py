@@ -72,7 +72,7 @@ def _constants(
     wide = _along(scale, axis, weight.ndim)
     integers = quantise(weight, wide, low=-HIGH)
     if bias is not None and node.input[0] in means:
-        bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]], axis)
+        bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]])
     made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
     if bias is not None and _is_plain(node):
         step = (scale.astype(np.float64) * grid.scale).astype(np.float32)
@@ -80,9 +80,7 @@ def _constants(
     return made
 
 
-def _mean_shift(
-    node: Any, error: NDArray[Any], mean: NDArray[np.float64], axis: int
-) -> NDArray[np.float64] | float:
+def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64] | float:
     """What an error of the weights adds to each output channel, for inputs of these channel means."""
     if node.op_type != "Conv" or error.shape[1] > mean.size or mean.size % error.shape[1]:
         return 0.0

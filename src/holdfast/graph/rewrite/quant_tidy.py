@@ -39,20 +39,20 @@ def tidy(model: ModelProto) -> ModelProto:
     return done
 
 
-def at_opset(model: ModelProto, least: int = OPSET) -> ModelProto:
+def at_opset(model: ModelProto) -> ModelProto:
     """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
     from onnx import version_converter
 
     version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-    if version >= least:
+    if version >= OPSET:
         return model
     try:
-        done = version_converter.convert_version(model, least)
+        done = version_converter.convert_version(model, OPSET)
         _check(done)
     except Exception as problem:
         raise CannotRewrite(
-            f"the model is of opset {version}, this precision needs {least} and the conversion failed: "
-            f"{condense(problem)}; export the model with opset {least} or newer"
+            f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
+            f"{condense(problem)}; export the model with opset {OPSET} or newer"
         ) from problem
     _name_nodes(done)
     return done

@@ -53,6 +53,3 @@ class Rewritten:
 
 class CannotRewrite(ModelError):
     """A graph that cannot follow a rewrite, with the node and the reason."""
-
-
-Rewrite: TypeAlias = Callable[[ModelProto, Context], Rewritten]

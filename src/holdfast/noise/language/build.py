@@ -13,7 +13,7 @@ from holdfast.core.registry import part
 from holdfast.core.sources import code_of
 from holdfast.graph.inspect import load_proto, runtime
 from holdfast.graph.kept import Made, kept
-from holdfast.graph.rewrite.types import CannotRewrite, Context, Feeds, Rewritten
+from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.noise.language.calibration import Reserved
 from holdfast.noise.language.precisions import is_calibrated
 from holdfast.noise.language.subject import LIMIT, Subject
@@ -68,7 +68,10 @@ def _rewritten(subject: Subject, precision: str, reserved: Reserved | None) -> R
         from holdfast.noise.language.model import open_language
 
         model = open_language(subject.path, subject.tokenizer)
-        fed = [_without_branch(feeds) for feeds in model.feeds(reserved.questions)]
+        fed = [
+            {name: value for name, value in feeds.items() if name != BRANCH}
+            for feeds in model.feeds(reserved.questions)
+        ]
         context = Context(None, lambda: iter(fed), "text")
     with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is told
         made: Rewritten = part("rewrite", precision).function(settled(proto), context)
@@ -88,10 +91,6 @@ def settled(proto: Any) -> Any:
         proto.graph.input.extend(others)
         proto.graph.initializer.append(numpy_helper.from_array(np.array([False]), BRANCH))
     return proto
-
-
-def _without_branch(feeds: Feeds) -> dict[str, Any]:
-    return {name: value for name, value in feeds.items() if name != BRANCH}
 
 
 def _key(subject: Subject, precision: str, calibration: str) -> str:

@@ -24,7 +24,7 @@ EXACTLY = "every likelihood is exactly that of fp32"
 
 def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
     """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
-    results = _run(prepared, watch)
+    results = run_pieces(prepared, watch)
     plan = prepared.plan
     models = tuple(
         LanguageNoise(
@@ -38,7 +38,7 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
     return LanguageSuite(models, plan.precisions, versions=versions("language"))
 
 
-def _run(prepared: Prepared, watch: Watch) -> dict[Piece, Any]:
+def run_pieces(prepared: Prepared, watch: Watch = unwatched) -> dict[Piece, Any]:
     """Piece -> its scores as stored, or {"problem": ...} where its model cannot be run."""
     plan = prepared.plan
     pieces = list(dict.fromkeys(piece for trial in prepared.trials for piece in trial.pieces))

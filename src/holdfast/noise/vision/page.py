@@ -16,15 +16,15 @@ from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined
 from holdfast.report.tables import Table, many, to_html
 
 
-def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = (), more: Sequence[Section] = ()) -> Path:
+def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
-    write_atomic(out, page(suite, stairs, more).encode())
+    write_atomic(out, page(suite, stairs).encode())
     return out
 
 
-def page(suite: Suite, stairs: Sequence[Staircase] = (), more: Sequence[Section] = ()) -> str:
+def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
     name = joined([m.model for m in suite.models])
@@ -40,7 +40,7 @@ def page(suite: Suite, stairs: Sequence[Staircase] = (), more: Sequence[Section]
             rule=first.rule,
             command=suite.command,
             alerts=_alerts(suite),
-            sections=(*sections_of(suite, stairs), *more, _about(suite)),
+            sections=(*sections_of(suite, stairs), _about(suite)),
             kind="system noise",
             layout="noise",
         )

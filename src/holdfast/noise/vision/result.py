@@ -143,11 +143,6 @@ def _words(own: Sequence[Row]) -> str:
     return "not run"
 
 
-def families_of(suite: Suite) -> tuple[str, ...]:
-    """The families that appear in any row, in order of first appearance."""
-    return tuple(dict.fromkeys(r.family for m in suite.models for r in m.rows))
-
-
 def as_plain(suite: Suite) -> dict[str, Any]:
     """The suite as JSON values, with the line of every family beside the rows."""
     plain = dataclasses.asdict(suite)

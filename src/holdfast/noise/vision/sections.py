@@ -20,13 +20,12 @@ _READING = (
 )
 
 
-def noise_sections(suite: Suite, told: bool = True) -> list[Section]:
-    """The table of all models, then each one's options; what matters most is said unless `told` already."""
+def noise_sections(suite: Suite) -> list[Section]:
+    """The table of all models, then each one's options."""
     table = models_table(suite)
     columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
     body = scroll(to_html(Table(columns, table.rows)), "System noise")
-    said = f"{table.caption}." if told else f"{lead(suite.models[0])} {table.caption}."
-    sections = [Section("noise", "System noise", (Figure("", body, wide=True),), said)]
+    sections = [Section("noise", "System noise", (Figure("", body, wide=True),), f"{table.caption}.")]
     several = len(suite.models) > 1
     for place, model in enumerate(suite.models):
         identifier = f"options-{place + 1}" if several else "options"
@@ -150,7 +149,7 @@ def staircase_csv(made: combine.Staircase) -> Table:
     return Table(columns, rows)
 
 
-def sections_of(suite: Suite, stairs: Sequence[combine.Staircase] = (), told: bool = True) -> list[Section]:
+def sections_of(suite: Suite, stairs: Sequence[combine.Staircase]) -> list[Section]:
     """All sections about noise."""
     images = {model.model: model.images for model in suite.models}
-    return [*noise_sections(suite, told), *(staircase_section(s, images[s.model]) for s in stairs)]
+    return [*noise_sections(suite), *(staircase_section(s, images[s.model]) for s in stairs)]

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.core.model import read_onnx
 from holdfast.core.types import Floats, Image, Size
-from holdfast.graph.wire import read_graph
+from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.network.layout import TAIL, Target, size_of
 from holdfast.patchbench.network.probe import effect_of, open_probe
 from holdfast.verify.vnnlib import read_vnnlib
@@ -216,7 +215,7 @@ def _told_size(bench: Bench, row: Row) -> Size | None:
 
 def _probed_size(network: Path, spec: Spec) -> Size:
     """The patch's size by what positions do to the picture."""
-    probe = open_probe(read_graph(read_onnx(network)), spec.inputs)
+    probe = open_probe(read_proto(network), spec.inputs)
     return effect_of(
         probe, spec.cases[0].lower.astype(np.float32), (0, 1, 2, 9, 20), (0, 9, 20, 31, 40)
     ).patch

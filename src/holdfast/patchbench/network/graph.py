@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Input, Model
 from holdfast.core.patch import Patch
-from holdfast.graph.inspect import load_proto
+from holdfast.graph.inspect import load_proto, opset_of
 from holdfast.patchbench.network.detector import Detector, detector_of
 from holdfast.patchbench.network.layout import Layout
 
@@ -57,7 +57,7 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     user's graph are taken over as they are.
     """
     proto = load_proto(model.path)
-    opset = next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(proto)
     if opset < OLDEST:
         raise ModelError(f"{model.path}: expected opset {OLDEST} or newer, got {opset}; export it again")
     if any(name.startswith(PREFIX) for node in proto.graph.node for name in node.output):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.inspect import condense
-from holdfast.graph.wire import KINDS, WireGraph, write_part
+from holdfast.graph.inspect import condense, inputs_of
+from holdfast.graph.lower.nodes import part_of
 from holdfast.patchbench.network.layout import TAIL
 from holdfast.verify.finite.split import HEAVY
 from holdfast.verify.replay import session_of
@@ -37,7 +37,6 @@ class Axis:
 class Effect:
     """What a position does to the tensor that the network proper reads."""
 
-    tensor: str
     axes: tuple[Axis, ...]  # channel, row, column
     truncated: bool  # fractions of a position make no difference
     solid: bool  # everything inside the ranges changes, not a part of it
@@ -65,7 +64,6 @@ class Effect:
 class Probe:
     """A session from the flat input to the picture as the network proper reads it."""
 
-    graph: WireGraph
     input: str
     tensor: str
     session: Any
@@ -85,32 +83,33 @@ class Probe:
         return self.picture(moved)
 
 
-def open_probe(graph: WireGraph, length: int) -> Probe:
+def open_probe(model: Any, length: int) -> Probe:
     """The probe of a network with one flat input; ModelError if nothing like a picture is read."""
-    if len(graph.inputs) != 1 or KINDS.get(graph.inputs[0].kind) != "<f4":
+    inputs = inputs_of(model)
+    if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise ModelError("expected one input of float32")
-    name = graph.inputs[0].name
+    name = inputs[0].name
     example = np.zeros(length, np.float32)
-    for tensor in _candidates(graph, name):
-        session = session_of(write_part(graph, {name: example}, [tensor], {}))
-        probe = Probe(graph, name, tensor, session)
+    for tensor in _candidates(model, name):
+        part = part_of(model, {name: example}, [tensor])
+        probe = Probe(name, tensor, session_of(part.SerializeToString()))
         if _is_picture(probe.picture(example).shape, length):
             return probe
     raise ModelError("found no tensor of the picture's size that depends on the input")
 
 
-def _candidates(graph: WireGraph, name: str) -> list[str]:
+def _candidates(model: Any, name: str) -> list[str]:
     """Tensors that depend on the input: what the first filters read, then the others, last first."""
     reached, first, others = {name}, list[str](), list[str]()
-    for node in graph.nodes:
-        met = [one for one in node.inputs if one in reached]
+    for node in model.graph.node:
+        met = [one for one in node.input if one in reached]
         if not met:
             continue
-        reached.update(node.outputs)
-        if node.operator in HEAVY:
+        reached.update(node.output)
+        if node.op_type in HEAVY:
             first += met
         elif not first:
-            others += node.outputs
+            others += node.output
     return list(dict.fromkeys([*first[:1], *others[::-1], *first[1:]]))
 
 
@@ -137,7 +136,7 @@ def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequenc
     new = np.unique(np.concatenate(values)) if values else np.zeros(0)
     x, y = first[len(first) // 2], second[len(second) // 2]
     same = all(np.array_equal(seen(x + f, y + f), found[x, y]) for f in (0.25, 0.5, 0.96875))
-    return Effect(probe.tensor, axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
+    return Effect(axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
 
 
 def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequence[int]) -> Values:

@@ -7,7 +7,7 @@ few nodes after it run picture by picture. The freed graph is used only if it gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
@@ -16,6 +16,7 @@ import numpy as np
 
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
+from holdfast.graph.lower.nodes import needed, part_of
 from holdfast.verify.finite.split import HEAVY
 from holdfast.verify.replay import session_of
 
@@ -95,7 +96,7 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
     cut = made.outputs if free else _last_products(model, made)
     if not cut:
         raise _NotBatched("the network has no filter and no matrix product")
-    part = _part(model, given, cut)
+    part = part_of(model, given, cut)
     single, many = _open(part), _open(_free_batch(part, made.source))
     rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
     found = many({**told, made.source: trial})
@@ -125,7 +126,7 @@ def _same(batch: Tensor, alone: Tensor) -> bool:
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
     """Open the part of a model from the given tensors (examples of them) to the outputs."""
-    return _open(_part(model, given, outputs))
+    return _open(part_of(model, given, outputs))
 
 
 def _open(model: Any) -> Session:
@@ -140,42 +141,10 @@ def _open(model: Any) -> Session:
     return run
 
 
-def _part(model: Any, given: Values, outputs: Sequence[str]) -> Any:
-    """Return the part of a model from the given tensors (examples of them) to the outputs, as a model."""
-    from onnx import ValueInfoProto, helper
-
-    nodes = _needed(model.graph.node, outputs, given)
-    read = {name for node in nodes for name in node.input} | set(outputs)
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in given.items()
-        if name in read
-    ]
-    weights = [weight for weight in model.graph.initializer if weight.name in read]
-    found = [ValueInfoProto(name=name) for name in outputs]  # onnxruntime infers their types
-    return helper.make_model(
-        helper.make_graph(nodes, "part", inputs, found, weights),
-        opset_imports=model.opset_import,
-        functions=model.functions,
-        ir_version=max(model.ir_version, 4),  # from 4 on a weight need not be an input
-    )
-
-
-def _needed(nodes: Sequence[Any], outputs: Iterable[str], given: Iterable[str]) -> list[Any]:
-    """The nodes on which the outputs depend, back to the given tensors, in order."""
-    known = set(given)
-    wanted, kept = set(outputs) - known, []
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            kept.append(node)
-            wanted.update(set(node.input) - known)
-    return kept[::-1]
-
-
 def dependent(model: Any, source: str, outputs: Sequence[str]) -> list[Any]:
     """Return the nodes that lead from a tensor to the outputs, in order."""
     reached, kept = {source}, []
-    for node in _needed(model.graph.node, outputs, [source]):
+    for node in needed(model.graph, outputs, [source]):
         if reached.intersection(node.input):
             reached.update(node.output)
             kept.append(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import InputError
 from holdfast.core.model import Network as File
 from holdfast.core.property import Property
 from holdfast.core.types import Ints, Tensor
 from holdfast.graph.determinism import check_deterministic
-from holdfast.graph.wire import WireGraph, read_graph
+from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.patchbench.positions.batches import (
     Batches,
     Session,
@@ -27,6 +26,7 @@ from holdfast.patchbench.positions.batches import (
 from holdfast.patchbench.positions.types import Bar
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
 from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
+from holdfast.verify.finite.machine import digest
 from holdfast.verify.finite.split import Split, split
 from holdfast.verify.finite.trace import NotFinite, Trace, traced
 from holdfast.verify.replay import Runner, runner_of
@@ -39,7 +39,6 @@ Point = NDArray[np.float32]  # values of the two position inputs
 class Network:
     """A benchmark's file, read once for all its instances, and the sessions opened so far."""
 
-    graph: WireGraph
     model: Any  # onnx.ModelProto
     heads: dict[tuple[str, ...], Session] = field(default_factory=dict)  # by the tensors that they give
     batches: Batches | None = None
@@ -47,17 +46,13 @@ class Network:
 
 def read_network(file: File) -> Network:
     """Read the file of a benchmark's network; raise ModelError if it is no ONNX model."""
-    import onnx
-
-    data = file.read()
-    return Network(read_graph(data), onnx.load_from_string(data))
+    return Network(read_proto(file.path))
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
 
-    question: Property
     network: Network
     domain: Domain
     trace: Trace
@@ -74,7 +69,7 @@ class Instance:
     @property
     def name(self) -> str:
         """The network's one input."""
-        return self.network.graph.inputs[0].name
+        return self.runner.name
 
     @property
     def pixels(self) -> int:
@@ -120,7 +115,7 @@ class Instance:
 
 def open_instance(question: Property, network: Network) -> Instance:
     """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
-    where, graph = question.model.path, network.graph
+    where, model = question.model.path, network.model
     domain = domain_of(question)
     if len(domain.free) != 2:
         raise InputError(
@@ -129,22 +124,20 @@ def open_instance(question: Property, network: Network) -> Instance:
         )
     if domain.dtype != np.float32:
         raise InputError(f"{where}: expected an input of float32, got {domain.dtype.name}")
-    if len(graph.inputs) != 1:
-        raise ModelError(f"{where}: expected one input, got {len(graph.inputs)}")
-    check_deterministic(graph, str(where))
+    check_deterministic(model, str(where))
     shape = domain.box.lower.shape
     try:
-        trace = traced(graph, graph.inputs[0].name, domain.free, domain.template.reshape(shape))
+        trace = traced(model, inputs_of(model)[0].name, domain.free, domain.template.reshape(shape))
         low, high = (first_float(domain.within(None)[0]), last_float(domain.within(None)[1]))
         check_range(trace, [low, high])
         first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
     except (NotFinite, TooMany) as problem:
         raise InputError(f"{where}: positions cannot be counted one by one: {problem}") from None
-    parts = split(graph, trace)
+    parts = split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(
-        question, network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
+        network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
     )
 
 
@@ -167,7 +160,7 @@ def open_network(instance: Instance) -> Batches:
     """
     network = instance.network
     if network.batches is None:
-        outputs = [port.name for port in network.graph.outputs]
+        outputs = [port.name for port in network.model.graph.output]
         nodes = dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
         corner = instance.point((0, 0))
@@ -193,14 +186,5 @@ def kinds(instance: Instance, free: int) -> Ints:
     seen: dict[bytes, int] = {}
     for i in range(len(cells)):
         place = (i, 0) if free == 0 else (0, i)
-        every[i] = seen.setdefault(_digest(instance.tensors_at(instance.point(place), names)), i)
+        every[i] = seen.setdefault(digest(instance.tensors_at(instance.point(place), names)), i)
     return every
-
-
-def _digest(tensors: Sequence[Tensor]) -> bytes:
-    """A key that is the same for the same tensors."""
-    made = hashlib.blake2b(digest_size=16)
-    for value in tensors:
-        made.update(f"{value.dtype.str}{value.shape}".encode())
-        made.update(np.ascontiguousarray(value).data)
-    return made.digest()

@@ -113,13 +113,6 @@ def map_positions(
     )  # fmt: skip
 
 
-def position_map(
-    model: Model, image: Image, target: Target | None, patch: Image, bar: Bar | None = None, jobs: int = 1
-) -> Floats:
-    """The outputs iou × equal (rows, columns) for every position of the patch's top left corner."""
-    return map_positions(open_detector(model), image, patch, target, bar, jobs).outputs
-
-
 def _check(image: Image, patch: Image, size: tuple[int, int]) -> None:
     if image.shape != (*size, 3) or image.dtype != np.uint8:
         raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")

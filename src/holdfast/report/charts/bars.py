@@ -26,28 +26,26 @@ def bar_chart(
     *,
     title: str,
     desc: str = "",
-    high: float = 1.0,
     mean: float | None = None,
-    digits: int = 3,
 ) -> str:
-    """Horizontal bars from 0 to `high`, in the order given, each with its number; a line at the mean."""
+    """Horizontal bars from 0 to 1, in the order given, each with its number; a line at the mean."""
     left = _name_width([bar.name for bar in bars])
     height = ROW * max(len(bars), 1) + 8
-    x = Scale(0.0, high, left, WIDTH - 52.0)
-    rows = [_row(bar, 4 + ROW * i, x, digits) for i, bar in enumerate(bars)]
+    x = Scale(0.0, 1.0, left, WIDTH - 52.0)
+    rows = [_row(bar, 4 + ROW * i, x) for i, bar in enumerate(bars)]
     if not bars:
         rows.append(label(WIDTH / 2, 18, "nothing to show", class_="name middle"))
     if mean is not None and math.isfinite(mean):
-        told = tip(f"mean {mean:.{digits}f}")
+        told = tip(f"mean {mean:.3f}")
         rows.append(element("line", told, x1=x(mean), x2=x(mean), y1=2, y2=height - 2, class_="mean"))
     return drawing(WIDTH, height, title, desc, *rows)
 
 
-def _row(bar: Bar, top: float, x: Scale, digits: int) -> str:
+def _row(bar: Bar, top: float, x: Scale) -> str:
     middle = top + ROW / 2 + 4
     known = bar.value is not None and math.isfinite(bar.value)
     value = bar.value if bar.value is not None and known else 0.0
-    shown = f"{value:.{digits}f}" if known else "n/a"
+    shown = f"{value:.3f}" if known else "n/a"
     end = min(max(x(value), x.start), x.end)
     parts = [
         tip(f"{bar.name}: {shown}{f'; {bar.note}' if bar.note else ''}"),

@@ -21,6 +21,8 @@ from holdfast.report.charts.svg import (
     tip,
 )
 
+HEIGHT = 400.0
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -42,17 +44,17 @@ class Line:
 def line_chart(
     lines: Sequence[Line], *, title: str, desc: str = "", x_label: str, y_label: str,
     x_range: tuple[float, float] = (0.0, 1.0), y_range: tuple[float, float] = (0.0, 1.0),
-    height: float = 400.0, width: float = WIDTH, y_ticks: Sequence[tuple[float, str]] | None = None,
+    width: float = WIDTH, y_ticks: Sequence[tuple[float, str]] | None = None,
 ) -> str:  # fmt: skip
     """The chart with its legend below; lines without a finite point are left out."""
     x = Scale(*x_range, 54.0, width - 12.0)
-    y = Scale(*y_range, height - 52.0, 12.0)
+    y = Scale(*y_range, HEIGHT - 52.0, 12.0)
     # the many first, so that named lines and the bold one lie on top
     ordered = sorted(lines, key=lambda line: (line.bold, line.colour > 0))
     drawn = [_path(line, x, y) for line in ordered]
     if not any(drawn):
         drawn.append(empty(x, y))
-    chart = drawing(width, height, title, desc, axes(x, y, x_label, y_label, y_ticks=y_ticks), *drawn)
+    chart = drawing(width, HEIGHT, title, desc, axes(x, y, x_label, y_label, y_ticks=y_ticks), *drawn)
     named = sorted((line for line in lines if line.bold or line.colour), key=lambda line: not line.bold)
     entries = [(line.kind, f"{line.name}{f' ({line.note})' if line.note else ''}") for line in named]
     many = sum(1 for line in lines if line.kind == "quiet")

@@ -89,11 +89,11 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def axes(
-    x: Scale, y: Scale, x_label: str, y_label: str, *, x_ticks: Sequence[float] | None = None,
+    x: Scale, y: Scale, x_label: str, y_label: str, *,
     y_ticks: Sequence[tuple[float, str]] | None = None,
 ) -> str:  # fmt: skip
     """Grid, tick labels and axis names of a plot whose y scale runs upwards (start is its lower end)."""
-    across = ticks(x.low, x.high) if x_ticks is None else x_ticks
+    across = ticks(x.low, x.high)
     up = [(t, f"{t:g}") for t in ticks(y.low, y.high)] if y_ticks is None else y_ticks
     grid = [
         element("line", x1=x.start, x2=x.end, y1=y(t), y2=y(t), class_="grid") for t, _ in up

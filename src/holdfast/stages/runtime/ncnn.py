@@ -35,12 +35,12 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         net = _loaded(_converted(source, model, Path(folder)), model, threads)
     try:
-        _extracted(net, blank(model), shapes, model)  # many faults show only when it first runs
+        _extracted(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
         raise cannot_load("ncnn", model, _first_failure(problem, batch_in(source))) from problem
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
-        return _extracted(net, tensor, shapes, model)
+        return _extracted(net, tensor, shapes)
 
     return run
 
@@ -122,7 +122,7 @@ def _loaded(made: Path, model: Model, threads: int) -> Any:
     return net
 
 
-def _extracted(net: Any, tensor: Tensor, shapes: Any, model: Model) -> dict[str, Tensor]:
+def _extracted(net: Any, tensor: Tensor, shapes: Any) -> dict[str, Tensor]:
     """The outputs for one image: pnnx names them out0, out1, … in the order of the ONNX file."""
     import ncnn as library
 

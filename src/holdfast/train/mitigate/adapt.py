@@ -19,7 +19,8 @@ from holdfast.train.mitigate.judge import right
 from holdfast.train.mitigate.training import Say, places_of
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.pictures import Pictures
+    from holdfast.train.shown import Choice
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
@@ -67,7 +68,8 @@ def adapt(
     over: tuple[str, ...] = FAMILIES,
 ) -> Adapted:  # fmt: skip
     """The model with and without TENT, its weights as in the file before each option."""
-    from holdfast.train.pictures import Choice, pictures_of
+    from holdfast.train.pictures import pictures_of
+    from holdfast.train.shown import Choice
 
     usual = Choice(model.card.decode, model.card.resize)
     asked = {(CLEAN, CLEAN): usual, **dict(noises(usual, over))}

@@ -20,7 +20,8 @@ from holdfast.train.mitigate.rows import MIX, Over, choices_of, pair_of
 from holdfast.train.mitigate.training import Say, Trained, Training, pictures_for
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice, Pictures
+    from holdfast.train.pictures import Pictures
+    from holdfast.train.shown import Choice
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim

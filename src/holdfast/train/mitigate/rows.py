@@ -12,7 +12,7 @@ from holdfast.core.model import Model
 from holdfast.core.registry import lookup
 
 if TYPE_CHECKING:
-    from holdfast.train.pictures import Choice
+    from holdfast.train.shown import Choice
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -54,7 +54,7 @@ class Row:
 
 def choices_of(pairs: Sequence[tuple[str, str]]) -> tuple[Choice, ...]:
     """Pairs of decoder and resize as training takes them, each once."""
-    from holdfast.train.pictures import Choice
+    from holdfast.train.shown import Choice
 
     return tuple(Choice(decode, resize) for decode, resize in dict.fromkeys(pairs))
 

@@ -81,7 +81,8 @@ class Tape(Build):
 
     def steps_to(self, last: int) -> tuple[Step, ...]:
         """The steps, each with the numbers that nobody reads after it; `last` is kept."""
-        uses = {number: at for at, step in enumerate(self.tape) for number in _read(step)}
+        reads = ((value, at) for at, step in enumerate(self.tape) for value in step.inputs)
+        uses = {value: at for value, at in reads if isinstance(value, int)}
         ends: dict[int, list[int]] = {}
         for number, at in uses.items():
             if number != last:
@@ -120,7 +121,3 @@ def _held(value: Value | None) -> int | Tensor | None:
     if value is None or isinstance(value, Symbol):
         return None if value is None else value.number
     return torch.from_numpy(np.array(value))  # a copy: arrays of a parsed file may not be written to
-
-
-def _read(step: Step) -> list[int]:
-    return [value for value in step.inputs if isinstance(value, int)]

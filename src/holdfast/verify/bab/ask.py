@@ -13,8 +13,6 @@ from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.tune import Parts, Queries
 from holdfast.verify.problem import Case
 
-Tensor = Any
-
 
 def same_box(cases: Sequence[Case]) -> list[list[int]]:
     """The cases' numbers grouped by equal boxes."""

@@ -85,10 +85,9 @@ def at_once(root: Root, wanted: int) -> int:
     return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
 
 
-def plant(region: Region, asked: Queries, curves: bool = True) -> Root:
-    """The root for queries whose parameters are tuned; without `curves` only signs are split."""
-    kinds = (Hinge, Cut) if curves else Hinge
-    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], kinds)}
+def plant(region: Region, asked: Queries) -> Root:
+    """The root for queries whose parameters are tuned."""
+    bends = {at: region.bends[at] for at in asked.theta if isinstance(region.bends[at], Hinge | Cut)}
     layers = tuple(at for at, bend in bends.items() if len(bend.index))
     sizes = tuple(len(bends[at].index) for at in layers)
     widths = tuple(n * (2 if isinstance(bends[at], Cut) else 1) for at, n in zip(layers, sizes, strict=True))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import runtime
-from holdfast.graph.wire import WireGraph, write_part
+from holdfast.graph.lower.nodes import part_of
 from holdfast.verify.domain import Domain
 from holdfast.verify.finite.split import Split
 from holdfast.verify.finite.trace import Trace, cut_tensors
@@ -27,7 +27,7 @@ _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
 class Machine:
     """The network and its parts as sessions, opened when first needed, and what they gave so far."""
 
-    graph: WireGraph
+    model: Any  # onnx.ModelProto
     trace: Trace
     split: Split
     constants: Mapping[str, NDArray[Any]]
@@ -73,7 +73,7 @@ def kinds_of(
         tensors = cut_tensors(machine.trace, point)
         if machine.alone is None:
             machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
-        found.setdefault(_digest(machine.alone.run(names, tensors)), value)
+        found.setdefault(digest(machine.alone.run(names, tensors)), value)
     return list(found.values())
 
 
@@ -87,7 +87,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
     if machine.head is None:
         machine.head = _Part(machine, tensors, names)
     joint = dict(zip(names, machine.head.run(names, tensors), strict=True))
-    key = _digest(joint.values())
+    key = digest(joint.values())
     if key not in machine.seen:
         machine.runs += 1
         kind = tuple((value.dtype.str, value.shape) for value in joint.values())
@@ -97,7 +97,7 @@ def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Flo
             **joint,
             **dict(zip(machine.split.late, machine.tails[kind].run(machine.split.late, joint), strict=True)),
         }
-        order = [output.name for output in machine.graph.outputs]
+        order = [output.name for output in machine.model.graph.output]
         machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
     return key, machine.seen[key]
 
@@ -109,7 +109,8 @@ class _Part:
         outputs = [name for name in dict.fromkeys(names) if name not in given]
         self._session = None
         if outputs:
-            self._session = session_of(write_part(machine.graph, given, outputs, machine.constants))
+            part = part_of(machine.model, given, outputs, machine.constants)
+            self._session = session_of(part.SerializeToString())
             self._reads = [value.name for value in self._session.get_inputs()]
             self._options = runtime().RunOptions()
             self._options.only_execute_path_to_fetches = True
@@ -124,7 +125,8 @@ class _Part:
         return [given[name] if name in given else found[name] for name in names]
 
 
-def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+    """A key that is the same for the same tensors."""
     made = hashlib.blake2b(digest_size=16)
     for value in tensors:
         made.update(f"{value.dtype.str}{value.shape}".encode())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from holdfast.graph.wire import WireGraph
 from holdfast.verify.finite.trace import Trace
 
 # Where real work begins: a head ends before these.
@@ -27,23 +27,23 @@ class Split:
     late: tuple[str, ...]  # outputs of the graph that the tail computes
 
 
-def split(graph: WireGraph, trace: Trace) -> Split:
+def split(proto: Any, trace: Trace) -> Split:
     """How the graph after the cuts is parted into head and tail."""
     tail: set[str] = set()
     for node in trace.nodes:
-        if node.operator in HEAVY or tail.intersection(node.inputs):
-            tail.update(node.outputs)
+        if node.op_type in HEAVY or tail.intersection(node.input):
+            tail.update(node.output)
     early = [name for name in trace.needs if name not in tail]
-    outputs = [output.name for output in graph.outputs]
+    outputs = [output.name for output in proto.graph.output]
     joint, alone = set(outputs).intersection(early), {i: set[str]() for i in range(trace.inputs)}
     for node in trace.nodes:
-        late = node.outputs[0] in tail
-        for name in node.inputs:
+        late = node.output[0] in tail
+        for name in node.input:
             if name not in trace.needs or name in tail:
                 continue
             if late:
                 joint.add(name)
-            elif len(trace.needs[name]) == 1 and len(trace.needs[node.outputs[0]]) > 1:
+            elif len(trace.needs[name]) == 1 and len(trace.needs[node.output[0]]) > 1:
                 alone[next(iter(trace.needs[name]))].add(name)
     for name in joint:
         if len(trace.needs[name]) == 1:

@@ -7,7 +7,7 @@ are the cells to enumerate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.lower.moves import OPERATORS as MOVES
-from holdfast.graph.lower.nodes import constant_of
+from holdfast.graph.lower.nodes import constant_of, needed, node_of, subgraphs
 from holdfast.graph.lower.values import Build, Node, Value, View
-from holdfast.graph.wire import KINDS, WireGraph, WireNode
 
 Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32
@@ -65,7 +65,7 @@ class Trace:
     climbs: tuple[Climb, ...]
     roots: NDArray[np.int64]
     needs: Mapping[str, frozenset[int]]
-    nodes: tuple[WireNode, ...]
+    nodes: tuple[Any, ...]  # onnx.NodeProto
 
 
 @dataclass
@@ -78,87 +78,88 @@ class _Walk:
     climbs: list[Climb] = field(default_factory=list)
     cuts: dict[str, Cut] = field(default_factory=dict)
     needs: dict[str, frozenset[int]] = field(default_factory=dict)
-    nodes: list[WireNode] = field(default_factory=list)
+    nodes: list[Any] = field(default_factory=list)
 
 
-def traced(graph: WireGraph, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
+def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
     """The cuts of the network whose input is `name`; NotFinite if a free input gets past them."""
+    from onnx import TensorProto, numpy_helper
+
     index = np.full(template.shape, -1, np.int64)
     index.ravel()[free] = np.arange(len(free))
     build = Build((len(free),), np.dtype(np.float32))
-    if any(weight.outside for weight in graph.weights.values()):
+    weights = proto.graph.initializer
+    if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
         raise NotFinite("weights are in another file")
-    values: dict[str, Value] = {w.name: w.value() for w in graph.weights.values() if _small(w.dims)}
+    values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in weights if _small(w.dims)}
     values[name] = build.normal(View(index, template.astype(np.float64)))
     walk = _Walk(build, values, [np.arange(len(free))])
-    outputs = [output.name for output in graph.outputs]
-    for node in graph.needed(outputs):
-        _visit(node, walk, graph.opset)
-    for output in outputs:
+    for node in needed(proto.graph):
+        _visit(node, walk, opset_of(proto))
+    for output in (port.name for port in proto.graph.output):
         if isinstance(walk.values.get(output), View):
             raise NotFinite(f"output {output!r} reads a free input as it is")
     roots = np.concatenate(walk.roots)
     return Trace(len(free), walk.cuts, tuple(walk.climbs), roots, walk.needs, tuple(walk.nodes))
 
 
-def _small(dims: tuple[int, ...]) -> bool:
+def _small(dims: Sequence[int]) -> bool:
     """Whether a weight may be an index, a shape or a factor on the way to a cut."""
     return len(dims) <= 1 and sum(dims) <= 1 << 16
 
 
-def _visit(node: WireNode, walk: _Walk, opset: int) -> None:
-    after = [walk.needs[name] for name in node.inputs if name in walk.needs]
-    given = [walk.values.get(name) for name in node.inputs]
+def _visit(node: Any, walk: _Walk, opset: int) -> None:
+    after = [walk.needs[name] for name in node.input if name in walk.needs]
+    given = [walk.values.get(name) for name in node.input]
     before = any(isinstance(value, View) for value in given)
-    if node.nested:  # it may read any tensor without saying so
-        raise NotFinite(f"node {_called(node)}: {node.operator} has a graph of its own inside")
-    if before and node.domain not in ("", "ai.onnx"):
-        raise NotFinite(f"node {_called(node)}: {node.operator} of {node.domain!r} is not known")
+    if subgraphs(node):  # it may read any tensor without saying so
+        raise NotFinite(f"node {_called(node)}: {node.op_type} has a graph of its own inside")
+    if before and node.domain not in STANDARD:
+        raise NotFinite(f"node {_called(node)}: {node.op_type} of {node.domain!r} is not known")
     if after and before:
-        raise NotFinite(f"node {_called(node)}: {node.operator} mixes a rounded and an unrounded free input")
+        raise NotFinite(f"node {_called(node)}: {node.op_type} mixes a rounded and an unrounded free input")
     if after:
         walk.nodes.append(node)
-        walk.needs.update(dict.fromkeys(node.outputs, frozenset().union(*after)))
-    elif before or node.domain in ("", "ai.onnx"):
-        made = Node(node.operator, node.name, node.attributes, tuple(given), len(node.outputs), opset)
+        walk.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
+    elif before or node.domain in STANDARD:
         try:
-            _through(node, made, walk)
+            _through(node, node_of(node, tuple(given), opset, set()), walk)
         except (ModelError, ValueError, IndexError, KeyError, TypeError) as problem:
             if before:
-                raise NotFinite(f"node {_called(node)}: {node.operator}: {problem}") from None
+                raise NotFinite(f"node {_called(node)}: {node.op_type}: {problem}") from None
 
 
-def _called(node: WireNode) -> str:
-    return repr(node.name or node.outputs[0])
+def _called(node: Any) -> str:
+    return repr(node.name or node.output[0])
 
 
-def _through(node: WireNode, made: Node, walk: _Walk) -> None:
+def _through(node: Any, made: Node, walk: _Walk) -> None:
     """Nothing is returned: the outputs of a node before the cuts are in the walk."""
-    if node.operator == "Constant":
-        walk.values[node.outputs[0]] = constant_of(made)
+    if node.op_type == "Constant":
+        walk.values[node.output[0]] = constant_of(made)
         return
     views = [value for value in made.inputs if isinstance(value, View)]
-    if not views and node.operator not in MOVES:
+    if not views and node.op_type not in MOVES:
         return  # fixed, and of no use for finding cuts
     if views:
         cut = _cut(made)
         if cut is not None:
-            walk.cuts[node.outputs[0]] = cut
+            walk.cuts[node.output[0]] = cut
             live = cut.view.index[cut.view.index >= 0]
-            walk.needs[node.outputs[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
+            walk.needs[node.output[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
             return
-        if node.operator == "Cast" and made.attributes["to"] != _FLOAT:
+        if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
             raise made.fail("it changes the precision before a rounding")
-        if node.operator not in MOVES:
-            walk.values[node.outputs[0]] = _climbed(made, walk)
+        if node.op_type not in MOVES:
+            walk.values[node.output[0]] = _climbed(made, walk)
             return
-    if node.operator == "Cast" and not views:
-        walk.values[node.outputs[0]] = np.asarray(made.value(), KINDS[made.attributes["to"]])
+    if node.op_type == "Cast" and not views:
+        walk.values[node.output[0]] = np.asarray(made.value(), _target(made))
         return
     # A constant that was left out is unknown here: a move that needs it fails, and says so.
-    if any(value is None and name for value, name in zip(made.inputs, node.inputs, strict=True)):
+    if any(value is None and name for value, name in zip(made.inputs, node.input, strict=True)):
         raise made.fail("one of its inputs is computed")
-    for name, value in zip(node.outputs, MOVES[node.operator](made, walk.build), strict=False):
+    for name, value in zip(node.output, MOVES[node.op_type](made, walk.build), strict=False):
         walk.values[name] = walk.build.normal(value) if isinstance(value, View) else value
 
 
@@ -171,10 +172,20 @@ def _cut(made: Node) -> Cut | None:
         return Cut(view, _STAIRS[made.operator], np.dtype(np.float32))
     if made.operator != "Cast":
         return None
-    dtype = np.dtype(KINDS.get(made.attributes["to"], "f4"))
+    dtype = _target(made)
     if dtype.kind in "iu":
         return Cut(view, np.trunc, dtype)
     return Cut(view, np.sign, dtype) if dtype.kind == "b" else None
+
+
+def _target(made: Node) -> np.dtype[Any]:
+    """The type that a Cast gives, if numpy has it."""
+    from onnx import helper
+
+    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(made.attributes["to"]))
+    if dtype.isbuiltin != 1 or dtype.kind not in "biuf":
+        raise made.fail(f"expected a type of numbers that numpy has, got {dtype.name}")
+    return dtype
 
 
 def _climbed(made: Node, walk: _Walk) -> View:

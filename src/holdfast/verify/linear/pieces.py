@@ -83,7 +83,7 @@ class Pieces:
 
     def _convolve(self, step: Conv, weight: Tensor, bias: Tensor | None, value: Tensor, at: int) -> Tensor:
         source = self.net.steps[step.source]
-        image = value.reshape(len(value), weight.shape[1] * step.groups, *_plane(source, step))
+        image = value.reshape(len(value), weight.shape[1] * step.groups, *_plane(source))
         top, left, bottom, right = step.pads
         if (top, left) == (bottom, right):
             out = torch.nn.functional.conv2d(
@@ -133,7 +133,7 @@ class Pieces:
 
     def _deconvolve(self, step: Conv, const: tuple[Tensor, ...], rows: Tensor) -> Tensor:
         weight, _, phases = const
-        height, width = _plane(self.net.steps[step.source], step)
+        height, width = _plane(self.net.steps[step.source])
         top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
         if phases is not None:
@@ -202,7 +202,7 @@ def _cut(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     return image[:, :, top : top + height, left : left + width]
 
 
-def _plane(source: Step, step: Conv) -> tuple[int, int]:
+def _plane(source: Step) -> tuple[int, int]:
     if len(source.shape) < 2:
         raise ModelError(f"bounds: expected a convolution of (c, h, w), got a source of shape {source.shape}")
     return source.shape[-2], source.shape[-1]

@@ -87,7 +87,7 @@ def score(
     first = tools[0].name
     kept = {key: said for key, said in found.items() if every or first in said}
     instances = tuple(_judged(rules, tools, key, said, counted, library) for key, said in kept.items())
-    lines = tuple(_lines(rules, tools, instances, kept))
+    lines = tuple(_lines(tools, instances, kept))
     totals = {tool.name: sum(_counted(lines, tool.name)) for tool in tools}
     return Score(rules, tuple(t.name for t in tools), instances, lines, totals, len(found) - len(kept))
 
@@ -119,7 +119,7 @@ def _judged(
 
 
 def _lines(
-    rules: Rules, tools: Sequence[Tool], instances: Sequence[Judged], kept: Mapping[Key, Mapping[str, Entry]]
+    tools: Sequence[Tool], instances: Sequence[Judged], kept: Mapping[Key, Mapping[str, Entry]]
 ) -> list[Line]:
     made = []
     entries = list(kept.values())

@@ -79,11 +79,6 @@ def variable_of(text: str) -> Variable | None:
     return index if found[1] == "X" else -1 - index
 
 
-def name_of(variable: Variable) -> str:
-    """X_i or Y_i."""
-    return f"X_{variable}" if variable >= 0 else f"Y_{-1 - variable}"
-
-
 def add(terms: list[Term], signs: list[int]) -> Term:
     """The sum of the terms, each with its sign."""
     total: Term = {}

@@ -12,8 +12,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
-from holdfast.graph.inspect import load_proto
-from holdfast.graph.wire import WireGraph, read_graph
+from holdfast.graph.inspect import TensorInfo, inputs_of, outputs_of, read_proto
 from holdfast.verify.domain import first_float, input_type
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
@@ -25,8 +24,8 @@ def property_of(spec: Spec, network: Network) -> Property:
     upper bound of a float32, becomes the nearest one: that is what a runtime can be fed. The property's note
     reports it.
     """
-    graph = _graph(network)
-    shape, dtype = _shape(network, spec, graph), input_type(graph, network.path)
+    proto = read_proto(network.path)
+    shape, dtype = _shape(network, spec, proto), input_type(proto, network.path)
     boxes: dict[tuple[int, int], Box] = {}
     moved = 0
     for case in spec.cases:
@@ -78,19 +77,14 @@ def _rows(case: Disjunct, within: Box | None) -> Rows:
     return Rows(case.rows, bound, case.inputs, within)
 
 
-def input_shape(network: Network, spec: Spec) -> tuple[int, ...]:
-    """The shape of the network's one input, its free dimensions filled in to fit the specification."""
-    return _shape(network, spec, _graph(network))
-
-
-def _shape(network: Network, spec: Spec, graph: WireGraph) -> tuple[int, ...]:
-    if len(graph.inputs) != 1:
-        names = ", ".join(port.name for port in graph.inputs) or "none"
-        count = len(graph.inputs)
-        raise ModelError(f"{network.path}: expected a network with one input, got {count}: {names}")
-    shape = _filled(graph.inputs[0].dims, spec.inputs)
+def _shape(network: Network, spec: Spec, proto: Any) -> tuple[int, ...]:
+    inputs = inputs_of(proto)
+    if len(inputs) != 1:
+        names = ", ".join(tensor.name for tensor in inputs) or "none"
+        raise ModelError(f"{network.path}: expected a network with one input, got {len(inputs)}: {names}")
+    shape = _filled(_dims(inputs[0]), spec.inputs)
     got = prod(shape)
-    sizes = [port.dims for port in graph.outputs]
+    sizes = [_dims(tensor) for tensor in outputs_of(proto)]
     known = all(all(dims[1:]) and dims != (0,) for dims in sizes)  # the first may be a free batch of 1
     outputs = sum(prod(size or 1 for size in dims) for dims in sizes) if known else spec.outputs
     if (got, outputs) != (spec.inputs, spec.outputs):
@@ -101,13 +95,9 @@ def _shape(network: Network, spec: Spec, graph: WireGraph) -> tuple[int, ...]:
     return shape
 
 
-def _graph(network: Network) -> WireGraph:
-    """The graph of the network; what is none is looked at again by those who know what it may be instead."""
-    try:
-        return read_graph(network.read())
-    except ModelError:
-        load_proto(network.path)
-        raise
+def _dims(tensor: TensorInfo) -> tuple[int, ...]:
+    """The shape of a tensor, 0 where it is free."""
+    return tuple(size if isinstance(size, int) and size > 0 else 0 for size in tensor.shape)
 
 
 def _filled(dims: tuple[int, ...], size: int) -> tuple[int, ...]:

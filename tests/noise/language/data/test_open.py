@@ -33,13 +33,6 @@ def test_piqa_with_its_labels_in_the_file(tmp_path):
     assert found.questions[1].name == "set.jsonl:2"
 
 
-def test_piqa_plain_form_is_the_goal_alone(tmp_path):
-    path = write_lines(tmp_path / "set.jsonl", [PIQA | {"label": 1}])
-    assert open_text(path, form="plain").questions[0].endings[1] == Ending("Mend a tyre.", " Eat it.")
-    with pytest.raises(InputError, match="question or plain"):
-        open_text(path, form="bare")
-
-
 @pytest.mark.parametrize("beside", ["valid-labels.lst", "valid_labels.lst", "labels.lst"])
 def test_labels_beside_the_file(tmp_path, beside):
     path = write_lines(tmp_path / "valid.jsonl", [PIQA, PIQA])
@@ -112,22 +105,12 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
     assert found.questions[0].endings[0].text == " one\u2028two\x85three"
 
 
-def test_limit_and_kind(tmp_path):
+def test_limit(tmp_path):
     path = write_lines(tmp_path / "set.jsonl", [PIQA | {"label": 1}] * 5)
     assert len(open_text(path, limit=3).questions) == 3
-    assert len(open_text(path, "piqa", 9).questions) == 5
-    with pytest.raises(DataError, match=r"expected the kind 'lambada', but its content is that of 'piqa'"):
-        open_text(path, "lambada")
-    with pytest.raises(UnknownName, match="kind of question set"):
-        open_text(path, "pika")
+    assert len(open_text(path, limit=9).questions) == 5
     with pytest.raises(InputError, match="1 or more, got 0"):
         open_text(path, limit=0)
-
-
-def test_a_kind_that_is_named_decides_between_fields(tmp_path):
-    path = write_lines(tmp_path / "both.jsonl", [PIQA | {"label": 1, "text": "the road is long"}])
-    assert open_text(path).kind == "piqa"
-    assert open_text(path, "lambada").questions[0].endings[0].text == " long"
 
 
 BAD = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.rewrite.attributes import attribute_value, set_attribute
+from holdfast.graph.rewrite.attributes import set_attribute
 from holdfast.graph.rewrite.follow.infer import Array, Known, outputs_of
 from holdfast.graph.rewrite.follow.walk import Value, Walk, cannot, reach
 
@@ -29,6 +29,7 @@ def follow_resize(walk: Walk, node: Any) -> None:
         wanted = [met.new_shape[i] if i in across else n for i, n in enumerate(now)]
     if tuple(wanted) == now:
         return
+
     given = {a.name: a for a in node.attribute}
     if "keep_aspect_ratio_policy" in given and given["keep_aspect_ratio_policy"].s != b"stretch":
         raise cannot(node, "keeps an aspect ratio, which the branch it meets no longer has")
@@ -102,7 +103,9 @@ def follow_transposed(walk: Walk, node: Any) -> None:
     if met is None or now is None or met.new_shape[2:] == now[2:]:
         return
     more = [n - w for n, w in zip(now[2:], met.new_shape[2:], strict=True)]
-    given = {a.name: attribute_value(a) for a in node.attribute}
+    from onnx import helper
+
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     rank = len(more)
     pads = list(given.get("pads", [0] * 2 * rank))
     ends = [p + m for p, m in zip(pads[rank:], more, strict=True)]

@@ -2,7 +2,7 @@ r"""Questions from the records of each kind of set: which text is the prompt and
 
 The forms are those of lm-evaluation-harness, so that figures can be compared:
 
-- PIQA: prompt "Question: {goal}\nAnswer:", endings " {solution}". With form "plain" the goal alone.
+- PIQA: prompt "Question: {goal}\nAnswer:", endings " {solution}".
 - LAMBADA: the text up to its last space, ending " {rest}": the word the model must say by itself.
 - HellaSwag: the context, endings " {ending}". In the original file the context is "{activity_label}: {ctx_a}
   {ctx_b with a capital}" if these fields are there, else `ctx`; marks such as [title] are taken out.
@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple, TypeAlias
 
-from holdfast.core.errors import DataError, InputError
+from holdfast.core.errors import DataError
 from holdfast.core.language import Ending, Question, TextKind
 from holdfast.noise.language.data.lines import Record, shown
 
-PiqaForm: TypeAlias = Literal["question", "plain"]
 Read: TypeAlias = Callable[[Record, "Label | None"], Question]
 
 
@@ -61,20 +60,9 @@ def kind_of(path: Path, lines: Sequence[str], first: Record | None) -> TextKind:
     return best
 
 
-def reader_of(kind: TextKind, form: PiqaForm) -> Read:
-    """The function that makes a question of a record and its label from a file beside it."""
-    if form not in get_args(PiqaForm):
-        raise InputError(f"expected a form of PIQA's prompt, {' or '.join(get_args(PiqaForm))}, got {form!r}")
-    if kind == "piqa":
-        return lambda record, label: piqa(record, label, form)
-    readers: dict[TextKind, Read] = {"lambada": lambada, "hellaswag": hellaswag, "winogrande": winogrande}
-    return readers[kind]
-
-
-def piqa(record: Record, label: Label | None, form: PiqaForm = "question") -> Question:
+def piqa(record: Record, label: Label | None) -> Question:
     """A question of PIQA: which of two solutions serves the goal."""
-    goal = record.text("goal")
-    prompt = f"Question: {goal}\nAnswer:" if form == "question" else goal
+    prompt = f"Question: {record.text('goal')}\nAnswer:"
     endings = tuple(Ending(prompt, " " + record.text(field)) for field in ("sol1", "sol2"))
     return Question(record.name, endings, _answer(record, "label", label, ("0", "1")))
 
@@ -125,6 +113,11 @@ def winogrande(record: Record, label: Label | None) -> Question:
         Ending(before + record.text(field), " " + after.strip()) for field in ("option1", "option2")
     )
     return Question(record.name, endings, _answer(record, "answer", label, ("1", "2")))
+
+
+READERS: dict[TextKind, Read] = {
+    "piqa": piqa, "lambada": lambada, "hellaswag": hellaswag, "winogrande": winogrande
+}  # fmt: skip
 
 
 def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:

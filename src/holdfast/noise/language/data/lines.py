@@ -61,9 +61,9 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def unpacked(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a text file, unpacked if it is bzip2; DataError beyond `most` bytes (512 MB)."""
-    limit = MAX_TEXT_BYTES if most is None else most
+def unpacked(path: Path) -> bytes:
+    """The bytes of a text file, unpacked if it is bzip2; DataError beyond 512 MB."""
+    limit = MAX_TEXT_BYTES
     data = read_label_bytes(path, limit)
     if not data.startswith(b"BZh"):
         return data

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import get_args
 
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.language import Question, TextKind, TextSet
 from holdfast.data.files import read_label_bytes
-from holdfast.noise.language.data.kinds import FIELDS, Label, PiqaForm, hellaswag_text, kind_of, reader_of
+from holdfast.noise.language.data.kinds import READERS, Label, hellaswag_text, kind_of
 from holdfast.noise.language.data.lines import Record, lines_of, records_of, unpacked
 
 _SUFFIXES = (".bz2", ".jsonl", ".json", ".txt")
@@ -28,28 +27,22 @@ class _Labels:
     data: bytes
 
 
-def open_text(
-    path: Path, kind: TextKind | None = None, limit: int | None = None, form: PiqaForm = "question"
-) -> TextSet:
-    r"""The questions of a file, or of a shipped set by its name; the first `limit` of them if given.
+def open_text(path: Path, limit: int | None = None) -> TextSet:
+    """The questions of a file, or of a shipped set by its name; the first `limit` of them if given.
 
-    The kind is found from the fields of the first line unless it is given. `form` is the prompt of PIQA: the
-    harness's "Question: …\nAnswer:" or the goal alone. A line that cannot be used is a DataError naming it.
+    The kind is found from the fields of the first line. A line that cannot be used is a DataError naming it.
     """
     if limit is not None and limit < 1:
         raise InputError(f"expected a number of questions of 1 or more, got {limit}")
-    if kind is not None and kind not in get_args(TextKind):
-        raise UnknownName("kind of question set", kind, get_args(TextKind))
     file = find_text(path)
     packed = read_label_bytes(file)
     lines = lines_of(file, unpacked(file))
     if not any(line.strip() for line in lines):
         raise DataError(f"{file}: the file is empty; expected a set of questions")
     if next(line for line in lines if line.strip()).lstrip().startswith(("{", "[")):
-        found, questions, labels = _from_records(file, lines, kind, limit, form)
+        found, questions, labels = _from_records(file, lines, limit)
     else:
         found, labels = kind_of(file, lines, None), None
-        _agree(file, kind, found)
         questions = hellaswag_text(file, lines)[:limit]
     sha256 = of_bytes(packed)
     if labels is not None:
@@ -80,24 +73,16 @@ def find_text(path: Path) -> Path:
 
 
 def _from_records(
-    file: Path, lines: Sequence[str], kind: TextKind | None, limit: int | None, form: PiqaForm
+    file: Path, lines: Sequence[str], limit: int | None
 ) -> tuple[TextKind, list[Question], _Labels | None]:
     records = list(records_of(file, lines))
     found = kind_of(file, lines, records[0])
-    if kind is not None and any(field in records[0].values for field in FIELDS[kind]):
-        found = kind
-    _agree(file, kind, found)
     field = "answer" if found == "winogrande" else "label"
     labels = None if found == "lambada" else _labels(file, records, field)
     beside: tuple[Label | None, ...] = (None,) * len(records) if labels is None else labels.lines
-    read = reader_of(found, form)
+    read = READERS[found]
     pairs = list(zip(records, beside, strict=True))[:limit]
     return found, [read(record, label) for record, label in pairs], labels
-
-
-def _agree(file: Path, kind: TextKind | None, found: TextKind) -> None:
-    if kind is not None and kind != found:
-        raise DataError(f"{file}: expected the kind {kind!r}, but its content is that of {found!r}")
 
 
 def _labels(file: Path, records: Sequence[Record], field: str) -> _Labels | None:

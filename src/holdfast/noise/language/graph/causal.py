@@ -59,16 +59,6 @@ class Causal:
     alone: bool  # rows run together would change one another (8-bit ranges taken at run time)
 
     @property
-    def heads(self) -> int | None:
-        """How many heads a past key or value has."""
-        return self.past[0].heads if self.past else None
-
-    @property
-    def head_size(self) -> int | None:
-        """How many numbers a head of a past key or value has."""
-        return self.past[0].size if self.past else None
-
-    @property
     def continues(self) -> bool:
         """Whether a run's keys and values can be handed to the next."""
         return bool(self.past) and all(p.present is not None for p in self.past) and self.length is None

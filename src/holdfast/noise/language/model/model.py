@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,22 +43,17 @@ class LanguageModel:
         """What the model says of one question."""
         return next(self.score_all([question]))
 
-    def score_all(
-        self, questions: Iterable[Question], say: Callable[[int], None] | None = None
-    ) -> Iterator[Scored]:
-        """What the model says of each question, in their order; `say` is told how many are done.
+    def score_all(self, questions: Iterable[Question]) -> Iterator[Scored]:
+        """What the model says of each question, in their order.
 
         A question that it cannot read (an ending longer than its positions) has likelihoods of NaN.
         """
-        done, remaining = 0, iter(questions)
+        remaining = iter(questions)
         while window := list(itertools.islice(remaining, WINDOW)):
             lines = [self._lines_if_any(question) for question in window]
             found = self._found(lines)
             for question, own, results in zip(window, lines, found, strict=True):
                 yield _scored(question, own, results) if own else _unscored(question)
-            done += len(window)
-            if say is not None:
-                say(done)
 
     def lines(self, question: Question) -> tuple[Line, ...]:
         """The endings as the model reads them; prompts too long for it are cut from the left."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import DataError, InputError, MissingExtra, ModelError
-from holdfast.core.fingerprint import of_bytes
 from holdfast.core.language import Ending
 
 _MOST_BYTES = 256 << 20
@@ -32,7 +31,6 @@ class Tokens:
     """A tokenizer with what it puts in front of every text."""
 
     path: Path
-    sha256: str
     first: tuple[int, ...]  # the token of the beginning, if the tokenizer or its config puts one there
     size: int  # one more than the highest token number
     encoder: Any  # tokenizers.Tokenizer
@@ -103,7 +101,7 @@ def open_tokens(path: Path) -> Tokens:
     vocabulary = encoder.get_vocab(with_added_tokens=True)
     if not vocabulary:
         raise InputError(f"{path}: the tokenizer has no tokens")
-    return Tokens(path, of_bytes(data), _first(path, encoder), max(vocabulary.values()) + 1, encoder)
+    return Tokens(path, _first(path, encoder), max(vocabulary.values()) + 1, encoder)
 
 
 def _first(path: Path, encoder: Any) -> tuple[int, ...]:

@@ -156,13 +156,13 @@ def _frames(mel: NDArray[Any], card: SpeechCard, net: Net) -> Mel:
     return found
 
 
-def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None, threads: int = 1) -> Voice:
+def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Voice:
     """The model in ONNX Runtime; `graphs` are rewritten files to run instead of its own, by role."""
     if digest_of(model.files) != model.sha256:  # cells are named by it
         raise ModelError(f"{model.path}: the model was changed meanwhile; run the same command again")
     nets = {}
     for role, path in zip(model.roles, model.files, strict=True):
-        nets[role] = _opened((graphs or {}).get(role, path), threads, path)
+        nets[role] = _opened((graphs or {}).get(role, path), path)
         _check(nets[role], role, model)
     return Voice(model, nets)
 
@@ -172,11 +172,11 @@ def digest_of(files: Sequence[Path]) -> str:
     return fingerprint.of([fingerprint.of_file(f) for f in files])
 
 
-def _opened(path: Path, threads: int, named: Path) -> Net:
+def _opened(path: Path, named: Path) -> Net:
     load_proto(path)  # one clear line for a file that is no ONNX
     ort = runtime()
     options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     try:

@@ -52,14 +52,6 @@ def _reduced(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Node], R
     return lambda node: lambda net, *values: reduce(function, values)
 
 
-def _mean(node: Node) -> Run:
-    return lambda net, *values: reduce(torch.add, values) / len(values)
-
-
-def _where(node: Node) -> Run:
-    return lambda net, condition, a, b: torch.where(condition.bool(), a, b)
-
-
 OPERATORS: Mapping[str, Lowering] = recorded(
     {
         **{operator: _two(function) for operator, function in _TWO.items()},
@@ -69,7 +61,7 @@ OPERATORS: Mapping[str, Lowering] = recorded(
         "Sum": _reduced(torch.add),
         "Max": _reduced(torch.maximum),
         "Min": _reduced(torch.minimum),
-        "Mean": _mean,
-        "Where": _where,
+        "Mean": lambda node: lambda net, *values: reduce(torch.add, values) / len(values),
+        "Where": lambda node: lambda net, condition, a, b: torch.where(condition.bool(), a, b),
     }
 )

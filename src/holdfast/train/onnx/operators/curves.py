@@ -45,10 +45,6 @@ def _leaky(node: Node) -> Run:
     return lambda net, x: functional.leaky_relu(x, slope)
 
 
-def _prelu(node: Node) -> Run:
-    return lambda net, x, slope: torch.where(x < 0, x * slope, x)
-
-
 def _thresholded(node: Node) -> Run:
     limit = node.number("alpha", 1.0)
     return lambda net, x: torch.where(x > limit, x, torch.zeros_like(x))
@@ -85,10 +81,6 @@ def _hard_sigmoid(node: Node) -> Run:
     return lambda net, x: (alpha * x + beta).clamp(0, 1)
 
 
-def _softplus(node: Node) -> Run:
-    return lambda net, x: torch.logaddexp(x, torch.zeros_like(x))
-
-
 def _clip(node: Node) -> Run:
     least, most = node.attributes.get("min"), node.attributes.get("max")
 
@@ -118,7 +110,7 @@ OPERATORS: Mapping[str, Lowering] = recorded(
     {
         **{operator: _plain(curve) for operator, curve in _PLAIN.items()},
         "LeakyRelu": _leaky,
-        "PRelu": _prelu,
+        "PRelu": lambda node: lambda net, x, slope: torch.where(x < 0, x * slope, x),
         "ThresholdedRelu": _thresholded,
         "Elu": _elu,
         "Selu": _selu,
@@ -126,7 +118,7 @@ OPERATORS: Mapping[str, Lowering] = recorded(
         "Gelu": _gelu,
         "Swish": _swish,
         "HardSigmoid": _hard_sigmoid,
-        "Softplus": _softplus,
+        "Softplus": lambda node: lambda net, x: torch.logaddexp(x, torch.zeros_like(x)),
         "Clip": _clip,
         "Softmax": _softmax,
         "LogSoftmax": _softmax,

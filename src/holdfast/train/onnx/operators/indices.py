@@ -77,10 +77,6 @@ def _shape(node: Node) -> Run:
     return lambda net, x: torch.tensor(x.shape[part], dtype=torch.int64)
 
 
-def _size(node: Node) -> Run:
-    return lambda net, x: torch.tensor(x.numel(), dtype=torch.int64)
-
-
 def _constant_of_shape(node: Node) -> Run:
     value = torch.from_numpy(np.array(node.attributes.get("value", np.zeros(1, np.float32))))
     return lambda net, shape: value.expand(tuple(shape.tolist())).clone()
@@ -101,7 +97,7 @@ OPERATORS: Mapping[str, Lowering] = recorded(
         "GatherElements": _gather_elements,
         "Trilu": _trilu,
         "Shape": _shape,
-        "Size": _size,
+        "Size": lambda node: lambda net, x: torch.tensor(x.numel(), dtype=torch.int64),
         "ConstantOfShape": _constant_of_shape,
         "Range": _range,
     }

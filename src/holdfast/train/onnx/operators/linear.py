@@ -28,13 +28,11 @@ def _gemm(node: Node) -> Run:
     return run
 
 
-def _matmul(node: Node) -> Run:
-    return lambda net, a, b: torch.matmul(a, b)
-
-
 def _einsum(node: Node) -> Run:
     equation = str(node.attributes["equation"])
     return lambda net, *values: torch.einsum(equation, *values)
 
 
-OPERATORS: Mapping[str, Lowering] = recorded({"Gemm": _gemm, "MatMul": _matmul, "Einsum": _einsum})
+OPERATORS: Mapping[str, Lowering] = recorded(
+    {"Gemm": _gemm, "MatMul": lambda node: lambda net, a, b: torch.matmul(a, b), "Einsum": _einsum}
+)

@@ -85,10 +85,6 @@ def _expand(node: Node) -> Run:
     return run
 
 
-def _tile(node: Node) -> Run:
-    return lambda net, x, times: x.repeat(times.tolist())
-
-
 def _concat(node: Node) -> Run:
     axis = int(node.attributes["axis"])
 
@@ -188,7 +184,7 @@ OPERATORS: Mapping[str, Lowering] = {
             "Squeeze": _squeeze,
             "Unsqueeze": _unsqueeze,
             "Expand": _expand,
-            "Tile": _tile,
+            "Tile": lambda node: lambda net, x, times: x.repeat(times.tolist()),
             "Concat": _concat,
             "Pad": _pad,
             "DepthToSpace": _depth_to_space,

@@ -149,21 +149,13 @@ def _cut(x: Tensor, out: tuple[int, ...]) -> Tensor:
     return cut
 
 
-def _global_average(node: Node) -> Run:
-    return lambda net, x: x.mean(tuple(range(2, x.ndim)), keepdim=True)
-
-
-def _global_max(node: Node) -> Run:
-    return lambda net, x: x.amax(tuple(range(2, x.ndim)), keepdim=True)
-
-
 OPERATORS: Mapping[str, Lowering] = recorded(
     {
         "Conv": _conv,
         "ConvTranspose": _transposed,
         "MaxPool": _max_pool,
         "AveragePool": _average,
-        "GlobalAveragePool": _global_average,
-        "GlobalMaxPool": _global_max,
+        "GlobalAveragePool": lambda node: lambda net, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
+        "GlobalMaxPool": lambda node: lambda net, x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
     }
 )
