@@ -36,7 +36,7 @@ def cells(folder):
 
 def kill_midway(process, folder, how):
     deadline = time.monotonic() + 60
-    while not cells(folder) and process.poll() is None and time.monotonic() < deadline:
+    while len(cells(folder)) < 10 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(how)
     process.wait(timeout=30)
