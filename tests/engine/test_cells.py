@@ -1,4 +1,4 @@
-"""Work in cells: a new kind of work is one dataclass, without code for stores, keys, resuming or processes."""
+"""Work in cells: a new kind of work is one dataclass, without code for stores, keys or processes."""
 
 import time
 from dataclasses import dataclass
