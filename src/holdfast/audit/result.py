@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import orjson
+from holdfast.engine.manifest import Manifest
 
-from holdfast.core.errors import InputError
-from holdfast.engine.store import to_json, write_atomic
-
-MANIFEST = "audit.json"
-CONTENT = 1  # what a manifest holds; a higher number for another content
 NO_THREAT, TRAINED = "none", "as trained"  # the clean row and the clean column of the matrix
 ENOUGH = 20  # images from which on a number is more than an indication
 Answer: TypeAlias = Literal["holds", "violated", "unknown"]
@@ -246,49 +239,4 @@ class Audit:
         return tuple(r for r in self.rechecks if r.finding)
 
 
-def as_plain(audit: Audit) -> dict[str, Any]:
-    """The audit as JSON values."""
-    return {"holdfast": CONTENT, "kind": "audit", **dataclasses.asdict(audit)}
-
-
-def save(audit: Audit, folder: Path) -> Path:
-    """The path of the written manifest."""
-    path = folder / MANIFEST
-    write_atomic(path, to_json(as_plain(audit), indent=True))
-    return path
-
-
-def open_audit(path: Path) -> Audit:
-    """The audit that `save` wrote; InputError if there is none."""
-    file = path / MANIFEST if path.is_dir() else path
-    try:
-        plain = orjson.loads(file.read_bytes())
-        if plain["holdfast"] != CONTENT or plain["kind"] != "audit":
-            raise ValueError(f"kind {plain['kind']!r} of content {plain['holdfast']!r}")
-        return _audit(plain)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise InputError(f"{file}: expected the {MANIFEST} of an audit, got: {problem}") from problem
-
-
-def _audit(plain: dict[str, Any]) -> Audit:
-    rows = {"causes": Cause, "strikes": Strike, "proofs": Proof, "rechecks": Recheck, "parts": Part}
-    made = {f.name: plain[f.name] for f in dataclasses.fields(Audit)}
-    for name, kind in rows.items():
-        made[name] = tuple(kind(**row) for row in plain[name])
-    made["proofs"] = tuple(dataclasses.replace(p, where=p.where and tuple(p.where)) for p in made["proofs"])
-    made["sandwich"] = tuple(
-        Layer(**{**layer, "standings": tuple(Standing(**s) for s in layer["standings"])})
-        for layer in plain["sandwich"]
-    )
-    matrix = plain["matrix"]
-    made["matrix"] = Matrix(
-        tuple(matrix["threats"]),
-        tuple(matrix["deployments"]),
-        tuple(Meeting(**one) for one in matrix["meetings"]),
-        tuple(matrix["notes"]),
-    )
-    made["clean"] = Clean(**plain["clean"])
-    made["combined"] = None if plain["combined"] is None else Cause(**plain["combined"])
-    for name in ("notes", "failed"):
-        made[name] = tuple(plain[name])
-    return Audit(**made)
+AUDIT = Manifest("audit.json", "audit", Audit)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from holdfast.audit.gates import Judged
-from holdfast.core import fingerprint
-from holdfast.engine.store import to_json, write_atomic
+from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.experiment.plan import Experiment
 
-MANIFEST, PAGE = "experiment.json", "report.html"
-CONTENT = 1  # what a manifest holds; a higher number for another content
+PAGE = "report.html"
 State: TypeAlias = Literal["done", "failed"]
 
 
@@ -75,33 +73,19 @@ class Findings:
         return 1 if self.broken_gates else 4 if self.failed else 0
 
 
-def folder_of(experiment: Experiment, runs: Path) -> Path:
-    """Where an experiment is kept: by its file's name and a hash of all that it asks for."""
-    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in experiment.file.stem)[:100]
+class _ExperimentManifest(Manifest[Findings]):
+    """The manifest of an experiment, with its state and exit code."""
+
+    def to_plain(self, result: Findings) -> dict[str, Any]:
+        """The findings as JSON values."""
+        state = "done" if len(result.lines) == result.pieces else "running"
+        return {**super().to_plain(result), "state": state, "exit_code": result.exit_code}
+
+
+EXPERIMENT = _ExperimentManifest("experiment.json", "experiment", Findings)
+
+
+def experiment_folder(experiment: Experiment, runs: Path) -> Path:
+    """Where an experiment is saved: by its file's name and a hash of all that it declares."""
     asked = dataclasses.replace(experiment, file=Path(), title="")
-    return runs / f"experiment-{stem}-{fingerprint.of(asked)[:6]}"
-
-
-def as_plain(found: Findings) -> dict[str, Any]:
-    """The findings as JSON values."""
-    done = len(found.lines) == found.pieces
-    plain = dataclasses.asdict(found)
-    plain["experiment"] = _printable(plain["experiment"])
-    state = "done" if done else "running"
-    return {"holdfast": CONTENT, "kind": "experiment", "state": state, "exit_code": found.exit_code, **plain}
-
-
-def _printable(value: Any) -> Any:
-    """The value with paths as texts."""
-    if isinstance(value, dict):
-        return {key: _printable(inside) for key, inside in value.items()}
-    if isinstance(value, list | tuple):
-        return [_printable(inside) for inside in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def save(found: Findings, folder: Path) -> Path:
-    """The path of the written manifest."""
-    path = folder / MANIFEST
-    write_atomic(path, to_json(as_plain(found), indent=True))
-    return path
+    return folder_of(runs, f"experiment-{experiment.file.stem}", asked)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import orjson
+from holdfast.engine.manifest import Manifest, folder_of
 
-from holdfast.core import fingerprint
-from holdfast.core.errors import InputError
-from holdfast.engine.store import to_json, write_atomic
-
-MANIFEST = "language.json"
 Outcome: TypeAlias = Literal["measured", "no effect", "impossible"]
 
 
@@ -100,46 +94,11 @@ class LanguageSuite:
         return tuple(s.data for s in self.models[0].sets)
 
 
-def as_plain(suite: LanguageSuite) -> dict[str, Any]:
-    """The suite as JSON values."""
-    return {"holdfast": 1, "kind": "noise-language", **dataclasses.asdict(suite)}
-
-
-def save(suite: LanguageSuite, folder: Path) -> Path:
-    """The path of the written manifest."""
-    path = folder / MANIFEST
-    write_atomic(path, to_json(as_plain(suite), indent=True))
-    return path
+LANGUAGE = Manifest("language.json", "noise-language", LanguageSuite)
 
 
 def suite_folder(suite: LanguageSuite, runs: Path) -> Path:
-    """Where a suite is kept: by its models, its sets and the precisions that were asked for."""
+    """Where a suite is saved: by its models, its sets and the selected precisions."""
     name = f"language-{'-'.join(m.model for m in suite.models)}-on-{'-'.join(suite.sets)}"
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     same = [[m.sha256, [[s.sha256, s.questions, s.calibration] for s in m.sets]] for m in suite.models]
-    return runs / f"{plain[:120]}-{fingerprint.of([name, same, suite.precisions])[:6]}"
-
-
-def open_suite(path: Path) -> LanguageSuite:
-    """The suite that `save` wrote; InputError if there is none."""
-    file = path / MANIFEST if path.is_dir() else path
-    try:
-        plain = orjson.loads(file.read_bytes())
-        models = tuple(_model(m) for m in plain["models"])
-        kept = {f.name: plain[f.name] for f in dataclasses.fields(LanguageSuite) if f.name != "models"}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{file}: expected the {MANIFEST} of a language run, got: {problem}") from problem
-    return LanguageSuite(models, **{**kept, "precisions": tuple(kept["precisions"])})
-
-
-def _model(plain: dict[str, Any]) -> LanguageNoise:
-    sets = tuple(_set(s) for s in plain["sets"])
-    return LanguageNoise(plain["model"], plain["sha256"], sets, tuple(plain["notes"]))
-
-
-def _set(plain: dict[str, Any]) -> SetNoise:
-    rules = tuple(
-        RuleNoise(r["rule"], r["clean"], tuple(Row(**row) for row in r["rows"])) for r in plain["rules"]
-    )
-    lists = {name: tuple(plain[name]) for name in ("notes", "failed")}
-    return SetNoise(**{**plain, **lists, "rules": rules})
+    return folder_of(runs, name, [same, suite.precisions])

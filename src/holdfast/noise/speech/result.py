@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import orjson
+from holdfast.engine.manifest import Manifest, folder_of
 
-from holdfast.core.errors import InputError
-from holdfast.engine.store import to_json, write_atomic
-from holdfast.engine.versions import versions
-
-MANIFEST = "speech.json"
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 METRICS: tuple[str, ...] = ("mel", "heard", "wave")
 
@@ -101,61 +93,14 @@ def harm(row: Row) -> float:
     return row.heard.mean if row.heard else 0.0
 
 
-def as_plain(suite: SpeechSuite) -> dict[str, Any]:
-    """The suite as JSON values."""
-    return {"holdfast": 1, "kind": "noise of speech", **dataclasses.asdict(suite)}
-
-
-def save(suite: SpeechSuite, folder: Path) -> Path:
-    """The path of the written manifest."""
-    path = folder / MANIFEST
-    write_atomic(path, to_json(as_plain(suite), indent=True))
-    return path
-
-
-def open_suite(path: Path) -> SpeechSuite:
-    """The suite that `save` wrote; InputError if there is none."""
-    file = path / MANIFEST if path.is_dir() else path
-    try:
-        plain = orjson.loads(file.read_bytes())
-        models = tuple(_model(m) for m in plain["models"])
-        kept = {f.name: plain[f.name] for f in dataclasses.fields(SpeechSuite) if f.name != "models"}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{file}: expected the {MANIFEST} of a noise run, got: {problem}") from problem
-    return SpeechSuite(models=models, **kept)
-
-
-def _model(plain: dict[str, Any]) -> SpeechNoise:
-    values = {f.name: plain[f.name] for f in dataclasses.fields(SpeechNoise)}
-    values["rows"] = tuple(_row(r) for r in plain["rows"])
-    values["combined"] = None if plain["combined"] is None else _row(plain["combined"])
-    values |= {name: Number(**plain[name]) for name in ("own", "copy")}
-    values |= {name: tuple(plain[name]) for name in ("notes", "failed")}
-    return SpeechNoise(**values)
-
-
-def _row(plain: dict[str, Any]) -> Row:
-    numbers = {name: None if plain[name] is None else Number(**plain[name]) for name in (*METRICS, "own")}
-    return Row(**{**plain, **numbers})
-
-
-def libraries() -> dict[str, str]:
-    """Name -> version of everything that can change a number, the libraries of the operators too."""
-    found = versions()
-    for name in ("scipy", "librosa", "torch"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+SPEECH = Manifest("speech.json", "noise of speech", SpeechSuite)
 
 
 def suite_folder(suite: SpeechSuite, runs: Path) -> Path:
-    """Where a suite is kept: by its models, its clips and the options that were asked for."""
-    from holdfast.core import fingerprint
-
+    """Where a suite is saved: by its models, its clips and the selected options."""
     name = f"noise-{'-'.join(m.model for m in suite.models)}-on-{suite.data}"
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     same = [
         [m.sha256, m.clips, m.vocoder, m.calibration, m.spectrum, [r.label for r in m.rows]]
         for m in suite.models
     ]
-    return runs / f"{plain[:120]}-{fingerprint.of([name, same])[:6]}"
+    return folder_of(runs, name, same)

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import orjson
-
-from holdfast.core.errors import InputError
 from holdfast.engine.cells import CellSet
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.manifest import Manifest, folder_of
+from holdfast.engine.store import Store
 
-MANIFEST = "noise.json"
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 
 
@@ -143,57 +140,26 @@ def _words(own: Sequence[Row]) -> str:
     return "not run"
 
 
-def as_plain(suite: Suite) -> dict[str, Any]:
-    """The suite as JSON values, with the line of every family beside the rows."""
-    plain = dataclasses.asdict(suite)
-    for model, made in zip(plain["models"], suite.models, strict=True):
-        names = dict.fromkeys(r.family for r in made.rows)
-        model["families"] = [dataclasses.asdict(line(made.rows, name)) for name in names]
-    return {"holdfast": 1, "kind": "noise", **plain}
+class _NoiseManifest(Manifest[Suite]):
+    """The manifest of a suite, with the line of every family next to the rows."""
+
+    def to_plain(self, result: Suite) -> dict[str, Any]:
+        """The suite as JSON values."""
+        plain = super().to_plain(result)
+        for model, noise in zip(plain["models"], result.models, strict=True):
+            names = dict.fromkeys(r.family for r in noise.rows)
+            model["families"] = [dataclasses.asdict(line(noise.rows, name)) for name in names]
+        return plain
 
 
-def save(suite: Suite, folder: Path) -> Path:
-    """The path of the written manifest."""
-    path = folder / MANIFEST
-    write_atomic(path, to_json(as_plain(suite), indent=True))
-    return path
-
-
-def open_suite(path: Path) -> Suite:
-    """The suite that `save` wrote; InputError if there is none."""
-    file = path / MANIFEST if path.is_dir() else path
-    try:
-        plain = orjson.loads(file.read_bytes())
-        models = tuple(_model(m) for m in plain["models"])
-        kept = {f.name: plain[f.name] for f in dataclasses.fields(Suite) if f.name != "models"}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{file}: expected the {MANIFEST} of a noise run, got: {problem}") from problem
-    return Suite(models=models, **kept)
-
-
-def _model(plain: dict[str, Any]) -> ModelNoise:
-    known = {f.name for f in dataclasses.fields(ModelNoise)}
-    values = {key: value for key, value in plain.items() if key in known}
-    values["rows"] = tuple(_row(r) for r in plain["rows"])
-    values["combined"] = None if plain["combined"] is None else _row(plain["combined"])
-    for name in ("notes", "warnings", "failed", "items"):
-        values[name] = tuple(values.get(name, ()))
-    return ModelNoise(**values)
-
-
-def _row(plain: dict[str, Any]) -> Row:
-    return Row(**{**plain, "skipped": tuple(plain["skipped"])})
+NOISE = _NoiseManifest("noise.json", "noise", Suite)
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:
-    """Where a suite is kept: by its models, its data and the options that were asked for."""
-    from holdfast.core import fingerprint
-
+    """Where a suite is saved: by its models, its data and the selected options."""
     models = "-".join(m.model for m in suite.models)
-    name = f"noise-{models}-on-{suite.data}"
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     same = [
         [m.sha256, m.images, m.rule, m.pipeline, m.calibration, [r.label for r in m.rows]]
         for m in suite.models
     ]
-    return runs / f"{plain[:120]}-{fingerprint.of([name, same])[:6]}"
+    return folder_of(runs, f"noise-{models}-on-{suite.data}", same)
