@@ -253,7 +253,7 @@ def test_a_full_disk(fails, folder, monkeypatch):
         (["evaluate", "--explain", "--images", "3"], "--images: of use only with MODEL DATA"),
         (
             ["evaluate", "--truth", "x", "--predictions", "y", "--stage", "a=b", "--classes", "common"],
-            "--stage, --classes: of use only with MODEL DATA",
+            "--classes, --stage: of use only with MODEL DATA",
         ),
         (["evaluat"], "Did you mean"),
         (["report", "nowhere"], "no such run"),

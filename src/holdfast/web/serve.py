@@ -14,8 +14,8 @@ import uvicorn
 
 from holdfast.core.errors import InputError, OutputError
 from holdfast.web.app import app_of
+from holdfast.web.form import command_of
 from holdfast.web.jobs import Command
-from holdfast.web.wanted import command_of
 
 ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
