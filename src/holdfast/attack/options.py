@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -136,17 +136,14 @@ class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackOptions(AttackSettings, SubjectOptions, ClassOptions, JobsOptions):
+class AttackOptions(AttackSettings, SubjectOptions, ClassOptions, JobsOptions, command="attack"):
     """The options of `holdfast attack`."""
-
-    command: ClassVar[str] = "attack"
 
     model: Annotated[
         str, Argument("A detector: an ONNX file or a shipped model.", completions=completions.models)
     ]
     data: Annotated[
-        str,
-        Argument("A dataset, 'signs', or the folder of a contest.", completions=completions.datasets),
+        str, Argument("A dataset, 'signs', or the folder of a contest.", completions=completions.datasets)
     ]
     seed: Annotated[int, Option("Random seed.", group=EXECUTION, least=0)] = 0
     page: Annotated[bool, Option("Write report.html into DIR.", group=OUTPUT)] = True
@@ -158,16 +155,13 @@ class AttackOptions(AttackSettings, SubjectOptions, ClassOptions, JobsOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyOptions(Options):
+class ApplyOptions(Options, command="patch apply"):
     """The options of `holdfast patch apply`."""
-
-    command: ClassVar[str] = "patch apply"
 
     patch: Annotated[Path, Argument("A PNG whose alpha is the mask, with its TOML next to it.")]
     image: Annotated[Path, Argument("An image, or a folder of images.")]
     out: Annotated[Path, Option("PNG to write, or folder of PNGs.", short="-o")]
     box: Annotated[
-        tuple[str, ...],
-        Option("For a patch on boxes: a box. May be repeated.", metavar="X1,Y1,X2,Y2"),
+        tuple[str, ...], Option("For a patch on boxes: a box. May be repeated.", metavar="X1,Y1,X2,Y2")
     ] = ()
     at: Annotated[str | None, Option("Position of the patch instead: column and row.", metavar="X,Y")] = None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Option, Options
@@ -103,16 +103,14 @@ class AuditSettings(PartOptions, BudgetOptions):
     ] = None
     places: Annotated[int, Option("Positions of the square, at most.", group=EFFORT, least=4)] = 400
     square: Annotated[
-        float,
-        Option("Side of the square, relative to the shorter side.", group=EFFORT, least=0.01, most=0.9),
+        float, Option("Side of the square, relative to the shorter side.", group=EFFORT, least=0.01, most=0.9)
     ] = 0.05
     pixels: Annotated[
         tuple[int, ...], Option("Pixel budget of an attack. May be repeated.", group=EFFORT, least=1)
     ] = (100, 300, 1000, 3000)
     steps: Annotated[int, Option("Gradient steps of an attack.", group=EFFORT, least=1)] = 40
     spec: Annotated[
-        tuple[Path, ...],
-        Option("A VNN-LIB file to verify. May be repeated.", group=EFFORT, refers_to="file"),
+        tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", group=EFFORT, refers_to="file")
     ] = ()
     rule: Annotated[str, Option("AP rule.", metavar="NAME", group=SCORING, names=completions.rules)] = "voc"
     calibration: Annotated[
@@ -142,10 +140,8 @@ class AuditSettings(PartOptions, BudgetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditedOptions(AuditSettings, SubjectOptions, ClassOptions):
+class AuditedOptions(AuditSettings, SubjectOptions, ClassOptions, command="audit"):
     """Everything that changes a number of an audit."""
-
-    command: ClassVar[str] = "audit"
 
     seed: Annotated[int, Option("Random seed.", group=EFFORT, least=0)] = 0
 
@@ -179,10 +175,8 @@ class AuditOptions(AuditedOptions, RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(BudgetOptions, RunOptions):
+class DemoOptions(BudgetOptions, RunOptions, command="demo"):
     """The options of `holdfast demo`."""
-
-    command: ClassVar[str] = "demo"
 
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")
     budget: Annotated[str, Option("Time for all of it: 4m, 90s, none.", metavar="TIME")] = "4m"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -26,27 +26,21 @@ class FormatOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataInfoOptions(FormatOptions):
+class DataInfoOptions(FormatOptions, command="data info"):
     """The options of `holdfast data info`."""
 
-    command: ClassVar[str] = "data info"
-
     path: Annotated[
-        str,
-        Argument("A folder or file in any known format, or 'signs'.", completions=completions.datasets),
+        str, Argument("A folder or file in any known format, or 'signs'.", completions=completions.datasets)
     ]
     json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataMakeOptions(Options):
+class DataMakeOptions(Options, command="data make"):
     """The options of `holdfast data make`."""
 
-    command: ClassVar[str] = "data make"
-
     what: Annotated[
-        str,
-        Argument("'signs': procedural road scenes with traffic signs.", completions=lambda: ["signs"]),
+        str, Argument("'signs': procedural road scenes with traffic signs.", completions=lambda: ["signs"])
     ]
     folder: Annotated[Path, Argument("A new or empty folder.")]
     images: Annotated[int, Option("Number of scenes.", least=1, most=10_000_000)] = 1000
@@ -54,10 +48,8 @@ class DataMakeOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CropOptions(FormatOptions):
+class CropOptions(FormatOptions, command="data crop"):
     """The options of `holdfast data crop`."""
-
-    command: ClassVar[str] = "data crop"
 
     data: Annotated[
         str,
@@ -69,8 +61,7 @@ class CropOptions(FormatOptions):
     out: Annotated[Path, Argument("A new or empty folder.")]
     size: Annotated[int, Option("Side of the pictures.", least=8, most=4096)] = 64
     margin: Annotated[
-        float,
-        Option("Margin around a target on each side, relative to its longer side.", least=0, most=10),
+        float, Option("Margin around a target on each side, relative to its longer side.", least=0, most=10)
     ] = 0.2
     shift: Annotated[
         float, Option("Shift of a target off the centre: 0 never, 1 up to the border.", least=0, most=1)
@@ -82,10 +73,8 @@ class CropOptions(FormatOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelInfoOptions(Options):
+class ModelInfoOptions(Options, command="model info"):
     """The options of `holdfast model info`."""
-
-    command: ClassVar[str] = "model info"
 
     path: Annotated[
         str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
@@ -95,10 +84,8 @@ class ModelInfoOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCardOptions(Options):
+class ModelCardOptions(Options, command="model card"):
     """The options of `holdfast model card`."""
-
-    command: ClassVar[str] = "model card"
 
     path: Annotated[Path, Argument("An ONNX file.")]
     force: Annotated[bool, Option("Overwrite an existing card.")] = False
@@ -106,17 +93,13 @@ class ModelCardOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelListOptions(Options):
+class ModelListOptions(Options, command="model list"):
     """The options of `holdfast model list`."""
-
-    command: ClassVar[str] = "model list"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConvertOptions(Options):
+class ModelConvertOptions(Options, command="model convert"):
     """The options of `holdfast model convert`."""
-
-    command: ClassVar[str] = "model convert"
 
     cfg: Annotated[Path, Argument("A darknet .cfg file.")]
     weights: Annotated[Path, Argument("Its .weights file.")]
@@ -127,17 +110,13 @@ class ModelConvertOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options):
+class ReportOptions(Options, command="report"):
     """The options of `holdfast report`."""
-
-    command: ClassVar[str] = "report"
 
     run: Annotated[Path, Argument("Folder of a run (or its run.json).")]
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(Options):
+class DoctorOptions(Options, command="doctor"):
     """The options of `holdfast doctor`."""
-
-    command: ClassVar[str] = "doctor"

@@ -1,9 +1,7 @@
 """The declaration of options: a frozen dataclass whose fields are annotated.
 
     @dataclass(frozen=True, kw_only=True)
-    class MakeOptions(Options):
-        command: ClassVar[str] = "data make"
-
+    class MakeOptions(Options, command="data make"):
         folder: Annotated[Path, Argument("A new or empty folder.")]
         images: Annotated[int, Option("Number of scenes.", least=1)] = 1000
         stage: Annotated[tuple[str, ...], Option("Replace a pipeline stage.")] = ()
@@ -75,6 +73,10 @@ class Options:
     """Base of all options; values are checked when an instance is created."""
 
     command: ClassVar[str] = ""  # the words after `holdfast`
+
+    def __init_subclass__(cls, command: str = "") -> None:
+        if command:
+            cls.command = command
 
     def __post_init__(self) -> None:
         for spec in fields_of(type(self)):

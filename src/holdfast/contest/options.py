@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -42,15 +42,12 @@ class ThreadsOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitOptions(JobsOptions):
+class InitOptions(JobsOptions, command="contest init"):
     """The options of `holdfast contest init`."""
-
-    command: ClassVar[str] = "contest init"
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
     data: Annotated[
-        str,
-        Option("Images with true boxes.", metavar="DATA", group=SOURCE, completions=completions.datasets),
+        str, Option("Images with true boxes.", metavar="DATA", group=SOURCE, completions=completions.datasets)
     ] = "signs"
     model: Annotated[
         str, Option("Single model, known to all.", group=SOURCE, completions=completions.models)
@@ -86,10 +83,10 @@ class InitOptions(JobsOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContestScoreOptions(ArchiveOptions, ContestOptions, LanguageOptions, JobsOptions):
+class ContestScoreOptions(
+    ArchiveOptions, ContestOptions, LanguageOptions, JobsOptions, command="contest score"
+):
     """The options of `holdfast contest score`."""
-
-    command: ClassVar[str] = "contest score"
 
     json: Annotated[Path | None, Option("Write all numbers and the table of images to this file.")] = None
     csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None
@@ -100,10 +97,8 @@ class ContestScoreOptions(ArchiveOptions, ContestOptions, LanguageOptions, JobsO
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoardOptions(ContestOptions):
+class BoardOptions(ContestOptions, command="contest board"):
     """The options of `holdfast contest board`."""
-
-    command: ClassVar[str] = "contest board"
 
     csv: Annotated[bool, Option("Print the board as CSV.")] = False
     json: Annotated[Path | None, Option("Write the board and the history to this file.")] = None
@@ -112,36 +107,30 @@ class BoardOptions(ContestOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RescoreOptions(ContestOptions, JobsOptions):
+class RescoreOptions(ContestOptions, JobsOptions, command="contest rescore"):
     """The options of `holdfast contest rescore`."""
-
-    command: ClassVar[str] = "contest rescore"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContestShowOptions(ArchiveOptions, ContestOptions, JobsOptions):
+class ContestShowOptions(ArchiveOptions, ContestOptions, JobsOptions, command="contest show"):
     """The options of `holdfast contest show`."""
-
-    command: ClassVar[str] = "contest show"
 
     images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("contest.html")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValidateOptions(ArchiveOptions, ContestOptions, LanguageOptions, ThreadsOptions):
+class ValidateOptions(
+    ArchiveOptions, ContestOptions, LanguageOptions, ThreadsOptions, command="contest validate"
+):
     """The options of `holdfast contest validate`."""
-
-    command: ClassVar[str] = "contest validate"
 
     json: Annotated[Path | None, Option("Also write problems and changed pixels to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackOptions(LanguageOptions, ThreadsOptions):
+class PackOptions(LanguageOptions, ThreadsOptions, command="contest pack"):
     """The options of `holdfast contest pack`."""
-
-    command: ClassVar[str] = "contest pack"
 
     folder: Annotated[
         Path, Argument("A folder of 1.png, 2.png, …, or one with such a folder advimages in it.")

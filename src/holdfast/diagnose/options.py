@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option
@@ -13,14 +13,13 @@ from holdfast.noise.options import CalibrationOptions, RuleOptions, UseOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnoseOptions(UseOptions, CalibrationOptions, RuleOptions, SubjectOptions, ClassOptions, RunOptions):
+class DiagnoseOptions(
+    UseOptions, CalibrationOptions, RuleOptions, SubjectOptions, ClassOptions, RunOptions, command="diagnose"
+):
     """The options of `holdfast diagnose`."""
 
-    command: ClassVar[str] = "diagnose"
-
     data: Annotated[
-        str,
-        Argument("A picture, or a dataset.", metavar="IMAGE|DATA", completions=completions.datasets),
+        str, Argument("A picture, or a dataset.", metavar="IMAGE|DATA", completions=completions.datasets)
     ]
     train: Annotated[
         str,

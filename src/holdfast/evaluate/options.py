@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -187,10 +187,10 @@ class PageOptions(LatexOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions(ScoreOptions, SubjectOptions, ClassOptions, StageOptions, RunOptions, StrictOptions):
+class EvaluationOptions(
+    ScoreOptions, SubjectOptions, ClassOptions, StageOptions, RunOptions, StrictOptions, command="evaluate"
+):
     """One evaluation: a model on a dataset, how it is scored and run."""
-
-    command: ClassVar[str] = "evaluate"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config.options import Argument, Option
 from holdfast.evaluate.options import RunOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExperimentOptions(RunOptions):
+class ExperimentOptions(RunOptions, command="run"):
     """The options of `holdfast run`."""
-
-    command: ClassVar[str] = "run"
 
     file: Annotated[Path | None, Argument("A TOML file: models, data, conditions.", metavar="EXPERIMENT")] = (
         None

@@ -15,15 +15,7 @@ from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
 from holdfast.core.errors import InputError
-from holdfast.experiment.plan import (
-    DOES,
-    Condition,
-    Evaluate,
-    Experiment,
-    GivenData,
-    GivenModel,
-    Work,
-)
+from holdfast.experiment.plan import DOES, Condition, Evaluate, Experiment, GivenData, GivenModel, Work
 
 LARGEST = 1 << 20  # bytes of a file
 TABLES = ("model", "data", "condition", "gates")

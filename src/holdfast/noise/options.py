@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -105,10 +105,8 @@ class TaskOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseOptions(TaskOptions, SuiteOptions):
+class NoiseOptions(TaskOptions, SuiteOptions, command="noise"):
     """The options of `holdfast noise`."""
-
-    command: ClassVar[str] = "noise"
 
     models_data: Annotated[
         tuple[str, ...],
@@ -127,26 +125,20 @@ class NoiseOptions(TaskOptions, SuiteOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombineOptions(SuiteOptions, SubjectOptions):
+class CombineOptions(SuiteOptions, SubjectOptions, command="noise combine"):
     """The options of `holdfast noise combine`."""
-
-    command: ClassVar[str] = "noise combine"
 
     all: Annotated[bool, Option("Try every option at each step.", group=NOISE)] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOptions(UseOptions, LatexOptions):
+class ListOptions(UseOptions, LatexOptions, command="noise list"):
     """The options of `holdfast noise list`."""
-
-    command: ClassVar[str] = "noise list"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(SelectionOptions, UseOptions):
+class ShowOptions(SelectionOptions, UseOptions, command="noise show"):
     """The options of `holdfast noise show`."""
-
-    command: ClassVar[str] = "noise show"
 
     image: Annotated[Path, Argument("A picture.")]
     model: Annotated[
@@ -155,8 +147,7 @@ class ShowOptions(SelectionOptions, UseOptions):
     ] = None
     card: Annotated[Path | None, Option("Model card (default: next to the model).")] = None
     calibration: Annotated[
-        str | None,
-        Option("Images to calibrate integer precisions on (default: this one).", metavar="DATA"),
+        str | None, Option("Images to calibrate integer precisions on (default: this one).", metavar="DATA")
     ] = None
     folder: Annotated[Path | None, Option("Write every picture as PNG into this folder.")] = None
     out: Annotated[Path, Option("Page to write.", short="-o")] = Path("noise.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -14,10 +14,8 @@ PATCH, PROPERTY = "Patch", "Property"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeOptions(CardOptions, ClassOptions):
+class MakeOptions(CardOptions, ClassOptions, command="patchbench make"):
     """The options of `holdfast patchbench make`."""
-
-    command: ClassVar[str] = "patchbench make"
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
     model: Annotated[
@@ -68,20 +66,16 @@ class MakeOptions(CardOptions, ClassOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(Options):
+class CheckOptions(Options, command="patchbench check"):
     """The options of `holdfast patchbench check`."""
-
-    command: ClassVar[str] = "patchbench check"
 
     folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", metavar="DIR")]
     json: Annotated[Path | None, Option("Also write everything to this JSON file.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionOptions(Options):
+class PositionOptions(Options, command="patchbench evaluate"):
     """The options of `holdfast patchbench evaluate`."""
-
-    command: ClassVar[str] = "patchbench evaluate"
 
     subject: Annotated[
         str,

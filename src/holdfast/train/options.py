@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -52,10 +52,10 @@ class WorkOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixOptions(ClassifierOptions, SubjectOptions, MapOptions, JobsOptions, WorkOptions, LatexOptions):
+class MixOptions(
+    ClassifierOptions, SubjectOptions, MapOptions, JobsOptions, WorkOptions, LatexOptions, command="train mix"
+):
     """The options of `holdfast train mix`."""
-
-    command: ClassVar[str] = "train mix"
 
     out: Annotated[
         Path, Option("New ONNX file; its card is written next to it.", short="-o", metavar="NEW.onnx")
@@ -122,19 +122,16 @@ class MixOptions(ClassifierOptions, SubjectOptions, MapOptions, JobsOptions, Wor
     test: Annotated[
         str | None,
         Option(
-            "Other data to test on instead.",
-            metavar="DATA",
-            group=TRAINING,
-            completions=completions.datasets,
+            "Other data to test on instead.", metavar="DATA", group=TRAINING, completions=completions.datasets
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TentOptions(ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, LatexOptions):
+class TentOptions(
+    ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, LatexOptions, command="train tent"
+):
     """The options of `holdfast train tent`."""
-
-    command: ClassVar[str] = "train tent"
 
     only: Annotated[
         tuple[str, ...],
@@ -172,10 +169,8 @@ class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, LatexOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixOptions(MitigationOptions):
+class MatrixOptions(MitigationOptions, command="train matrix"):
     """The options of `holdfast train matrix`."""
-
-    command: ClassVar[str] = "train matrix"
 
     over: Annotated[Literal["resize", "decode"], Option("What is replaced.", group=INPUT)] = "resize"
     with_: Annotated[
@@ -188,10 +183,8 @@ class MatrixOptions(MitigationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MitigateOptions(MitigationOptions):
+class MitigateOptions(MitigationOptions, command="train compare"):
     """The options of `holdfast train compare`."""
-
-    command: ClassVar[str] = "train compare"
 
     with_: Annotated[
         tuple[str, ...],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config.options import Argument, Option, Options
 
@@ -17,10 +17,8 @@ class TimeoutOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(TimeoutOptions):
+class VerifyOptions(TimeoutOptions, command="verify"):
     """The options of `holdfast verify`."""
-
-    command: ClassVar[str] = "verify"
 
     net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")]
     prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None

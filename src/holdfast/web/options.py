@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from holdfast.config.options import Argument, Option, Options
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(Options):
+class ServeOptions(Options, command="serve"):
     """The options of `holdfast serve`."""
-
-    command: ClassVar[str] = "serve"
 
     root: Annotated[Path, Argument("Folder whose models and data may be chosen.")] = Path()
     runs: Annotated[Path, Option("Folder of the runs.", metavar="FOLDER")] = Path("holdfast-runs")

@@ -70,11 +70,15 @@ def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, stop) for number in numbers}
+    listener = signal.set_wakeup_fd(
+        -1
+    )  # or the command's thread would answer the signal that is raised again
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(listener, warn_on_full_buffer=False)
 
 
 def bound(port: int) -> list[socket.socket]:

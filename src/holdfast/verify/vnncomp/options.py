@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from holdfast.config.options import Argument, Option, Options
 
 
 @dataclass(frozen=True, kw_only=True)
-class VnncompRunOptions(Options):
+class VnncompRunOptions(Options, command="vnncomp run"):
     """The options of `holdfast vnncomp run`."""
-
-    command: ClassVar[str] = "vnncomp run"
 
     instances: Annotated[Path, Argument("The instances.csv of a benchmark, or its folder.")]
     out: Annotated[Path, Option("Results; the same command continues an interrupted run.", short="-o")]
@@ -25,10 +23,8 @@ class VnncompRunOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VnncompScoreOptions(Options):
+class VnncompScoreOptions(Options, command="vnncomp score"):
     """The options of `holdfast vnncomp score`."""
-
-    command: ClassVar[str] = "vnncomp score"
 
     results: Annotated[tuple[str, ...], Argument("Results, ours first; NAME=FILE names a tool.")]
     rules: Annotated[Literal["2021", "2022", "2023", "2025", "2026"], Option("Year whose rules apply.")] = (
@@ -46,10 +42,8 @@ class VnncompScoreOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstanceOptions(Options):
+class InstanceOptions(Options, command="vnncomp instance"):
     """The options of `holdfast vnncomp instance`."""
-
-    command: ClassVar[str] = "vnncomp instance"
 
     network: Annotated[Path, Argument("An ONNX file.")]
     spec: Annotated[Path, Argument("A VNN-LIB file.")]
@@ -61,7 +55,5 @@ class InstanceOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmOptions(Options):
+class WarmOptions(Options, command="vnncomp warm"):
     """The options of `holdfast vnncomp warm`."""
-
-    command: ClassVar[str] = "vnncomp warm"
