@@ -246,7 +246,7 @@ def test_a_full_disk(fails, folder, monkeypatch):
             ["evaluate", "tiny.onnx", "data", "--stage", "resize=opencv-linear"],
             "Did you mean 'opencv-bilinear'?",
         ),
-        (["evaluate", "tiny.onnx", "data", "--csv", "--markdown"], "not both"),
+        (["evaluate", "tiny.onnx", "data", "--csv", "--markdown"], "not several"),
         (["evaluate", "tiny.onnx", "data", "--class", "dark"], "add --explain"),
         (["evaluate", "tiny.onnx", "data", "--explain"], "a classify model has none"),
         (["evaluate", "tiny.onnx", "--explain"], "expected MODEL DATA"),

@@ -21,20 +21,10 @@ from holdfast.experiment.read import read_experiment
 from holdfast.experiment.schema import schema
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.
+TABLES = {"csv", "markdown", "latex", "strict"}
 ALONE = {
-    "evaluate": {
-        "model",
-        "data",
-        "truth",
-        "predictions",
-        "explain",
-        "class_",
-        "against",
-        "csv",
-        "markdown",
-        "strict",
-    },
-    "noise": {"models_data", "task", "use", "csv", "markdown", "latex", "strict"},
+    "evaluate": TABLES | {"model", "data", "truth", "predictions", "explain", "class_", "against"},
+    "noise": TABLES | {"models_data", "task", "use"},
     "attack": {"model", "data", "page"},
     "audit": {"model", "data", "gates", "fail_if", "min_images", "junit", "sarif"},
     "verify": {"net", "prop", "witness", "memory", "check"},

@@ -21,15 +21,13 @@ SEARCH, LIMITS, ROBUST, DETECTION = "Search", "Limits", "Robustness of the attac
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitOptions(Options):
+class LimitOptions(Options, group=LIMITS):
     """What an attack may change, and how long it may search."""
 
-    pixels: Annotated[int, Option("Changed pixels per image, at most.", group=LIMITS, least=1)] = 3000
-    amplitude: Annotated[int, Option("Largest change of a channel.", group=LIMITS, least=1, most=255)] = 255
-    regions: Annotated[
-        int, Option("Connected regions per image (0 = any number).", group=LIMITS, least=0)
-    ] = 0
-    seconds: Annotated[float, Option("Time per image (0 = no limit).", group=LIMITS, least=0)] = 0.0
+    pixels: Annotated[int, Option("Changed pixels per image, at most.", least=1)] = 3000
+    amplitude: Annotated[int, Option("Largest change of a channel.", least=1, most=255)] = 255
+    regions: Annotated[int, Option("Connected regions per image (0 = any number).", least=0)] = 0
+    seconds: Annotated[float, Option("Time per image (0 = no limit).", least=0)] = 0.0
     steps: Annotated[
         int, Option("Gradient steps per restart, or queries of the black box.", group=SEARCH, least=1)
     ] = 100
@@ -37,40 +35,35 @@ class LimitOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodOptions(Options):
+class MethodOptions(Options, group=SEARCH):
     """How an attack searches, and what it must work against."""
 
     mask: Annotated[
         str,
         Option(
             "Shape of the changed pixels: square, cross, grid, half-neighbour, top-gradient.",
-            metavar="NAME",
-            group=SEARCH,
-            names=completions.registered("mask"),
+            names=completions.masks,
         ),
     ] = "top-gradient"
-    anywhere: Annotated[bool, Option("Also outside the boxes of the targets.", group=SEARCH)] = False
+    anywhere: Annotated[bool, Option("Also outside the boxes of the targets.")] = False
     goal: Annotated[
         Literal["vanish", "mislabel", "fabricate"],
-        Option("Targets vanish, get another class, or new ones appear.", group=SEARCH),
+        Option("Targets vanish, get another class, or new ones appear."),
     ] = "vanish"
-    shrink: Annotated[
-        bool, Option("Then reduce pixels and amplitude as far as the attack still works.", group=SEARCH)
-    ] = True
-    black_box: Annotated[bool, Option("Use predictions only: no gradient, any runtime.", group=SEARCH)] = (
-        False
+    shrink: Annotated[bool, Option("Then reduce pixels and amplitude as far as the attack still works.")] = (
+        True
     )
+    black_box: Annotated[bool, Option("Use predictions only: no gradient, any runtime.")] = False
     universal: Annotated[
         Literal["none", "spot", "boxes"],
-        Option("One patch for all images: at one position, or on every target.", group=SEARCH),
+        Option("One patch for all images: at one position, or on every target."),
     ] = "none"
     transform: Annotated[
         tuple[str, ...],
         Option(
             "Also under shift, scale, rotation, light, jpeg. May be repeated.",
-            metavar="NAME",
             group=ROBUST,
-            names=completions.registered("transform"),
+            names=completions.transforms,
         ),
     ] = ()
     deployment: Annotated[
@@ -109,34 +102,28 @@ class MethodOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionOptions(Options):
+class DetectionOptions(Options, group=DETECTION):
     """When a target counts as detected."""
 
-    score: Annotated[float, Option("Lowest score that counts.", group=DETECTION, least=0, most=1)] = 0.25
-    iou: Annotated[
-        float, Option("Overlap of detection and truth, and of AP.", group=DETECTION, least=0, most=1)
-    ] = 0.5
-    nms_iou: Annotated[
-        float, Option("Overlap at which boxes are suppressed.", group=DETECTION, least=0, most=1)
-    ] = 0.45
-    rule: Annotated[
-        str,
-        Option("AP rule of mAP before and after.", metavar="NAME", group=DETECTION, names=completions.rules),
-    ] = "voc"
+    score: Annotated[float, Option("Lowest score that counts.", least=0, most=1)] = 0.25
+    iou: Annotated[float, Option("Overlap of detection and truth, and of AP.", least=0, most=1)] = 0.5
+    nms_iou: Annotated[float, Option("Overlap at which boxes are suppressed.", least=0, most=1)] = 0.45
+    rule: Annotated[str, Option("AP rule of mAP before and after.", names=completions.rules)] = "voc"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions):
+class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions, group=EXECUTION):
     """An attack, whatever it attacks."""
 
     features: Annotated[
-        str,
-        Option("Network of the Fréchet distance: signs, inception:FILE, onnx:FILE, none.", group=EXECUTION),
+        str, Option("Network of the Fréchet distance: signs, inception:FILE, onnx:FILE, none.")
     ] = "signs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackOptions(AttackSettings, SubjectOptions, ClassOptions, JobsOptions, command="attack"):
+class AttackOptions(
+    AttackSettings, SubjectOptions, ClassOptions, JobsOptions, command="attack", group=OUTPUT
+):
     """The options of `holdfast attack`."""
 
     model: Annotated[
@@ -146,12 +133,9 @@ class AttackOptions(AttackSettings, SubjectOptions, ClassOptions, JobsOptions, c
         str, Argument("A dataset, 'signs', or the folder of a contest.", completions=completions.datasets)
     ]
     seed: Annotated[int, Option("Random seed.", group=EXECUTION, least=0)] = 0
-    page: Annotated[bool, Option("Write report.html into DIR.", group=OUTPUT)] = True
-    json: Annotated[Path | None, Option("Write all numbers to this JSON file.", group=OUTPUT)] = None
-    out: Annotated[
-        Path,
-        Option("Folder of attacked images, patches and numbers.", metavar="DIR", short="-o", group=OUTPUT),
-    ]
+    page: Annotated[bool, Option("Write report.html into DIR.")] = True
+    json: Annotated[Path | None, Option("Write all numbers to this JSON file.")] = None
+    out: Annotated[Path, Option("Folder of attacked images, patches and numbers.", metavar="DIR", short="-o")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ def budget_problem(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetOptions(Options):
+class BudgetOptions(Options, group=EFFORT):
     """The time of an audit."""
 
     budget: Annotated[
@@ -59,7 +59,6 @@ class BudgetOptions(Options):
         Option(
             "Time for all of it: 10m, 90s, 1h30m, none; what fits is planned.",
             metavar="TIME",
-            group=EFFORT,
             problem=budget_problem,
             example="10m",
         ),
@@ -76,43 +75,45 @@ class BudgetOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartOptions(Options):
+class PartOptions(Options, group=EFFORT):
     """Which parts of an audit run."""
 
     only: Annotated[
         tuple[
             Literal["evaluate", "noise", "attack", "squares", "specs", "matrix", "recheck", "combine"], ...
         ],
-        Option("Only these parts, separated by commas or repeated.", group=EFFORT, commas=True),
+        Option("Only these parts, separated by commas or repeated.", commas=True),
     ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(PartOptions, BudgetOptions):
+class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
     """An audit, whatever it audits. Numbers of images that are not given are planned within the budget."""
 
-    noise_images: Annotated[
-        int | None, Option("Images under every noise (default: planned).", group=EFFORT, least=2)
-    ] = None
-    attack_images: Annotated[
-        int | None, Option("Images that are attacked (default: planned).", group=EFFORT, least=1)
-    ] = None
+    noise_images: Annotated[int | None, Option("Images under every noise (default: planned).", least=2)] = (
+        None
+    )
+    attack_images: Annotated[int | None, Option("Images that are attacked (default: planned).", least=1)] = (
+        None
+    )
     square_images: Annotated[
-        int | None,
-        Option("Images with a square at every position (default: planned).", group=EFFORT, least=1),
+        int | None, Option("Images with a square at every position (default: planned).", least=1)
     ] = None
-    places: Annotated[int, Option("Positions of the square, at most.", group=EFFORT, least=4)] = 400
+    places: Annotated[int, Option("Positions of the square, at most.", least=4)] = 400
     square: Annotated[
-        float, Option("Side of the square, relative to the shorter side.", group=EFFORT, least=0.01, most=0.9)
+        float, Option("Side of the square, relative to the shorter side.", least=0.01, most=0.9)
     ] = 0.05
-    pixels: Annotated[
-        tuple[int, ...], Option("Pixel budget of an attack. May be repeated.", group=EFFORT, least=1)
-    ] = (100, 300, 1000, 3000)
-    steps: Annotated[int, Option("Gradient steps of an attack.", group=EFFORT, least=1)] = 40
+    pixels: Annotated[tuple[int, ...], Option("Pixel budget of an attack. May be repeated.", least=1)] = (
+        100,
+        300,
+        1000,
+        3000,
+    )
+    steps: Annotated[int, Option("Gradient steps of an attack.", least=1)] = 40
     spec: Annotated[
-        tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", group=EFFORT, refers_to="file")
+        tuple[Path, ...], Option("A VNN-LIB file to verify. May be repeated.", refers_to="file")
     ] = ()
-    rule: Annotated[str, Option("AP rule.", metavar="NAME", group=SCORING, names=completions.rules)] = "voc"
+    rule: Annotated[str, Option("AP rule.", group=SCORING, names=completions.rules)] = "voc"
     calibration: Annotated[
         str | None,
         Option(
@@ -140,14 +141,14 @@ class AuditSettings(PartOptions, BudgetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditedOptions(AuditSettings, SubjectOptions, ClassOptions, command="audit"):
+class AuditedOptions(AuditSettings, SubjectOptions, ClassOptions, command="audit", group=EFFORT):
     """Everything that changes a number of an audit."""
 
-    seed: Annotated[int, Option("Random seed.", group=EFFORT, least=0)] = 0
+    seed: Annotated[int, Option("Random seed.", least=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(AuditedOptions, RunOptions):
+class AuditOptions(AuditedOptions, RunOptions, group=GATES):
     """The options of `holdfast audit`."""
 
     fail_if: Annotated[
@@ -155,20 +156,16 @@ class AuditOptions(AuditedOptions, RunOptions):
         Option(
             "Exit with code 1 if this holds, e.g. 'noise.map50.drop > 0.02'. May be repeated.",
             metavar="GATE",
-            group=GATES,
             example="noise.map50.drop > 0.02",
         ),
     ] = ()
-    gates: Annotated[Path | None, Option("A TOML file with more gates under [gates].", group=GATES)] = None
+    gates: Annotated[Path | None, Option("A TOML file with more gates under [gates].")] = None
     min_images: Annotated[
-        int,
-        Option("Fewest images that decide a gate; below, it is reported, not failed.", group=GATES, least=1),
+        int, Option("Fewest images that decide a gate; below, it is reported, not failed.", least=1)
     ] = ENOUGH
     json: Annotated[Path | None, Option("Write everything to this JSON file.", group=OUTPUT)] = None
-    junit: Annotated[Path | None, Option("Write the gates as JUnit XML.", group=GATES)] = None
-    sarif: Annotated[Path | None, Option("Write failed gates and findings as SARIF 2.1.0.", group=GATES)] = (
-        None
-    )
+    junit: Annotated[Path | None, Option("Write the gates as JUnit XML.")] = None
+    sarif: Annotated[Path | None, Option("Write failed gates and findings as SARIF 2.1.0.")] = None
     out: Annotated[Path, Option("Page to write.", short="-o", metavar="PAGE", group=OUTPUT)] = Path(
         "report.html"
     )

@@ -8,21 +8,7 @@ from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormatOptions(Options):
-    """How a dataset is read."""
-
-    format: Annotated[
-        str | None,
-        Option(
-            "Read the data in this format (default: recognised).",
-            metavar="NAME",
-            names=completions.registered("reader"),
-        ),
-    ] = None
-    split: Annotated[str | None, Option("Split, where the format has several.", metavar="NAME")] = None
+from holdfast.evaluate.options import CardOptions, FormatOptions, ReadingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +34,7 @@ class DataMakeOptions(Options, command="data make"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CropOptions(FormatOptions, command="data crop"):
+class CropOptions(ReadingOptions, command="data crop"):
     """The options of `holdfast data crop`."""
 
     data: Annotated[
@@ -69,17 +55,15 @@ class CropOptions(FormatOptions, command="data crop"):
     least: Annotated[float, Option("Skip targets of fewer pixels.", least=1)] = 8.0
     crowded: Annotated[bool, Option("Keep windows that other targets reach into.")] = False
     seed: Annotated[int, Option("Random seed of the shifts.", least=0)] = 0
-    images: Annotated[int | None, Option("Only the first N images.", least=1)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelInfoOptions(Options, command="model info"):
+class ModelInfoOptions(CardOptions, command="model info"):
     """The options of `holdfast model info`."""
 
     path: Annotated[
         str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
     ]
-    card: Annotated[Path | None, Option("Model card (default: next to the model).")] = None
     json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
 
 

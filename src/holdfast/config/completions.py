@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from functools import cache
 
 from holdfast.config.options import FILES
 
@@ -21,9 +20,7 @@ def datasets() -> Iterable[str]:
     return "signs", "far", FILES
 
 
-@cache
-def registered(kind: str) -> Callable[[], Iterable[str]]:
-    """A function that lists the registered parts of a kind: reader, mask, transform, decode, resize."""
+def _registered(kind: str) -> Callable[[], Iterable[str]]:
 
     def found() -> Iterable[str]:
         from holdfast.core.registry import names
@@ -31,6 +28,10 @@ def registered(kind: str) -> Callable[[], Iterable[str]]:
         return names(kind)
 
     return found
+
+
+readers, masks, transforms = _registered("reader"), _registered("mask"), _registered("transform")
+decoders, resizes = _registered("decode"), _registered("resize")
 
 
 def rules() -> Iterable[str]:

@@ -45,7 +45,7 @@ class Option:
     help: str
     short: str = ""
     metavar: str = ""
-    group: str = "Options"
+    group: str = ""
     least: float | None = None
     most: float | None = None
     names: Names | None = None
@@ -73,10 +73,12 @@ class Options:
     """Base of all options; values are checked when an instance is created."""
 
     command: ClassVar[str] = ""  # the words after `holdfast`
+    _group: ClassVar[str] = ""
 
-    def __init_subclass__(cls, command: str = "") -> None:
-        if command:
-            cls.command = command
+    def __init_subclass__(cls, command: str = "", group: str = "Options") -> None:
+        """Set the words of the command, and the heading of the fields that the class itself declares."""
+        cls.command = command or cls.command
+        cls._group = group
 
     def __post_init__(self) -> None:
         for spec in fields_of(type(self)):
@@ -92,6 +94,7 @@ class FieldSpec:
 
     name: str
     option: Option
+    group: str
     kind: type  # str, Path, int, float, bool or dict
     choices: tuple[str, ...]
     many: bool
@@ -117,7 +120,8 @@ class FieldSpec:
     @property
     def metavar(self) -> str:
         """The placeholder of its value: FILE, N, all|common."""
-        return self.option.metavar or "|".join(self.choices) or METAVARS.get(self.kind, "TEXT")
+        text = "NAME" if self.option.names else "TEXT"
+        return self.option.metavar or "|".join(self.choices) or METAVARS.get(self.kind, text)
 
     @property
     def repeats(self) -> bool:
@@ -217,7 +221,7 @@ def _read_fields(shape: type[Options]) -> tuple[FieldSpec, ...]:
     hints = get_type_hints(shape, include_extras=True)
     known = {field.name: field for field in dataclasses.fields(shape)}
     specs = []
-    for name in dict.fromkeys(_names(shape)):
+    for name, group in _groups(shape).items():
         hint = hints[name]
         if name not in known or get_origin(hint) is not Annotated:
             continue
@@ -226,16 +230,21 @@ def _read_fields(shape: type[Options]) -> tuple[FieldSpec, ...]:
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         required = default is MISSING
         value = None if required else default
-        specs.append(FieldSpec(
-            name=name, option=hint.__metadata__[0], kind=kind, choices=choices, many=many, optional=optional,
-            required=required, default=value,
-        ))  # fmt: skip
+        specs.append(
+            FieldSpec(
+                name=name, option=hint.__metadata__[0], group=hint.__metadata__[0].group or group, kind=kind,
+                choices=choices, many=many, optional=optional, required=required, default=value,
+            )
+        )  # fmt: skip
     return tuple(specs)
 
 
-def _names(shape: type) -> list[str]:
-    inherited = [name for base in shape.__bases__ for name in _names(base)]
-    return [*inherited, *vars(shape).get("__annotations__", {})]
+def _groups(shape: type) -> dict[str, str]:
+    """The annotated names in order, each with the group of the last class that declares it."""
+    found: dict[str, str] = {}
+    for base in shape.__bases__:
+        found |= _groups(base)
+    return found | dict.fromkeys(vars(shape).get("__annotations__", {}), getattr(shape, "_group", ""))
 
 
 def _kind(hint: Any) -> tuple[type, tuple[str, ...], bool, bool]:

@@ -137,13 +137,13 @@ def help_of(shape: type[Options], about: str, commands: Sequence[tuple[str, str]
         _add_rows(parser, "Arguments", [(spec.label, spec.option.help) for spec in places])
     groups: dict[str, Any] = {}
     for spec in fields_of(shape):
-        if not spec.positional and spec.option.group != "Options":
-            if spec.option.group not in groups:
-                groups[spec.option.group] = parser.add_argument_group(spec.option.group)
-            groups[spec.option.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
+        if not spec.positional and spec.group != "Options":
+            if spec.group not in groups:
+                groups[spec.group] = parser.add_argument_group(spec.group)
+            groups[spec.group].add_argument(*_flags(spec), **_how(spec), help=_about(spec))
     last = parser.add_argument_group("Options")
     for spec in fields_of(shape):
-        if not spec.positional and spec.option.group == "Options":
+        if not spec.positional and spec.group == "Options":
             last.add_argument(*_flags(spec), **_how(spec), help=_about(spec))
     last.add_argument(*HELP, action="help", help="Print this help and exit.")
     return parser.format_help().rstrip()

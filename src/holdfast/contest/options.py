@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import JobsOptions
+from holdfast.evaluate.options import FormatOptions, JobsOptions
 
 SOURCE, RULES = "Source", "Rules (all are in rules.toml)"
 
@@ -42,7 +42,7 @@ class ThreadsOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitOptions(JobsOptions, command="contest init"):
+class InitOptions(FormatOptions, JobsOptions, command="contest init"):
     """The options of `holdfast contest init`."""
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
@@ -58,15 +58,10 @@ class InitOptions(JobsOptions, command="contest init"):
     ] = None
     images: Annotated[int, Option("Number of images.", group=SOURCE, least=2, most=1_000_000)] = 1000
     seed: Annotated[int, Option("Random seed of the order.", group=SOURCE, least=0)] = 0
-    format: Annotated[
-        str | None,
-        Option("Format of the data.", metavar="NAME", group=SOURCE, names=completions.registered("reader")),
-    ] = None
-    split: Annotated[str | None, Option("Split of the data.", metavar="NAME", group=SOURCE)] = None
     name: Annotated[str | None, Option("Name of the contest (default: as the data).", group=SOURCE)] = None
     baselines: Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")] = False
     pixels: Annotated[int, Option("Changed pixels per image, at most.", group=RULES, least=1)] = 3000
-    rule: Annotated[str, Option("AP rule.", metavar="NAME", group=RULES, names=completions.rules)] = "voc"
+    rule: Annotated[str, Option("AP rule.", group=RULES, names=completions.rules)] = "voc"
     score: Annotated[float, Option("Lowest score of a detection.", group=RULES, least=0, most=1)] = 0.25
     nms_iou: Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)] = 0.45
     vote: Annotated[

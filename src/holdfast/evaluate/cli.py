@@ -20,17 +20,8 @@ if TYPE_CHECKING:
     from holdfast.evaluate.score import Settings
 
 FILE_OPTIONS = (
-    "rule",
-    "iou",
-    "score",
-    "truth",
-    "predictions",
-    "explain",
-    "class_",
-    "json",
-    "csv",
-    "markdown",
-)
+    "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
+)  # fmt: skip
 
 
 def evaluate(options: EvaluateOptions) -> int:
@@ -169,7 +160,7 @@ def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[st
         return options.print_table(by_class(result, every=True, overall=True))
     options.print_table(headline(result))
     say("")
-    return options.print_table(by_class(result, every=options.markdown))
+    return options.print_table(by_class(result, every=options.markdown or options.latex))
 
 
 def _ending(done: Any, folder: Path) -> int:

@@ -17,7 +17,7 @@ from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import say, write_json
 from holdfast.config.parser import command_line
 from holdfast.evaluate.cli import plan_of, tell_about
-from holdfast.evaluate.options import EvaluationOptions, LatexOptions
+from holdfast.evaluate.options import EvaluationOptions, OutputOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def listing(options: ListOptions) -> None:
     return say("\n" + list_text(min(shutil.get_terminal_size().columns, 120)))
 
 
-def show_suite(made: Suite, options: LatexOptions) -> None:
+def show_suite(made: Suite, options: OutputOptions) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
     from holdfast.noise.vision.result import as_plain
     from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table

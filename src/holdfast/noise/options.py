@@ -11,8 +11,9 @@ from holdfast.config.options import Argument, Option, Options
 from holdfast.evaluate.options import (
     INPUT,
     SCORING,
+    CardOptions,
     ClassOptions,
-    LatexOptions,
+    OutputOptions,
     PageOptions,
     ReadingOptions,
     RunOptions,
@@ -24,14 +25,13 @@ NOISE = "Noise"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionOptions(Options):
+class SelectionOptions(Options, group=NOISE):
     """Which noise options are measured."""
 
     only: Annotated[
         tuple[str, ...],
         Option(
             "Only these families or FAMILY=OPTION, separated by commas or repeated.",
-            group=NOISE,
             names=completions.noises,
             problem=completions.missing_library,
             commas=True,
@@ -41,7 +41,6 @@ class SelectionOptions(Options):
         tuple[str, ...],
         Option(
             "Not these families or FAMILY=OPTION, separated by commas or repeated.",
-            group=NOISE,
             names=completions.noises,
             commas=True,
         ),
@@ -49,21 +48,21 @@ class SelectionOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllOptions(SelectionOptions):
+class AllOptions(SelectionOptions, group=NOISE):
     """Which noise options are measured, with those that run on demand."""
 
-    all: Annotated[bool, Option("Also the options that run on demand only.", group=NOISE)] = False
+    all: Annotated[bool, Option("Also the options that run on demand only.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class UseOptions(Options):
+class UseOptions(Options, group=NOISE):
     """Noises of the user."""
 
-    use: Annotated[tuple[Path, ...], Option("A Python file with noises of your own.", group=NOISE)] = ()
+    use: Annotated[tuple[Path, ...], Option("A Python file with noises of your own.")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationOptions(Options):
+class CalibrationOptions(Options, group=NOISE):
     """What integer precisions are calibrated on."""
 
     calibration: Annotated[
@@ -71,19 +70,18 @@ class CalibrationOptions(Options):
         Option(
             "Images to calibrate integer precisions on (default: some of the data).",
             metavar="DATA",
-            group=NOISE,
             refers_to="data",
             completions=completions.datasets,
         ),
     ] = None
-    calibration_images: Annotated[int, Option("Number of calibration images.", group=NOISE, least=1)] = 100
+    calibration_images: Annotated[int, Option("Number of calibration images.", least=1)] = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleOptions(Options):
+class RuleOptions(Options, group=SCORING):
     """The AP rule of a noise suite."""
 
-    rule: Annotated[str, Option("AP rule.", metavar="NAME", group=SCORING, names=completions.rules)] = "coco"
+    rule: Annotated[str, Option("AP rule.", names=completions.rules)] = "coco"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,17 +93,17 @@ class SuiteOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions(Options):
+class TaskOptions(Options, group=INPUT):
     """The task of the models."""
 
     task: Annotated[
         Literal["pictures", "language", "speech"],
-        Option("Task of the models; language and speech have files of their own.", group=INPUT),
+        Option("Task of the models; language and speech have files of their own."),
     ] = "pictures"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseOptions(TaskOptions, SuiteOptions, command="noise"):
+class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=INPUT):
     """The options of `holdfast noise`."""
 
     models_data: Annotated[
@@ -117,7 +115,7 @@ class NoiseOptions(TaskOptions, SuiteOptions, command="noise"):
         ),
     ]
     card: Annotated[
-        tuple[Path, ...], Option("Card of each model, in order (default: next to the model).", group=INPUT)
+        tuple[Path, ...], Option("Card of each model, in order (default: next to the model).")
     ] = ()
     dry_run: Annotated[
         bool, Option("Estimate cells, time and size from a timed sample.", group="Execution")
@@ -125,19 +123,19 @@ class NoiseOptions(TaskOptions, SuiteOptions, command="noise"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombineOptions(SuiteOptions, SubjectOptions, command="noise combine"):
+class CombineOptions(SuiteOptions, SubjectOptions, command="noise combine", group=NOISE):
     """The options of `holdfast noise combine`."""
 
-    all: Annotated[bool, Option("Try every option at each step.", group=NOISE)] = False
+    all: Annotated[bool, Option("Try every option at each step.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListOptions(UseOptions, LatexOptions, command="noise list"):
+class ListOptions(UseOptions, OutputOptions, command="noise list"):
     """The options of `holdfast noise list`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(SelectionOptions, UseOptions, command="noise show"):
+class ShowOptions(SelectionOptions, UseOptions, CardOptions, command="noise show"):
     """The options of `holdfast noise show`."""
 
     image: Annotated[Path, Argument("A picture.")]
@@ -145,7 +143,6 @@ class ShowOptions(SelectionOptions, UseOptions, command="noise show"):
         str | None,
         Option("Resize as for this model, and show its feature maps.", completions=completions.models),
     ] = None
-    card: Annotated[Path | None, Option("Model card (default: next to the model).")] = None
     calibration: Annotated[
         str | None, Option("Images to calibrate integer precisions on (default: this one).", metavar="DATA")
     ] = None

@@ -8,45 +8,27 @@ from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import INPUT, CardOptions, ClassOptions
+from holdfast.evaluate.options import INPUT, CardOptions, ClassOptions, FormatOptions
 
 PATCH, PROPERTY = "Patch", "Property"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeOptions(CardOptions, ClassOptions, command="patchbench make"):
+class MakeOptions(CardOptions, FormatOptions, ClassOptions, command="patchbench make", group=INPUT):
     """The options of `holdfast patchbench make`."""
 
     folder: Annotated[Path, Argument("A new or empty folder.", metavar="DIR")]
     model: Annotated[
         str,
-        Option(
-            "A detector of one object: an ONNX file or a shipped one.",
-            group=INPUT,
-            completions=completions.models,
-        ),
+        Option("A detector of one object: an ONNX file or a shipped one.", completions=completions.models),
     ] = "signs-single"
     data: Annotated[
         str,
-        Option(
-            "Pictures of one object each: folder, file, or 'signs'.",
-            group=INPUT,
-            completions=completions.datasets,
-        ),
+        Option("Pictures of one object each: folder, file, or 'signs'.", completions=completions.datasets),
     ] = "signs"
-    images: Annotated[int, Option("Number of pictures.", group=INPUT, least=1)] = 16
-    seed: Annotated[int, Option("Random seed of the pictures.", group=INPUT, least=0)] = 0
-    held_out: Annotated[bool, Option("The data are test data: do not split them 9:1.", group=INPUT)] = False
-    format: Annotated[
-        str | None,
-        Option(
-            "Read the data in this format.",
-            metavar="NAME",
-            group=INPUT,
-            names=completions.registered("reader"),
-        ),
-    ] = None
-    split: Annotated[str | None, Option("Split of the data.", metavar="NAME", group=INPUT)] = None
+    images: Annotated[int, Option("Number of pictures.", least=1)] = 16
+    seed: Annotated[int, Option("Random seed of the pictures.", least=0)] = 0
+    held_out: Annotated[bool, Option("The data are test data: do not split them 9:1.")] = False
     patch: Annotated[
         tuple[int, ...],
         Option(
@@ -74,7 +56,7 @@ class CheckOptions(Options, command="patchbench check"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionOptions(Options, command="patchbench evaluate"):
+class PositionOptions(CardOptions, command="patchbench evaluate"):
     """The options of `holdfast patchbench evaluate`."""
 
     subject: Annotated[
@@ -93,7 +75,6 @@ class PositionOptions(Options, command="patchbench evaluate"):
         str | None, Option("For a model: black, or a PNG (its alpha is the mask).", metavar="black|FILE")
     ] = None
     strict: Annotated[bool, Option("For a model: unsafe is below 0.5, not 0.5 itself.")] = False
-    card: Annotated[Path | None, Option("Model card (default: next to the model).")] = None
     images: Annotated[int | None, Option("Images (16) or instances (all), at most.", least=1)] = None
     jobs: Annotated[int, Option("Threads (0 = one per core).", least=0)] = 0
     json: Annotated[Path | None, Option("Write all maps to this JSON file.")] = None

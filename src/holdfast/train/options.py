@@ -13,8 +13,8 @@ from holdfast.evaluate.options import (
     INPUT,
     CardOptions,
     JobsOptions,
-    LatexOptions,
     MapOptions,
+    OutputOptions,
     SubjectOptions,
 )
 
@@ -38,22 +38,24 @@ class ClassifierOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkOptions(Options):
+class WorkOptions(Options, group=EXECUTION):
     """Where training keeps its files."""
 
     work: Annotated[
         Path,
-        Option(
-            "Folder of pictures, checkpoints and trained models; runs are resumable.",
-            metavar="FOLDER",
-            group=EXECUTION,
-        ),
+        Option("Folder of pictures, checkpoints and trained models; runs are resumable.", metavar="FOLDER"),
     ] = Path("holdfast-train")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixOptions(
-    ClassifierOptions, SubjectOptions, MapOptions, JobsOptions, WorkOptions, LatexOptions, command="train mix"
+    ClassifierOptions,
+    SubjectOptions,
+    MapOptions,
+    JobsOptions,
+    WorkOptions,
+    OutputOptions,
+    command="train mix",
 ):
     """The options of `holdfast train mix`."""
 
@@ -64,9 +66,8 @@ class MixOptions(
         tuple[str, ...],
         Option(
             "Decoders to draw from, separated by commas or repeated.",
-            metavar="NAMES",
             group=MIX,
-            names=completions.registered("decode"),
+            names=completions.decoders,
             commas=True,
         ),
     ] = ()
@@ -74,9 +75,8 @@ class MixOptions(
         tuple[str, ...],
         Option(
             "Resizes to draw from, separated by commas or repeated.",
-            metavar="NAMES",
             group=MIX,
-            names=completions.registered("resize"),
+            names=completions.resizes,
             commas=True,
         ),
     ] = ()
@@ -129,7 +129,7 @@ class MixOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class TentOptions(
-    ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, LatexOptions, command="train tent"
+    ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, OutputOptions, command="train tent"
 ):
     """The options of `holdfast train tent`."""
 
@@ -148,7 +148,7 @@ class TentOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, LatexOptions):
+class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptions, group=TRAINING):
     """What the two comparisons of mitigations have in common."""
 
     test: Annotated[
@@ -158,24 +158,21 @@ class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, LatexOption
     images: Annotated[
         int | None, Option("Only N images of each dataset, evenly spread.", group=INPUT, least=8)
     ] = None
-    steps: Annotated[int, Option("Training steps of each row.", group=TRAINING, least=1)] = 300
-    batch: Annotated[int, Option("Images per step.", group=TRAINING, least=2)] = 64
-    rate: Annotated[float, Option("Highest learning rate.", group=TRAINING, least=0)] = 1e-3
-    shift: Annotated[
-        int, Option("Move each training image by up to this many pixels.", group=TRAINING, least=0)
-    ] = 2
-    seed: Annotated[int, Option("First random seed of training.", group=TRAINING, least=0)] = 0
+    steps: Annotated[int, Option("Training steps of each row.", least=1)] = 300
+    batch: Annotated[int, Option("Images per step.", least=2)] = 64
+    rate: Annotated[float, Option("Highest learning rate.", least=0)] = 1e-3
+    shift: Annotated[int, Option("Move each training image by up to this many pixels.", least=0)] = 2
+    seed: Annotated[int, Option("First random seed of training.", least=0)] = 0
     jobs: Annotated[int, Option("Rows trained at once, each on one core.", group=EXECUTION, least=1)] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixOptions(MitigationOptions, command="train matrix"):
+class MatrixOptions(MitigationOptions, command="train matrix", group=INPUT):
     """The options of `holdfast train matrix`."""
 
-    over: Annotated[Literal["resize", "decode"], Option("What is replaced.", group=INPUT)] = "resize"
+    over: Annotated[Literal["resize", "decode"], Option("What is replaced.")] = "resize"
     with_: Annotated[
-        tuple[str, ...],
-        Option("These instead of the paper's, separated by commas or repeated.", group=INPUT, commas=True),
+        tuple[str, ...], Option("These instead of the paper's, separated by commas or repeated.", commas=True)
     ] = ()
     seeds: Annotated[
         int, Option("Trainings of each row, of which the mean is given.", group=TRAINING, least=1)
@@ -183,18 +180,16 @@ class MatrixOptions(MitigationOptions, command="train matrix"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MitigateOptions(MitigationOptions, command="train compare"):
+class MitigateOptions(MitigationOptions, command="train compare", group=INPUT):
     """The options of `holdfast train compare`."""
 
     with_: Annotated[
         tuple[str, ...],
         Option(
             "Only these: standard, augmix, apr-sp, deep, deep+apr-sp, deep+augmix, adversarial, mix.",
-            group=INPUT,
             commas=True,
         ),
     ] = ()
     only: Annotated[
-        tuple[str, ...],
-        Option("Only these noise families.", group=INPUT, names=completions.noises, commas=True),
+        tuple[str, ...], Option("Only these noise families.", names=completions.noises, commas=True)
     ] = ()
