@@ -36,7 +36,8 @@ def squares_plan(made: Made, count: int, until: float = math.inf) -> SquaresPlan
     """The square on the first images, as the audit planned its places."""
     options, plan = made.plan.options, dataclasses.replace(made.plan.plan, until=until)
     names = tuple(e.name for e in plan.dataset.entries[:count])
-    return SquaresPlan(plan, made.pipeline, RULE, options.square, made.places or options.places, names)
+    places = made.places or options.places
+    return SquaresPlan(plan, made.pipeline, RULE, share=options.square, most=places, names=names)
 
 
 def matrix_part(made: Made, clock: Clock, watch: Watch) -> Ran:

@@ -57,7 +57,7 @@ def _contest(options: DemoOptions) -> list[Section]:
     if (folder / RULES_FILE).is_file() and not (folder / MAKING).exists():
         contest = open_contest(folder)
     else:
-        setup = Setup(folder, "signs", MODEL, HIDDEN, images, 0, f"demo of {images} images")
+        setup = Setup(folder, model=MODEL, members=HIDDEN, images=images, name=f"demo of {images} images")
         contest = make(ready(setup), progress, jobs)
         finish(folder)
     enter_baselines(contest, progress, jobs)

@@ -66,11 +66,15 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
                 continue
             made.parts.append(
                 Part(
-                    name, ran.images, len(plan.plan.dataset), round(time.monotonic() - began, 3),
-                    0.0 if planned == float("inf") else round(planned, 1), ran.left_out,
-                    made.whole(name) if ran.left_out else "",
+                    name,
+                    images=ran.images,
+                    of=len(plan.plan.dataset),
+                    seconds=round(time.monotonic() - began, 3),
+                    planned=0.0 if planned == float("inf") else round(planned, 1),
+                    left_out=ran.left_out,
+                    command=made.whole(name) if ran.left_out else "",
                 )
-            )  # fmt: skip
+            )
         made.audit = audit_of(made, clock.elapsed)
         save(made.audit, plan.folder)
     except BaseException as problem:
@@ -183,7 +187,14 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     if until < math.inf:
         made.seconds_an_image = max(made.seconds_an_image, took / (done * len(prepared.variants)))
     command = made.plan.noise_line(done, skip=tuple(skipped))
-    made.suite = Suite(plan.dataset.name, (found,), command, now(), round(took, 3), versions())
+    made.suite = Suite(
+        plan.dataset.name,
+        (found,),
+        command=command,
+        created=now(),
+        seconds=round(took, 3),
+        versions=versions(),
+    )
     folder = suite_folder(made.suite, plan.runs)
     save_suite(made.suite, folder)
     made.runs["noise"] = folder.name

@@ -61,9 +61,17 @@ def _clean(made: Made, evaluation: Evaluation) -> Clean:
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
     at = evaluation.result.get("at_score", {})
     others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
-    count = len(evaluation.records)
-    command = made.plan.evaluate_line(evaluation.about.data["images"])
-    return Clean(metric, title, side.value, found.low, found.high, count, side.rule, others, command)
+    return Clean(
+        metric,
+        title,
+        side.value,
+        low=found.low,
+        high=found.high,
+        images=len(evaluation.records),
+        rule=side.rule,
+        others=others,
+        command=made.plan.evaluate_line(evaluation.about.data["images"]),
+    )
 
 
 def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
@@ -94,9 +102,17 @@ def _cause(made: Made, row: Row) -> Cause:
         return None if points is None or math.isnan(points) else round(points / 100, 12)
 
     return Cause(
-        label, row.family, row.outcome, share(row.drop), share(row.low), share(row.high), row.changed,
-        row.images, row.note, command,
-    )  # fmt: skip
+        label,
+        row.family,
+        row.outcome,
+        drop=share(row.drop),
+        low=share(row.low),
+        high=share(row.high),
+        changed=row.changed,
+        images=row.images,
+        note=row.note,
+        command=command,
+    )
 
 
 def _notes(made: Made, evaluation: Evaluation) -> list[str]:

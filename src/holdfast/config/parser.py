@@ -19,9 +19,9 @@ WIDEST = 100  # columns of a help text
 T = TypeVar("T", bound=Options)
 
 
-def parse(shape: type[T], words: Sequence[str], command: str = "") -> T | None:
+def parse(shape: type[T], words: Sequence[str]) -> T | None:
     """The options of a command line; None if it asks for help."""
-    command = command or f"holdfast {shape.command}".rstrip()
+    command = f"holdfast {shape.command}".rstrip()
     cut = words.index("--") if "--" in words else len(words)
     if any(word in HELP for word in words[:cut]):
         return None

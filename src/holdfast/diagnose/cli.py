@@ -45,9 +45,14 @@ def diagnose(options: DiagnoseOptions) -> int:
 
         subject = (Path(options.model).stem, Path(options.data).name)
         page = write(
-            options.out, subject, found.stages, found.blame, found.dumps, command_line(options),
-            found.calibration,
-        )  # fmt: skip
+            options.out,
+            subject,
+            found.stages,
+            found=found.blame,
+            dumps=found.dumps,
+            command=command_line(options),
+            calibration=found.calibration,
+        )
         say(f"page: {page.resolve()}", sys.stderr)
     return 0
 

@@ -23,7 +23,7 @@ ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 def serve(
     root: Path, runs: Path, port: int, *, ready: Callable[[str], None], command: Command = command_of
 ) -> None:
-    """Nothing, once the server was stopped; `ready` is told the address as soon as it answers."""
+    """Serve until a signal stops the server; call `ready` with the address as soon as it answers."""
     if not root.is_dir():
         raise InputError(f"{root}: expected a folder with models and data, got none")
     if runs.exists() and not runs.is_dir():
@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nothing; it listens."""
+        """Start to listen, then report that it answers."""
         await super().startup(sockets)
         self._ready()
 
