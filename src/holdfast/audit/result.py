@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 from holdfast.engine.manifest import Manifest
 
 NO_THREAT, TRAINED = "none", "as trained"  # the clean row and the clean column of the matrix
-ENOUGH = 20  # images from which on a number is more than an indication
 Answer: TypeAlias = Literal["holds", "violated", "unknown"]
 
 
