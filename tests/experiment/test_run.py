@@ -14,7 +14,7 @@ from holdfast.experiment import run as running
 from holdfast.experiment.bench import Bench
 from holdfast.experiment.plan import Audit, Condition
 from holdfast.experiment.read import read_experiment
-from holdfast.experiment.result import Findings, Line, as_plain, folder_of
+from holdfast.experiment.result import Findings, Line, as_plain, experiment_folder
 from holdfast.experiment.run import execute, pieces_of, planned
 from holdfast.graph.load import load_model
 
@@ -98,13 +98,13 @@ def test_a_model_that_does_not_fit_is_a_line_and_the_others_go_on(made):
 def test_the_manifest_has_everything_and_the_same_experiment_the_same_folder(made, tmp_path):
     bench = made()
     found = execute(bench)
-    folder = folder_of(bench.experiment, bench.runs)
+    folder = experiment_folder(bench.experiment, bench.runs)
     plain = json.loads((folder / "experiment.json").read_text())
     assert plain["state"] == "done"
     assert [line["condition"] for line in plain["lines"]] == [line.condition for line in found.lines]
     assert plain["lines"][1]["numbers"]["metrics"]["AP"] == found.lines[1].value
-    assert folder_of(made(TEXT + "# a comment\n").experiment, bench.runs) == folder
-    assert folder_of(made("seed = 1\n" + TEXT).experiment, bench.runs) != folder
+    assert experiment_folder(made(TEXT + "# a comment\n").experiment, bench.runs) == folder
+    assert experiment_folder(made("seed = 1\n" + TEXT).experiment, bench.runs) != folder
 
 
 def test_a_second_run_and_a_changed_file_take_the_finished_cells(made, monkeypatch):
@@ -132,7 +132,7 @@ def test_killed_between_pieces_the_manifest_says_so_and_the_rest_is_run(made):
 
     with pytest.raises(Killed):
         execute(bench, begin=begin)
-    path = folder_of(bench.experiment, bench.runs) / "experiment.json"
+    path = experiment_folder(bench.experiment, bench.runs) / "experiment.json"
     plain = json.loads(path.read_text())
     assert (plain["state"], len(plain["lines"]), plain["pieces"]) == ("running", 2, 8)
     execute(made())

@@ -7,7 +7,6 @@ import dataclasses
 import io
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.attack.attempt import Attempt, attempt_from_plain, row_of
@@ -24,6 +23,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Image
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
+from holdfast.engine.manifest import now
 from holdfast.engine.records import Failed
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.engine.versions import versions
@@ -90,7 +90,7 @@ def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], second
     evaluated = plan.plan
     return {
         "command": evaluated.command,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
         "seconds": round(seconds, 3),
         "model": {**_named(evaluated.model), "unchanged": state},
         "data": {"name": evaluated.dataset.name, "images": len(evaluated.dataset), **evaluated.source},

@@ -16,6 +16,7 @@ from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
+from holdfast.engine.manifest import slug
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.options import ClassOptions, EvaluationOptions, SubjectOptions
 from holdfast.evaluate.run import Plan
@@ -49,7 +50,7 @@ class AuditPlan:
             dict(plan.renames), plan.common_classes,
             None if plan.pipeline is None else plan.pipeline.describe(),
         ]  # fmt: skip
-        return plan.runs / f"{plain_folder(name)}-{fingerprint.of(same)[:6]}"
+        return plan.runs / f"{slug(name)}-{fingerprint.of(same)[:6]}"
 
     def audit_line(self, **others: Any) -> str:
         """The command line of this audit with other values of some options."""
@@ -82,12 +83,6 @@ class AuditPlan:
 @dataclass(frozen=True, kw_only=True)
 class SubjectClasses(SubjectOptions, ClassOptions):
     """What is audited, without the options of the audit."""
-
-
-def plain_folder(name: str) -> str:
-    """The name as that of a folder anywhere: letters, digits and -_. alone, at most 120 bytes."""
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    return plain.encode()[:120].decode(errors="ignore")
 
 
 @dataclass

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from holdfast.engine.executor import Progress
+from holdfast.engine.manifest import now
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.noise.vision.run import Watch
 
@@ -26,7 +26,7 @@ class Board:
     folder: Path
     parts: tuple[str, ...]
     watch: Watch
-    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    started: str = field(default_factory=now)
     part: str = ""
     last: float = 0.0
 

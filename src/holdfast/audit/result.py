@@ -238,4 +238,6 @@ class Audit:
         return tuple(r for r in self.rechecks if r.finding)
 
 
-AUDIT = Manifest("audit.json", "audit", Audit)
+MANIFEST = "audit.json"
+_manifest = Manifest(MANIFEST, "audit", Audit, "an audit")
+as_plain, save, open_audit = _manifest.to_plain, _manifest.save, _manifest.open

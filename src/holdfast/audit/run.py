@@ -18,10 +18,11 @@ from holdfast.audit.specs import decided, questions_of
 from holdfast.audit.squares import run as black
 from holdfast.audit.squares.map import proofs_of
 from holdfast.audit.strike import strikes
-from holdfast.audit.summary import audit_of, now, side_of_evaluation
+from holdfast.audit.summary import audit_of, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.engine.executor import cores
+from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
 from holdfast.engine.versions import versions

@@ -16,9 +16,10 @@ from holdfast.attack.plan import AttackPlan, apart
 from holdfast.attack.result import Outcome, effect_of, points_of
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
-from holdfast.audit.plan import AuditPlan, plain_folder
+from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import Strike
 from holdfast.core.errors import BudgetSpent, DataError
+from holdfast.engine.manifest import slug
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import side_of
 from holdfast.evaluate.run import Plan, alignment_of
@@ -58,7 +59,7 @@ def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPl
     method = method_of()
     limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
     given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
-    name = f"attack-{plain_folder(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
+    name = f"attack-{slug(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
     wanted = AttackPlan(given, given.runs / name, method, limits, plan.options.seed, features="", shared=True)
     return apart(wanted, alignment_of(given))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
 from holdfast.audit.made import Made
 from holdfast.audit.result import Audit, Cause, Clean
 from holdfast.audit.sandwich import layers
 from holdfast.audit.squares.map import described
+from holdfast.engine.manifest import now
 from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import Side, drawn
 from holdfast.evaluate.result import Evaluation
@@ -120,8 +120,3 @@ def _notes(made: Made, evaluation: Evaluation) -> list[str]:
     if made.noise is not None and made.noise.calibration:
         said.append(f"integer precisions are calibrated on {made.noise.calibration}")
     return said
-
-
-def now() -> str:
-    """The time in ISO 8601, UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -7,7 +7,6 @@ import io
 import os
 import shutil
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from holdfast.contest.hashes import Hashes
 from holdfast.contest.run import Row, Score
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, OutputError
+from holdfast.engine.manifest import now
 from holdfast.engine.store import to_json, write_atomic
 
 ENTRIES = "entries"
@@ -147,4 +147,4 @@ def _write(folder: Path, score: Score, submission: int, submitted: str, scored: 
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return now()

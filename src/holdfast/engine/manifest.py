@@ -22,11 +22,15 @@ LONGEST_NAME = 150  # bytes of a folder's name; file systems allow 255
 
 @dataclass(frozen=True)
 class Manifest(Generic[Result]):
-    """How one type of result is saved: the name of the file, the kind it states, and the dataclass."""
+    """How one type of result is saved: the name of the file, the kind it states, and the dataclass.
+
+    `what` is the result in words, for error messages: "an audit".
+    """
 
     file: str
     kind: str
     type: type[Result]
+    what: str
 
     def to_plain(self, result: Result) -> dict[str, Any]:
         """The result as JSON values."""
@@ -47,7 +51,8 @@ class Manifest(Generic[Result]):
                 raise ValueError(f"kind {plain['kind']!r} of content {plain['holdfast']!r}")
             result: Result = from_plain(self.type, plain)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise InputError(f"{file}: expected the {self.file} of a {self.kind} run, got: {problem}") from problem
+            text = f"{file}: expected the {self.file} of {self.what}, got: {problem}"
+            raise InputError(text) from problem
         return result
 
 
@@ -83,7 +88,7 @@ def from_plain(hint: Any, value: Any) -> Any:
 
 
 def slug(name: str) -> str:
-    """A name as part of a path: letters, digits, dots, dashes and underscores; a long one ends with a hash."""
+    """A name as part of a path: letters, digits, dots, dashes, underscores; a long one ends with a hash."""
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
     if len(plain.encode()) <= LONGEST_NAME:
         return plain

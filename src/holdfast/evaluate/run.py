@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.data.problems import MISSING_FILE
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
+from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
@@ -33,7 +33,6 @@ from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
 DEFAULT_RUNS = Path("holdfast-runs")
-LONGEST_NAME = 150  # bytes; file systems take 255
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,7 @@ def _name(plan: Plan) -> str:
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     changed = [f"-{stage}-{_short(name)}" for stage, name in chosen.items() if name != trained[stage]]
     name = f"{plan.model.name}-on-{plan.dataset.name}{''.join(changed)}"
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    if len(plain.encode()) > LONGEST_NAME:
-        plain = f"{plain.encode()[:LONGEST_NAME].decode(errors='ignore')}-{fingerprint.of(name)[:12]}"
-    return plain
+    return slug(name)
 
 
 def _short(described: str) -> str:
@@ -181,7 +177,7 @@ def _about(plan: Plan, pipeline: Pipeline, alignment: Alignment, rule: str, seco
     model, data, settings = plan.model, plan.dataset, plan.settings
     return About(
         command=plan.command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         seconds=round(seconds, 3),
         task=model.card.task,
         model={

@@ -80,11 +80,11 @@ def _begin(piece: Piece, number: int, of: int) -> None:
 
 def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
     """The page of a finished piece; None if it has none."""
-    from holdfast.experiment.run import experiment_folder
+    from holdfast.engine.manifest import slug
+    from holdfast.experiment.result import experiment_folder
 
     name = "-".join(filter(None, (line.model, line.data, line.condition)))
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:150]
-    out = experiment_folder(bench) / PAGES / f"{plain}.html"
+    out = experiment_folder(bench.experiment, bench.runs) / PAGES / f"{slug(name)}.html"
     if piece.condition.do == "evaluate":
         from holdfast.evaluate.page import write
         from holdfast.evaluate.pictures import pictures
@@ -114,8 +114,7 @@ def _audit_page(made: Any, line: Line) -> Path:
 def _shown(found: Findings, bench: Bench, options: ExperimentOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.experiment.page import gates_table, results, write
-    from holdfast.experiment.result import PAGE, as_plain
-    from holdfast.experiment.run import experiment_folder
+    from holdfast.experiment.result import PAGE, as_plain, experiment_folder
     from holdfast.report.tables import to_text
 
     say(to_text(results(found.lines, bench.experiment.title)))
@@ -123,7 +122,7 @@ def _shown(found: Findings, bench: Bench, options: ExperimentOptions) -> int:
         say("\n" + to_text(gates_table(found.lines)))
     elif bench.experiment.gates:
         say("gates    not judged: --only leaves out every audit", sys.stderr)
-    folder = experiment_folder(bench)
+    folder = experiment_folder(bench.experiment, bench.runs)
     page = write(found, folder / PAGE)
     if options.out is not None:
         page = write(found, options.out)

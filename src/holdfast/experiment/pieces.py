@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import InputError
+from holdfast.engine.manifest import now
 from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
@@ -156,7 +156,7 @@ def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
     wanted = Wanted(work.only, work.skip, work.all)
     found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
     seconds = round(time.perf_counter() - began, 3)
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = now()
     suite = Suite(
         plan.dataset.name,
         (found,),

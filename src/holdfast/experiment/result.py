@@ -82,7 +82,8 @@ class _ExperimentManifest(Manifest[Findings]):
         return {**super().to_plain(result), "state": state, "exit_code": result.exit_code}
 
 
-EXPERIMENT = _ExperimentManifest("experiment.json", "experiment", Findings)
+_manifest = _ExperimentManifest("experiment.json", "experiment", Findings, "an experiment")
+as_plain, save = _manifest.to_plain, _manifest.save
 
 
 def experiment_folder(experiment: Experiment, runs: Path) -> Path:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from holdfast.audit.gates import Judged
 from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName
+from holdfast.engine.manifest import now
 from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.pieces import Keep, check_piece, run_piece
 from holdfast.experiment.plan import Audit, Experiment, Verify
-from holdfast.experiment.result import Findings, Line, folder_of, save
+from holdfast.experiment.result import Findings, Line, experiment_folder, save
 
 
 def pieces_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Piece, ...]:
@@ -54,12 +53,12 @@ def execute(
     """The findings, saved after every piece; `keep` writes a piece's page, `begin` hears of each."""
     began = time.perf_counter()
     pieces = pieces_of(bench.experiment, only)
-    folder = folder_of(bench.experiment, bench.runs)
+    folder = experiment_folder(bench.experiment, bench.runs)
     found = Findings(
         bench.experiment,
         (),
         len(pieces),
-        datetime.now(UTC).isoformat(timespec="seconds"),
+        now(),
         command=command or command_line(ExperimentOptions(file=bench.experiment.file)),
         versions=versions(),
     )
@@ -108,8 +107,3 @@ def planned(bench: Bench, only: Sequence[str] = ()) -> tuple[Line, ...]:
         except HoldfastError as problem:
             found.append(bench.line(piece, state="failed", words=" ".join(str(problem).split())))
     return tuple(found)
-
-
-def experiment_folder(bench: Bench) -> Path:
-    """Where the findings of a bench are kept."""
-    return folder_of(bench.experiment, bench.runs)

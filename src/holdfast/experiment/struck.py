@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import InputError
+from holdfast.engine.manifest import slug
 from holdfast.evaluate.run import alignment_of
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
@@ -26,7 +27,7 @@ def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]
 
     plan = bench.plan(piece)
     name = f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}"
-    out = bench.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:120]
+    out = bench.runs / slug(name)
     wanted = attack_plan(plan, work, out, bench.experiment.seed)
     check_attack(wanted)
     wanted = apart(wanted, alignment_of(plan))

@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import say, write_json
 from holdfast.config.parser import command_line
+from holdfast.engine.manifest import now
 from holdfast.evaluate.cli import plan_of, tell_about
 from holdfast.evaluate.options import EvaluationOptions, OutputOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions
@@ -206,7 +206,7 @@ def suite_of(models: Sequence[ModelNoise], data: str, command: str, began: float
         data,
         tuple(models),
         command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         seconds=round(time.perf_counter() - began, 3),
         versions=versions(),
     )

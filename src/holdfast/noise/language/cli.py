@@ -7,12 +7,12 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.output import say, write_json
 from holdfast.config.parser import command_line
+from holdfast.engine.manifest import now
 from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def language(options: NoiseOptions) -> int:
     made = dataclasses.replace(
         measure(prepared, progress),
         command=command_line(options),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         seconds=round(time.perf_counter() - began, 3),
     )
     show(made, options)

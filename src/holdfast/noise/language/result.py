@@ -94,7 +94,9 @@ class LanguageSuite:
         return tuple(s.data for s in self.models[0].sets)
 
 
-LANGUAGE = Manifest("language.json", "noise-language", LanguageSuite)
+MANIFEST = "language.json"
+_manifest = Manifest(MANIFEST, "noise-language", LanguageSuite, "a language run")
+as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
 
 
 def suite_folder(suite: LanguageSuite, runs: Path) -> Path:

@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.output import say, write_json
 from holdfast.config.parser import command_line
+from holdfast.engine.manifest import now
 from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def speech(options: NoiseOptions) -> int:
 
 def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
     """The suite of all models, and a clip of each to look at and listen to."""
-    from holdfast.noise.speech.result import SpeechSuite, libraries
+    from holdfast.engine.versions import versions
+    from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.speech.run import measure, prepare
     from holdfast.noise.speech.show import shown
 
@@ -59,9 +60,9 @@ def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, li
         plans[0].data.name,
         tuple(models),
         command=command,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=now(),
         seconds=round(time.perf_counter() - began, 3),
-        versions=libraries(),
+        versions=versions("speech"),
     )
     return suite, sounds
 

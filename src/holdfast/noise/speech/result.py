@@ -93,7 +93,9 @@ def harm(row: Row) -> float:
     return row.heard.mean if row.heard else 0.0
 
 
-SPEECH = Manifest("speech.json", "noise of speech", SpeechSuite)
+MANIFEST = "speech.json"
+_manifest = Manifest(MANIFEST, "noise of speech", SpeechSuite, "a noise run")
+as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
 
 
 def suite_folder(suite: SpeechSuite, runs: Path) -> Path:

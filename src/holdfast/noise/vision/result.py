@@ -152,7 +152,9 @@ class _NoiseManifest(Manifest[Suite]):
         return plain
 
 
-NOISE = _NoiseManifest("noise.json", "noise", Suite)
+MANIFEST = "noise.json"
+_manifest = _NoiseManifest(MANIFEST, "noise", Suite, "a noise run")
+as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:
