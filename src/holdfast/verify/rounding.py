@@ -30,6 +30,8 @@ from holdfast.graph.ir import (
     sources_of,
 )
 
+UNIT = 2.0**-53  # roundoff of float64
+MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
 EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm, underflow
 CURVE = 8  # units of roundoff to which a curve is computed
 _EXACT = ("relu", "sign")

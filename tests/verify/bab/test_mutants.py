@@ -27,7 +27,7 @@ from helpers.soundness import (
 from holdfast.graph.ir import Conv
 from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
 from holdfast.verify.bab.move import Move
-from holdfast.verify.linear import bow, curves, passes, root, tune
+from holdfast.verify.linear import curves, passes, root, tune
 from holdfast.verify.linear.pieces import Pieces
 
 turns = import_module("holdfast.verify.bab.decide")  # the package's own `decide` is the function
@@ -115,12 +115,12 @@ def intervals_rounded_to_nearest(patch):
 
 
 def tangent_past_the_reach(patch):
-    patch.setattr(bow, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
+    patch.setattr(curves, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
     return lines("tanh", "sigmoid")
 
 
 def tangents_with_lost_digits(patch):
-    patch.setattr(bow, "derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
+    patch.setattr(curves, "derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
     return lines("tanh")
 
 
@@ -166,7 +166,9 @@ def a_gap_between_the_parts(patch):
 
 
 def parts_with_the_lines_of_another(patch):
-    patch.setattr(curves.Bow, "assumed", lambda self, lower, upper: bow._drawn(self.step, lower, lower))
+    patch.setattr(
+        curves.Sigmoid, "assumed", lambda self, lower, upper: curves._sigmoid_data(self.step, lower, lower)
+    )
     return queries("sigmoid", "tanh")
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from holdfast.verify.linear.precision import full_precision
+from holdfast.verify.linear.pieces import full_precision
 
 
 def exact() -> bool:

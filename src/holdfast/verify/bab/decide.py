@@ -23,8 +23,7 @@ from holdfast.verify.bab.refine import Depth, refine
 from holdfast.verify.bab.search import ENGINE, GOAL, Ground, Plan, Search, closed, ground, replay
 from holdfast.verify.bab.tree import Domain, Root, plant
 from holdfast.verify.linear.passes import Region, attained
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.precision import full_precision
+from holdfast.verify.linear.pieces import Pieces, full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import torch
 
-from holdfast.verify.linear.curves import Cut, Hinge, curve
-from holdfast.verify.linear.lines import on_line
+from holdfast.verify.linear.curves import Cut, Hinge
 from holdfast.verify.linear.passes import Region, Relaxed, Traced
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
 Tensor = Any
@@ -179,7 +179,7 @@ def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) 
         inside, middle = torch.minimum(torch.maximum(z, low), upper[at]), low + width / 2
         wide = width > NARROWEST
         for found, place in ((lost, inside), (offset, middle)):
-            gap = (rows * (curve(bend.step, place) - on_line(traced.lines[at], rows, place))).abs()
+            gap = (rows * (curve(bend.step, place) - traced.lines[at].at(rows, place))).abs()
             found.append(torch.where(wide, gap, -1.0))
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
     free = torch.stack([d.split for d in domains]) == 0

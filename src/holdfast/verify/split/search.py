@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.domain import first_float, last_float
-from holdfast.verify.linear.precision import full_precision
+from holdfast.verify.linear.pieces import full_precision
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem
 from holdfast.verify.split.back import Plane, along, backward, between
 from holdfast.verify.split.boxes import Boxes, clipped, halved, joined
