@@ -14,12 +14,9 @@ from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation, Product, sources_of
 from holdfast.verify.bab import tree
-from holdfast.verify.bab.ask import ask
-from holdfast.verify.bab.decide import decide
-from holdfast.verify.bab.move import Move
-from holdfast.verify.bab.refine import Depth, refine
-from holdfast.verify.bab.search import Plan, Search, closed, ground
-from holdfast.verify.bab.tree import Domain, Root, plant
+from holdfast.verify.bab.decide import Depth, decide, refine
+from holdfast.verify.bab.search import Plan, Search, ask, closed, ground
+from holdfast.verify.bab.tree import Domain, Move, Root, plant
 from holdfast.verify.linear import curves, root, shapes, tune
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Answer, Case, Clock, Problem

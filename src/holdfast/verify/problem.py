@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -30,6 +30,14 @@ class Case:
     rows: Array
     bound: Array
     inputs: Array | None = None
+
+
+def same_box(cases: Sequence[Case]) -> list[list[int]]:
+    """The cases' numbers grouped by equal boxes."""
+    groups: dict[bytes, list[int]] = {}
+    for number, case in enumerate(cases):
+        groups.setdefault(case.lower.tobytes() + case.upper.tobytes(), []).append(number)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import count
 
 import numpy as np
@@ -21,11 +20,12 @@ from helpers.soundness import (
 )
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.ask import ask, same_box
+from holdfast.verify.bab import decide as turns
 from holdfast.verify.bab.decide import decide
+from holdfast.verify.bab.search import ask
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import LATE, Case, Clock, OutOfTime
+from holdfast.verify.problem import LATE, Case, Clock, OutOfTime, same_box
 from holdfast.verify.split.search import search
 
 
@@ -133,7 +133,6 @@ def test_turns_that_change_after_every_round(seed, monkeypatch):
         asked = count()
         return lambda: next(asked) > 2 or search.late()
 
-    turns = import_module("holdfast.verify.bab.decide")
     once = turns._carry
     monkeypatch.setattr(turns, "_carry", carry)
     monkeypatch.setattr(turns, "_until", briefly)

@@ -7,7 +7,7 @@ import torch
 from helpers.bounds import problem
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Net, Scale, Start
-from holdfast.verify.bab import decide
+from holdfast.verify.bab.decide import decide
 from holdfast.verify.linear.shapes import span
 from holdfast.verify.problem import Case, Clock
 from holdfast.verify.split import search

@@ -1,7 +1,9 @@
-"""Open domains of a branch and bound, and how they are split."""
+"""Open domains of a branch and bound: how they are split, ordered, and carried over to tighter bounds."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -220,3 +222,110 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
         chosen.append(some[max(range(len(some)), key=part.__getitem__)])
         start += len(some)
     return chosen
+
+
+class Pool:
+    """Open domains; the worst come first while there is room, then the best, so that the pool shrinks."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._worst: list[tuple[float, int]] = []
+        self._best: list[tuple[float, int]] = []
+        self._domains: dict[int, Domain] = {}
+        self._number = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def add(self, domain: Domain) -> None:
+        """Put a domain in."""
+        number = next(self._number)
+        self._domains[number] = domain
+        heapq.heappush(self._worst, (domain.lower, number))
+        heapq.heappush(self._best, (-domain.lower, number))
+
+    def lowest(self) -> float:
+        """The lowest bound of all that are open."""
+        while self._worst and self._worst[0][1] not in self._domains:
+            heapq.heappop(self._worst)
+        return self._worst[0][0] if self._worst else float("inf")
+
+    def drain(self) -> list[Domain]:
+        """All domains; the pool is empty afterwards."""
+        domains = list(self._domains.values())
+        self._domains, self._worst, self._best = {}, [], []
+        return domains
+
+    def take(self, count: int) -> list[Domain]:
+        """The next domains to work on."""
+        heap = self._worst if len(self) < self.room else self._best
+        taken: list[Domain] = []
+        while heap and len(taken) < count:
+            domain = self._domains.pop(heapq.heappop(heap)[1], None)
+            if domain is not None:
+                taken.append(domain)
+        return taken
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
+
+    kept: Tensor  # (u',) the old number of each neuron that is still undecided
+    tuned: Tensor  # (p',) the old number of each parameter that is still there
+    new: Tensor  # (u,) the new number of each old neuron, or -1
+    sign: Tensor  # (u,) int8: the sign of each old neuron that is decided now, else 0
+    lower: Tensor  # (u',) the bounds now
+    upper: Tensor
+
+    @staticmethod
+    def between(old: Root, new: Root) -> Move:
+        """The move from the old root's neurons to the new one's."""
+        kept, tuned, sign, number, parameter = [], [], [], 0, 0
+        for at, size, width in zip(old.layers, old.sizes, old.widths, strict=True):
+            was, now = old.region.bends[at], new.region.bends[at]
+            still = torch.isin(was.index, now.index)
+            place = still.nonzero().reshape(-1)
+            kept.append(number + place)
+            tuned += [parameter + start + place for start in range(0, width, size)]
+            decided = torch.where(now.lower[0, was.index] >= 0, 1, -1).to(torch.int8)
+            sign.append(torch.where(still, torch.zeros_like(decided), decided))
+            number, parameter = number + size, parameter + width
+        index = torch.cat(kept)
+        back = torch.full((number,), -1, dtype=torch.int64)
+        back[index] = torch.arange(len(index))
+        return Move(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
+
+    def domain(self, domain: Domain, case: int, rows: int) -> Domain | None:
+        """The domain over the new root; None when what it assumes is now known to be wrong.
+
+        Such a domain holds at most inputs with z = 0, and those lie in the other half as well; one whose cut
+        lies outside the bounds holds none. `rows` is how many rows a conjunction has now; those beyond are
+        its first one said again, to fill up.
+        """
+        if bool((domain.split * self.sign < 0).any()):
+            return None
+        cuts = {}
+        for neuron, (low, high) in domain.cuts.items():
+            number = int(self.new[neuron])
+            low, high = max(low, float(self.lower[number])), min(high, float(self.upper[number]))
+            if low > high:
+                return None
+            cuts[number] = (low, high)
+        best = self.new[domain.best.clamp(min=0)]
+        known = (domain.best >= 0) & (best >= 0)
+        mix = None
+        if domain.mix is not None and rows:
+            mix = domain.mix[:rows].clone()
+            mix[0] += domain.mix[rows:].sum()
+        return replace(
+            domain,
+            case=case,
+            mix=mix,
+            split=domain.split[self.kept],
+            alpha=domain.alpha[self.tuned],
+            beta=domain.beta[self.tuned],
+            best=best[known],
+            points=domain.points[known],
+            cuts=cuts,
+        )
