@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from holdfast.verify.split.boxes import Boxes, clipped
+from holdfast.verify.split.search import Boxes, clipped
 
 
 def exact(base, slopes, point):

@@ -23,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.graph.ir import Conv, Dense, Net
+from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.aims import Aims, aims_of
-from holdfast.verify.problem import Answer, Clock, Problem
+from holdfast.verify.problem import Answer, Clock, Problem, products
 
 ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
@@ -111,7 +111,7 @@ class Hunt:
         self.tried = 0
         values = max(sum(prod(step.shape) for step in problem.net.steps), aims.values)
         # by size and not by the clock: one seed, one search
-        self.size = max(1, min(MOST_VALUES // values, MOST_WORK // _work(problem.net), MOST_POINTS))
+        self.size = max(1, min(MOST_VALUES // values, MOST_WORK // (1 + products(problem.net)), MOST_POINTS))
 
     def late(self) -> bool:
         """Whether the time is up."""
@@ -207,17 +207,6 @@ class Hunt:
         # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
         self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)
         return None
-
-
-def _work(net: Net) -> int:
-    """Multiply-adds of one point."""
-    total = 1
-    for step in net.steps:
-        if isinstance(step, Dense):
-            total += step.weight.size
-        elif isinstance(step, Conv):
-            total += prod(step.shape) * prod(step.weight.shape[1:])
-    return total
 
 
 def _inside(points: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.verdict import Budget
-from holdfast.graph.ir import Array, Net
+from holdfast.graph.ir import Array, Conv, Dense, Net
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
@@ -38,6 +39,32 @@ def same_box(cases: Sequence[Case]) -> list[list[int]]:
     for number, case in enumerate(cases):
         groups.setdefault(case.lower.tobytes() + case.upper.tobytes(), []).append(number)
     return list(groups.values())
+
+
+def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array, Array]:
+    """Rows (c, m, k), input rows (c, m, n) and bounds (c, m) of cases; short ones repeat their first row."""
+    most = max((len(case.bound) for case in cases), default=0) or 1
+    outputs, inputs = (cases[0].rows.shape[1], len(cases[0].lower)) if cases else (0, 0)
+    rows, over = np.zeros((len(cases), most, outputs)), np.zeros((len(cases), most, inputs))
+    bound = np.ones((len(cases), most))  # 0 <= 1: a case without rows is met by any output
+    for at, case in enumerate(cases):
+        if count := len(case.bound):
+            again = np.minimum(np.arange(most), count) % count
+            rows[at], bound[at] = case.rows[again], case.bound[again]
+            if case.inputs is not None:
+                over[at] = case.inputs[again]
+    return rows, over, bound
+
+
+def products(net: Net) -> int:
+    """Multiply-adds of one evaluation of a net."""
+    total = 0
+    for step in net.steps:
+        if isinstance(step, Dense):
+            total += step.weight.size
+        elif isinstance(step, Conv):
+            total += prod(step.shape) * prod(step.weight.shape[1:])
+    return total
 
 
 @dataclass(frozen=True, eq=False)

@@ -164,7 +164,7 @@ def _noted(answer: Answer, note: str) -> Answer:
 
 def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:
     """The engines that suit the problem, in order, each with its share of the time."""
-    from holdfast.verify.sweep.chords import piecewise
+    from holdfast.verify.sweep import piecewise
 
     few = problem.net.inputs <= FEW
     if piecewise(problem.net):
@@ -213,7 +213,7 @@ def _few_inputs(problem: Problem, clock: Clock) -> Answer:
 
 
 def _split(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.split import search
+    from holdfast.verify.split.search import search
 
     return search(problem, clock)
 

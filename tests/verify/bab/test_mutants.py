@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.bounds import sample
+from helpers.bounds import only_in, sample
 from helpers.soundness import (
     TREES,
     Check,
@@ -182,12 +182,12 @@ def ends_of_parts_swapped(patch):
 
 
 def one_half_not_searched(patch):
-    patch.setattr(decide, "children", lambda *given: tree.children(*given)[::2])
+    only_in(patch, decide, "grow", children=lambda *given: tree.children(*given)[::2])
     return verdicts()
 
 
 def one_part_of_a_curve_not_searched(patch):
-    patch.setattr(decide, "children", lambda *given: tree.children(*given)[::2])
+    only_in(patch, decide, "grow", children=lambda *given: tree.children(*given)[::2])
     return (lambda s=seed: check_cut(s, seconds=120) for seed in range(8))
 
 
@@ -237,11 +237,10 @@ def mixed_rows_rounded(patch):
 
 
 def every_positive_bound_a_proof(patch):
-    patch.setattr(
-        decide,
-        "closed",
-        lambda found, land, asked: tune.bound(found.pieces, land.region, asked).lower > -1e-6,
-    )
+    def closed(found, land, asked):
+        return tune.bound(found.pieces, land.region, asked).lower > -1e-6
+
+    only_in(patch, decide, "_root", closed=closed)
     return verdicts()
 
 
