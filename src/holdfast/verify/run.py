@@ -207,7 +207,7 @@ def _swept(problem: Problem, clock: Clock) -> Answer:
 
 
 def _few_inputs(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.lowdim import search
+    from holdfast.verify.lowdim.search import search
 
     return search(problem, clock)
 

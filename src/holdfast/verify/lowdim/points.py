@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.verify.lowdim.kernels.backward import gradient
-from holdfast.verify.lowdim.kernels.compiled import kernel, part
-from holdfast.verify.lowdim.kernels.simplex import begin, find_vertex, improve
-from holdfast.verify.lowdim.kernels.zonotope import add_rows
+from holdfast.verify.lowdim.compiled import kernel, part
+from holdfast.verify.lowdim.program import begin, find_vertex, gradient, improve
 from holdfast.verify.lowdim.tables import (
     BEST_VALUE,
     RANDOM,
@@ -20,6 +18,7 @@ from holdfast.verify.lowdim.tables import (
     Table,
     Whole,
 )
+from holdfast.verify.lowdim.zonotope import add_rows
 
 STEPS = 30  # of one climb
 
@@ -67,7 +66,7 @@ def rounded(x: float, low: float, high: float) -> float:
 
 @part
 def aim(space: Space, lp: Program, stack: Stack, goals: int, trust: float) -> None:
-    """Nothing; the program of a climb's step: rows taken as linear, a part of the box about the point."""
+    """Solve the program of a climb's step: rows taken as linear, a part of the box about the point."""
     n = stack.point.size
     for g in range(goals):
         lp.fixed[g], lp.norm[g] = lp.rank[g], 0.0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.verify.lowdim import load
+from holdfast.verify.lowdim import walker
 
-READY = "from holdfast.verify.lowdim.load import ready; print(ready())"
+READY = "from holdfast.verify.lowdim.walker import ready; print(ready())"
 
 
 def ready(root, cache):
@@ -28,7 +28,7 @@ def copy(tmp_path_factory):
     shutil.copytree(Path(holdfast.__file__).parent, root / "holdfast", ignore=skipped)
     assert ready(root, cache) == ("False", "")
     environment = {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(cache), "PATH": ""}
-    warm = "from holdfast.verify.lowdim.load import kernel; kernel()"
+    warm = "from holdfast.verify.lowdim.walker import kernel; kernel()"
     subprocess.run([sys.executable, "-c", warm], env=environment, check=True)
     return root, cache
 
@@ -41,7 +41,7 @@ def test_a_later_process_finds_the_compiled_kernels(copy):
 @pytest.mark.slow
 def test_a_change_in_any_kernel_is_noticed(copy):
     root, cache = copy
-    source = root / "holdfast" / "verify" / "lowdim" / "kernels" / "simplex.py"
+    source = root / "holdfast" / "verify" / "lowdim" / "program.py"
     before = source.read_text()
     source.write_text(before + "\n# changed\n")
     assert ready(root, cache) == ("False", "")
@@ -60,6 +60,5 @@ def test_vnncomp_warm_compiles_the_kernels(tmp_path):
 def test_the_hash_covers_every_kernel_module(monkeypatch):
     seen = []
     monkeypatch.setattr(Path, "read_bytes", lambda path: seen.append(path.name) or b"")
-    load._walk.__wrapped__()
-    kernels = Path(load.__file__).parent / "kernels"
-    assert set(seen) == {"tables.py", *(path.name for path in kernels.glob("*.py"))}
+    walker._walk.__wrapped__()
+    assert set(seen) == {path.name for path in Path(walker.__file__).parent.glob("*.py")}

@@ -6,7 +6,7 @@ one for each input and one for each open (unstable) activation. `error` bounds a
 
 from __future__ import annotations
 
-from holdfast.verify.lowdim.kernels.compiled import HUGE, TINY, UP, U, kernel, part
+from holdfast.verify.lowdim.compiled import HUGE, TINY, UP, U, kernel, part
 from holdfast.verify.lowdim.tables import Reals, Signs, Space, Table, Whole
 
 FINE, EMPTY, WILD = 1, 0, -1
@@ -14,7 +14,7 @@ FINE, EMPTY, WILD = 1, 0, -1
 
 @kernel
 def add_rows(out: Reals, coef: Reals, pick: Whole, count: int, table: Reals) -> None:
-    """Nothing; out (n,) += Σ coef[q] · row pick[q] of the flat table (.., n), over q < count."""
+    """Add to out (n,) Σ coef[q] · row pick[q] of the flat table (.., n), over q < count."""
     n = out.size
     q = 0
     while q + 4 <= count:
@@ -56,7 +56,7 @@ def enter(space: Space, lower: Reals, upper: Reals) -> int:
 
 @kernel
 def carry_symbols(net: Table, space: Space, k: int) -> None:
-    """Nothing; the forms of layer k (1..) from those of the layer before."""
+    """Set the forms of layer k (1..) from those of the layer before."""
     n, m = net.sizes[k - 1], net.sizes[k]
     column = net.column[net.at[k - 1] : net.at[k]]
     base = space.owner.size * net.first[k - 1]
@@ -91,7 +91,7 @@ def carry_symbols(net: Table, space: Space, k: int) -> None:
 
 @kernel
 def bound_layer(net: Table, space: Space, k: int) -> None:
-    """Nothing; centre, error and range of layer k (1..), after `carry_symbols`."""
+    """Set centre, error and range of layer k (1..), after `carry_symbols`."""
     n, m, f, unit = net.sizes[k - 1], net.sizes[k], net.first[k - 1], net.unit[k - 1]
     column, size = net.column[net.at[k - 1] : net.at[k]], net.size[net.at[k - 1] : net.at[k]]
     centre, error, total = space.centre[f : f + m], space.error[f : f + m], space.sum[f : f + m]
