@@ -27,7 +27,7 @@ from holdfast.engine.store import Store, to_json
 from holdfast.engine.versions import versions
 from holdfast.graph.inspect import read_proto
 from holdfast.stages.deployed import Deployed
-from holdfast.verify.domain import Domain, domain_of, first_float, last_float
+from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 from holdfast.verify.vnncomp.attempt import abandon, begin, verify_command, wait
 from holdfast.verify.vnncomp.instances import Instance

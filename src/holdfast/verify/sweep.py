@@ -19,8 +19,16 @@ from numpy.typing import NDArray
 
 from holdfast.graph.evaluate import curve_of, step_values
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
-from holdfast.verify.domain import first_float, last_float
-from holdfast.verify.problem import Answer, Case, Clock, Problem, products, stacked_rows
+from holdfast.verify.problem import (
+    Answer,
+    Case,
+    Clock,
+    Problem,
+    first_float,
+    last_float,
+    products,
+    stacked_rows,
+)
 from holdfast.verify.rounding import CURVE, MERGED, UNIT, magnitude, step_error, terms
 
 ENGINE = "sweep"

@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from holdfast.verify.bab.tree import Domain, Root, queries
-from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.linear.curves import Bend, Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
 from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float
 
 Tensor = Any
 ENGINE = "branch and bound"

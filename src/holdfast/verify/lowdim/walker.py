@@ -13,7 +13,6 @@ import numpy as np
 
 from holdfast.core.errors import MissingExtra
 from holdfast.graph.ir import Array
-from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.lowdim.layers import Layer, Layers
 from holdfast.verify.lowdim.tables import (
     BEST_VALUE,
@@ -34,7 +33,7 @@ from holdfast.verify.lowdim.tables import (
     shapes,
     views,
 )
-from holdfast.verify.problem import Case
+from holdfast.verify.problem import Case, first_float, last_float
 from holdfast.verify.rounding import EXTRA, MERGED, UNIT, gamma
 
 _SMALLEST = Sizes(1, 1, 1, 1, 1, 1, 1, 1, 1)

@@ -15,9 +15,18 @@ from numpy.typing import NDArray
 
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.domain import first_float, last_float
 from holdfast.verify.linear.pieces import full_precision
-from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, products, same_box
+from holdfast.verify.problem import (
+    Answer,
+    Case,
+    Clock,
+    OutOfTime,
+    Problem,
+    first_float,
+    last_float,
+    products,
+    same_box,
+)
 from holdfast.verify.rounding import UNIT
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
 from holdfast.verify.split.planes import (

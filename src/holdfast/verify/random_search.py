@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from holdfast.core.property import Property, Rows
 from holdfast.core.types import Floats
-from holdfast.verify.domain import Domain, first_float, last_float
-from holdfast.verify.problem import Answer, Clock
+from holdfast.verify.problem import Answer, Clock, Domain, first_float, last_float
 from holdfast.verify.replay import Runner
 
 ENGINE = "random search"
 _BATCH = 16
 
 
-def blindly(
+def search_randomly(
     question: Property, domain: Domain, runner: Runner, clock: Clock, seconds: float, rng: np.random.Generator
 ) -> Answer:
     """A violation found by random points, corners and steps around the best point so far, or unknown."""

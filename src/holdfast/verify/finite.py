@@ -1,4 +1,4 @@
-"""Where a graph rounds its free inputs, and which of its tensors depend on them afterwards.
+"""Finite domains: where a graph rounds its free inputs, the cells of an input, and the graph after the cuts.
 
 Up to the roundings ("cuts") every value must come from one input through steps that never turn back: moves,
 sums and products with constants, clipping. Then a cut's value is a staircase of that input, and its stairs
@@ -134,7 +134,7 @@ def _called(node: Any) -> str:
 
 
 def _through(node: Any, made: Node, walk: _Walk) -> None:
-    """Nothing is returned: the outputs of a node before the cuts are in the walk."""
+    """Put the outputs of a node before the cuts into the walk."""
     if node.op_type == "Constant":
         walk.values[node.output[0]] = constant_of(made)
         return
@@ -272,3 +272,147 @@ def _read(cut: Cut, elements: Values) -> Values:
     if cut.view.fill is None:
         return elements[cut.view.index]
     return np.where(cut.view.index < 0, cut.view.fill.astype(np.float32), elements[cut.view.index])
+
+
+Stairs = Callable[[Values], NDArray[Any]]
+
+
+class TooMany(Exception):
+    """More cells than may be enumerated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of one input in order: all float32 from first[i] to last[i]."""
+
+    first: Values
+    last: Values
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def middle(self) -> Values:
+        """One float32 of each cell, whole if one is."""
+        near = np.rint((self.first.astype(np.float64) + self.last) / 2).astype(np.float32)
+        return np.where((self.first <= near) & (near <= self.last), near, self.first)
+
+
+def stairs_of(trace: Trace, free: int) -> Stairs:
+    """The staircases of one free input: from its values (b,) to the cut elements it reaches, (m, b)."""
+    mine = np.flatnonzero(trace.roots == free)
+    place = np.full(len(trace.roots) + 1, -1, np.int64)
+    place[mine] = np.arange(len(mine))
+    climbs, begin = [], trace.inputs
+    for climb in trace.climbs:
+        kept = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
+        begin += len(climb.parents)
+        if len(kept):
+            climbs.append((climb.step, place[climb.parents[kept]], climb.constants[kept, None]))
+    cuts = []
+    for cut in trace.cuts.values():
+        read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})
+        cuts.append((cut, np.array(read, np.int64)))
+
+    def stairs(values: Values) -> NDArray[Any]:
+        elements = values[None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step, parents, constants in climbs:
+                elements = np.concatenate([elements, step(elements[parents], constants)])
+        rows = [cut.stairs(elements[read]) for cut, read in cuts]
+        return np.concatenate(rows) if rows else np.zeros((1, len(values)))
+
+    return stairs
+
+
+def check_range(trace: Trace, ends: list[Values]) -> None:
+    """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
+    for name, cut in trace.cuts.items():
+        for point in ends:
+            values = np.trunc(read_by(trace, cut, point).astype(np.float64))
+            good = np.isfinite(values)
+            if cut.dtype.kind in "iu":
+                kind = np.iinfo(cut.dtype)
+                good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
+            if not good.all():
+                raise NotFinite(f"the cut {name!r} meets values that {cut.dtype.name} cannot hold")
+
+
+def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> Cells:
+    """The cells between two float32, both included, in order; `stairs` gives monotone rows (m, b)."""
+    left, right = ordinal(np.array([low])), ordinal(np.array([high]))
+    borders = []
+    below, above = stairs(number(left)), stairs(number(right))
+    while len(left):
+        differs = (below != above).any(axis=0)
+        left, right, below, above = left[differs], right[differs], below[:, differs], above[:, differs]
+        near = right - left == 1
+        borders.append(right[near])
+        left, right, below, above = left[~near], right[~near], below[:, ~near], above[:, ~near]
+        if sum(map(len, borders)) + len(left) > limit:
+            raise TooMany
+        middle = (left + right) // 2
+        between = stairs(number(middle))
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        below, above = np.concatenate([below, between], axis=1), np.concatenate([between, above], axis=1)
+    cuts = np.sort(np.concatenate(borders))
+    firsts = np.concatenate([ordinal(np.array([low])), cuts])
+    lasts = np.concatenate([cuts - 1, ordinal(np.array([high]))])
+    return Cells(number(firsts), number(lasts))
+
+
+def ordinal(values: Values) -> NDArray[np.int64]:
+    """The place of each float32 in their order; both zeros are 0."""
+    bits = values.astype(np.float32).view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def number(ordinals: NDArray[np.int64]) -> Values:
+    """The float32 at each place of their order."""
+    bits = np.where(ordinals < 0, -ordinals | 0x80000000, ordinals)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+# Where real work begins: a head ends before these.
+_PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
+_FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
+HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The tensors between the parts, by name.
+
+    `alone` are, for each free input, the tensors of the head that depend on nothing else and go where more
+    is mixed in; `joint` are those the tail reads or the graph gives out.
+    """
+
+    alone: Mapping[int, tuple[str, ...]]
+    joint: tuple[str, ...]
+    late: tuple[str, ...]  # outputs of the graph that the tail computes
+
+
+def split(proto: Any, trace: Trace) -> Split:
+    """How the graph after the cuts is parted into head and tail."""
+    tail: set[str] = set()
+    for node in trace.nodes:
+        if node.op_type in HEAVY or tail.intersection(node.input):
+            tail.update(node.output)
+    early = [name for name in trace.needs if name not in tail]
+    outputs = [output.name for output in proto.graph.output]
+    joint, alone = set(outputs).intersection(early), {i: set[str]() for i in range(trace.inputs)}
+    for node in trace.nodes:
+        late = node.output[0] in tail
+        for name in node.input:
+            if name not in trace.needs or name in tail:
+                continue
+            if late:
+                joint.add(name)
+            elif len(trace.needs[name]) == 1 and len(trace.needs[node.output[0]]) > 1:
+                alone[next(iter(trace.needs[name]))].add(name)
+    for name in joint:
+        if len(trace.needs[name]) == 1:
+            alone[next(iter(trace.needs[name]))].add(name)
+    singles = {i: tuple(name for name in early if name in names) for i, names in alone.items()}
+    late_outputs = tuple(name for name in outputs if name not in early)
+    return Split(singles, tuple(name for name in early if name in joint), late_outputs)

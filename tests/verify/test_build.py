@@ -12,13 +12,10 @@ from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
-from holdfast.verify.blind import blindly
-from holdfast.verify.domain import domain_of
-from holdfast.verify.meet import meeting
-from holdfast.verify.pose import cases_of, problem_of
-from holdfast.verify.problem import Case, Clock
-from holdfast.verify.replay import runner_of
-from holdfast.verify.softmax import without_softmax
+from holdfast.verify.build import cases_of, problem_of, without_softmax
+from holdfast.verify.problem import Case, Clock, domain_of
+from holdfast.verify.random_search import search_randomly
+from holdfast.verify.replay import membership, runner_of
 
 
 def network(folder, batch=1, mix=False):
@@ -100,7 +97,7 @@ def test_meeting_all_cases_at_once_is_meeting_one_by_one(seed):
         return bool((case.lower <= x).all() and (x <= case.upper).all() and (left <= case.bound).all())
 
     pairs = [(i, j) for i in range(30) for j, case in enumerate(cases) if met(case, points[i], outputs[i])]
-    assert sorted(map(tuple, meeting(cases)(points, outputs).tolist())) == pairs
+    assert sorted(map(tuple, membership(cases)(points, outputs).tolist())) == pairs
 
 
 def softmax(z):
@@ -149,8 +146,8 @@ def test_the_blind_search_finds_what_is_easy_and_stays_inside(tmp_path):
     asked = question(network(tmp_path), Rows([[-1.0, 0.0]], [-1.49]))  # y0 >= 1.49: near x0 = 1 alone
     domain = domain_of(asked)
     runner, clock = runner_of(asked, domain), Clock(Budget(20))
-    found = blindly(asked, domain, runner, clock, 20, np.random.default_rng(0))
+    found = search_randomly(asked, domain, runner, clock, 20, np.random.default_rng(0))
     assert found.status == "violated"
     assert 0.99 <= found.witness[0] <= 1
     none = question(network(tmp_path), Rows([[-1.0, 0.0]], [-1.51]))
-    assert blindly(none, domain, runner, clock, 0.2, np.random.default_rng(0)).status == "unknown"
+    assert search_randomly(none, domain, runner, clock, 0.2, np.random.default_rng(0)).status == "unknown"
