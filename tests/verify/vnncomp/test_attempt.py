@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.verify.vnncomp import attempt as module
-from holdfast.verify.vnncomp.attempt import abandon, begin, wait
+from holdfast.verify.vnncomp import instance as module
+from holdfast.verify.vnncomp.instance import abandon, begin, wait
 from holdfast.verify.vnncomp.instances import limited, read_instances
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from holdfast.verify.vnncomp.grade import declared_error, grade
-from holdfast.verify.vnncomp.protocol import Counterexample
+from holdfast.verify.vnncomp.results import Counterexample
 from holdfast.verify.vnncomp.rules import RULES
+from holdfast.verify.vnncomp.witnesses import declared_error, grade
 from holdfast.verify.vnnlib import parse_vnnlib
 
 # Unsafe are inputs from 0 to 1 with an output of at most a half.

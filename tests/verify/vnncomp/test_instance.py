@@ -3,9 +3,8 @@ import sys
 import pytest
 
 from holdfast.core.errors import OutputError
-from holdfast.verify.vnncomp.instance import answer
+from holdfast.verify.vnncomp.instance import WARM_PROBLEMS, answer, warm_up
 from holdfast.verify.vnncomp.instances import read_instances
-from holdfast.verify.vnncomp.warm import _MADE, warm_up
 
 
 @pytest.fixture
@@ -81,6 +80,6 @@ def test_warming_up_makes_problems_that_can_be_read(tmp_path):
         "sys.exit(int(unsafe))\n"
     )
     done = list(warm_up((sys.executable, str(script))))
-    assert [name for name, _ in done] == [name for name, _, _ in _MADE]
+    assert [name for name, _ in done] == [name for name, _, _ in WARM_PROBLEMS]
     for name, attempt in done:
         assert attempt.status == ("violated" if "violated" in name else "holds"), attempt

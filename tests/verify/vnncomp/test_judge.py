@@ -3,8 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import UnknownName
-from holdfast.verify.vnncomp.judge import Said, Votes, judge
-from holdfast.verify.vnncomp.rules import RULES, bonus, percent, rules_named, scored_seconds
+from holdfast.verify.vnncomp.rules import (
+    RULES,
+    Said,
+    Votes,
+    bonus,
+    judge,
+    percent,
+    rules_named,
+    scored_seconds,
+)
 
 YEARS = ["2021", "2022", "2023", "2025", "2026"]
 

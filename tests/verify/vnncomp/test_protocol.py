@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError, UnknownName
-from holdfast.verify.vnncomp.protocol import (
+from holdfast.verify.vnncomp.results import (
     STATUSES,
     Counterexample,
     counterexample_text,
