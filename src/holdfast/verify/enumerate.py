@@ -173,7 +173,10 @@ def enumerated(
     Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
     """
     template = domain.template.reshape(domain.box.lower.shape)
-    name = _input(proto)
+    inputs = inputs_of(proto)
+    if len(inputs) != 1 or inputs[0].dtype != "float32":
+        raise NotFinite("the network has not one input of float32")
+    name = inputs[0].name
     trace = traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
@@ -195,14 +198,6 @@ def enumerated(
     if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
         return Answer("unknown", ENGINE, note="the tightest cell has another output on the original file")
     return _answer(machine, tally)
-
-
-def _input(proto: Any) -> str:
-    """The name of the network's one input, which must be float32."""
-    inputs = inputs_of(proto)
-    if len(inputs) != 1 or inputs[0].dtype != "float32":
-        raise NotFinite("the network has not one input of float32")
-    return inputs[0].name
 
 
 def _boxes(

@@ -225,10 +225,11 @@ def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
     if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
         raise made.fail("it is no rounding, and no sum, product or bound with constants before one")
     constant = made.known(1 if first else 0, "other operand")
-    step = _PAIRS[made.operator] if first else _SWAPPED.get(made.operator)
-    if step is None or (made.operator == "Div" and not np.asarray(constant).all()):
+    if made.operator == "Div" and not (first and np.asarray(constant).all()):
         raise made.fail("expected the free input to be divided by a constant other than 0")
-    return [(step, constant)]
+    if made.operator == "Sub" and not first:
+        return [(lambda value, other: other - value, constant)]
+    return [(_PAIRS[made.operator], constant)]
 
 
 _PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
@@ -239,13 +240,6 @@ _PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
     "Min": np.minimum,
     "Max": np.maximum,
 }
-_SWAPPED: Mapping[str, Callable[[Values, Values], Values]] = {
-    "Add": np.add,
-    "Sub": lambda value, constant: constant - value,
-    "Mul": np.multiply,
-    "Min": np.minimum,
-    "Max": np.maximum,
-}
 
 
 def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
@@ -253,11 +247,6 @@ def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
     elements = _elements(trace, point)
     stairs = {name: cut.stairs(_read(cut, elements)) for name, cut in trace.cuts.items()}
     return {name: np.asarray(stairs[name], cut.dtype) for name, cut in trace.cuts.items()}
-
-
-def read_by(trace: Trace, cut: Cut, point: Values) -> Values:
-    """What a cut reads for these free inputs (n,)."""
-    return _read(cut, _elements(trace, point))
 
 
 def _elements(trace: Trace, point: Values) -> Values:
@@ -327,9 +316,10 @@ def stairs_of(trace: Trace, free: int) -> Stairs:
 
 def check_range(trace: Trace, ends: list[Values]) -> None:
     """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
+    elements = [_elements(trace, point) for point in ends]
     for name, cut in trace.cuts.items():
-        for point in ends:
-            values = np.trunc(read_by(trace, cut, point).astype(np.float64))
+        for given in elements:
+            values = np.trunc(_read(cut, given).astype(np.float64))
             good = np.isfinite(values)
             if cut.dtype.kind in "iu":
                 kind = np.iinfo(cut.dtype)

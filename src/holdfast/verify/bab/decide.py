@@ -76,7 +76,9 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         return state.found
     if not state.root.layers:
         return _smooth(search, state)
-    pool = Pool(_room(search, sum(state.root.widths)))
+    # How many domains memory may hold before the best are worked on first.
+    room = max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)))
+    pool = Pool(room)
     found = settle(search, state.land, state.root, state.cases, pool, seed(state.root, state.lower))
     level, more = 2, True
     while found is None and len(pool) and not search.late():
@@ -175,11 +177,6 @@ def _effort(search: Search, level: int) -> Effort:
 def _until(search: Search, seconds: float) -> Callable[[], bool]:
     end = time.monotonic() + seconds
     return lambda: search.late() or time.monotonic() > end
-
-
-def _room(search: Search, width: int) -> int:
-    """How many domains memory may hold before the best are worked on first."""
-    return max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * width + 2000)))
 
 
 def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | None:
@@ -325,17 +322,17 @@ def refine(
             break
         before = {q: _least(leaves[q]) for q in active}
         _deepen(pieces, root, leaves, sorted(active), depth, goal, stop)
-        active = {q for q in active if _worth(before[q], _least(leaves[q]), len(leaves[q]), depth, goal)}
+        for q in sorted(active):
+            now = _least(leaves[q])
+            gained = now - before[q] > depth.gain * abs(before[q])
+            if now > goal or len(leaves[q]) >= depth.leaves or not gained:
+                active.remove(q)
     least = [_least(group) for group in leaves]
     return torch.maximum(careful, torch.tensor(least, dtype=careful.dtype))
 
 
 def _least(group: list[Domain]) -> float:
     return min(domain.lower for domain in group)
-
-
-def _worth(before: float, now: float, leaves: int, depth: Depth, goal: float) -> bool:
-    return now <= goal and leaves < depth.leaves and now - before > depth.gain * abs(before)
 
 
 def _deepen(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from holdfast.verify.bab.tree import Domain, Root, queries
-from holdfast.verify.linear.curves import Bend, Cut, doubled
+from holdfast.verify.linear.curves import Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
@@ -92,7 +92,11 @@ def _double(asked: Queries, exact: Region) -> Queries:
         asked = replace(exactly(asked, asked.spec)[1], parts=None)
     split = None
     if asked.split is not None:
-        split = {at: _assumed(exact.bends[at], value) for at, value in asked.split.items()}
+        split = dict(asked.split)  # signs stay; lines over a part of an interval are drawn anew
+        for at, value in split.items():
+            bend = exact.bends[at]
+            if isinstance(bend, Cut):
+                split[at] = bend.assumed(value[:, 0].double(), value[:, 1].double())
     return replace(
         asked,
         rows=asked.rows.double(),
@@ -103,11 +107,6 @@ def _double(asked: Queries, exact: Region) -> Queries:
         },
         beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
     )
-
-
-def _assumed(bend: Bend, split: Tensor) -> Tensor:
-    """What is assumed, in float64: signs stay, lines over a part of an interval are drawn anew."""
-    return bend.assumed(split[:, 0].double(), split[:, 1].double()) if isinstance(bend, Cut) else split
 
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:

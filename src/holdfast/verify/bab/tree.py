@@ -149,17 +149,10 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     return halves
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and the points."""
-
-    lost: Tensor
-    offset: Tensor
-    points: Tensor
-
-
-def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) -> Scores:
-    """What each undecided neuron costs the bound, and where it would be split.
+def scores(
+    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and split points.
 
     The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
     relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
@@ -186,20 +179,20 @@ def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) 
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
     free = torch.stack([d.split for d in domains]) == 0
     first, second = (torch.where(free, torch.cat(v, 1), -1.0) for v in (lost, offset))
-    return Scores(first, second, torch.cat(points, 1))
+    return first, second, torch.cat(points, 1)
 
 
 def promising(
     root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
 ) -> tuple[Tensor, Tensor]:
     """The `count` best neurons (q, 2 count) by both measures in turn, -1 for none, and the points."""
-    found = scores(root, domains, traced, relaxed)
-    each = min(count, found.lost.shape[1])
-    by_lost, by_offset = found.lost.topk(each, 1), found.offset.topk(each, 1)
+    lost, offset, points = scores(root, domains, traced, relaxed)
+    each = min(count, lost.shape[1])
+    by_lost, by_offset = lost.topk(each, 1), offset.topk(each, 1)
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
     best = torch.stack([first, second], 2).reshape(len(domains), -1)
-    return best, found.points.gather(1, best.clamp(min=0))
+    return best, points.gather(1, best.clamp(min=0))
 
 
 def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[Split]:

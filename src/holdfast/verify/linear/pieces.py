@@ -30,8 +30,13 @@ class Pieces:
         self.net, self.dtype, self.alive = net, dtype, alive
         self.unit = torch.finfo(dtype).eps / 2
         self.sizes = [prod(step.shape) for step in net.steps]
-        self.readers = _last_readers(net)
-        self.joins = _joins(net)
+        self.readers = list(range(len(net.steps)))  # the last step that reads each
+        for at, step in enumerate(net.steps):
+            for source in sources_of(step):
+                self.readers[source] = at
+        # For each step the most sums a backward pass makes of the rows of one of its sources.
+        count = Counter(source for step in net.steps for source in sources_of(step))
+        self.joins = [max((count[s] - 1 for s in sources_of(step)), default=0) for step in net.steps]
         self._constants = [self._constant(step) for step in net.steps]
 
     def tensor(self, array: Any) -> Tensor:
@@ -207,20 +212,6 @@ def _plane(source: Step) -> tuple[int, int]:
     if len(source.shape) < 2:
         raise ModelError(f"bounds: expected a convolution of (c, h, w), got a source of shape {source.shape}")
     return source.shape[-2], source.shape[-1]
-
-
-def _joins(net: Net) -> list[int]:
-    """For each step the most sums a backward pass makes of the rows of one of its sources."""
-    count = Counter(source for step in net.steps for source in sources_of(step))
-    return [max((count[source] - 1 for source in sources_of(step)), default=0) for step in net.steps]
-
-
-def _last_readers(net: Net) -> list[int]:
-    last = list(range(len(net.steps)))
-    for at, step in enumerate(net.steps):
-        for source in sources_of(step):
-            last[source] = at
-    return last
 
 
 @contextmanager

@@ -120,7 +120,9 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
         ends = torch.stack([curve(step, lower), curve(step, upper), torch.zeros_like(lower)])
         inside = (lower < 0) & (upper > 0)
         low = torch.where(inside, ends.min(0).values, ends[:2].min(0).values)
-        return wider(low, torch.where(inside, ends.max(0).values, ends[:2].max(0).values))
+        high = torch.where(inside, ends.max(0).values, ends[:2].max(0).values)
+        eps = 2 * torch.finfo(low.dtype).eps  # more than a rounded slope and a rounded product can be off
+        return low - eps * low.abs(), high + eps * high.abs()
     low, high = curve(step, lower), curve(step, upper)
     if step.curve in ("relu", "sign"):
         return low, high
@@ -137,12 +139,6 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
     # What is computed in several roundings, each of its own magnitude, keeps a few of them.
     low, high = low - pad * low.abs() - TINY, high + pad * high.abs() + TINY
     return (low.clamp(min=0.0) if step.curve in ("square", "exp", "sqrt") else low), high
-
-
-def wider(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds moved outward by more than a rounded slope and a rounded product can be off."""
-    eps = 2 * torch.finfo(low.dtype).eps
-    return low - eps * low.abs(), high + eps * high.abs()
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 
+from holdfast.graph.evaluate import step_values
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total
 
 
@@ -107,27 +108,6 @@ def scaled(step: Scale, layer: Layer) -> Layer:
         np.ones(len(factor)),
         layer.terms + (0 if layer.exact else 2),
     )
-
-
-def matrix_of(step: Conv, source: tuple[int, int, int]) -> tuple[Array, Array]:
-    """The convolution as a matrix over its flat source (channels, height, width), and its flat bias."""
-    channels, height, width = source
-    out, rows, columns = step.shape
-    each, kh, kw = step.weight.shape[1:]
-    matrix = np.zeros((out, rows, columns, channels, height, width))
-    group = np.arange(out) // (out // step.groups)
-    for y in range(rows):
-        for x in range(columns):
-            for ky in range(kh):
-                for kx in range(kw):
-                    at = y * step.stride[0] + ky * step.dilation[0] - step.pads[0]
-                    across = x * step.stride[1] + kx * step.dilation[1] - step.pads[1]
-                    if 0 <= at < height and 0 <= across < width:
-                        for c in range(each):
-                            matrix[np.arange(out), y, x, group * each + c, at, across] += step.weight[
-                                :, c, ky, kx
-                            ]
-    return matrix.reshape(out * rows * columns, -1), np.repeat(step.bias, rows * columns)
 
 
 NEURONS = 4096  # in all
@@ -244,5 +224,7 @@ class _Build:
             return None
         if isinstance(step, Dense):
             return layer.then(step.weight, step.bias), level
-        channels, height, width = self.net.steps[step.source].shape
-        return layer.then(*matrix_of(step, (channels, height, width))), level
+        alone = replace(step, bias=np.zeros_like(step.bias))
+        matrix = step_values(alone, [np.eye(len(layer.bias))], self.net).T
+        bias = np.repeat(step.bias, prod(step.shape[1:]))
+        return layer.then(np.ascontiguousarray(matrix), bias), level

@@ -378,27 +378,20 @@ def _floor(cases: Sequence[Case]) -> NDArray[np.float64]:
     return floor
 
 
-def _passes(net: Net, rows: int) -> int:
-    """About how many times one box passes the net."""
-    return net.inputs + 3 + 2 * rows
-
-
-def _values(net: Net) -> int:
-    return sum(prod(step.shape) for step in net.steps)
-
-
 def _batch(net: Net, rows: int, memory: int) -> int:
     """How many boxes are looked at together."""
-    room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * _values(net))
-    return max(1, min(MOST_WORK // (_passes(net, rows) * _work(net)), room, MOST_BOXES))
+    values = sum(prod(step.shape) for step in net.steps)
+    room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * values)
+    return max(1, min(MOST_WORK // _work(net, rows), room, MOST_BOXES))
 
 
-def _work(net: Net) -> int:
-    """The operations of one pass of one box."""
-    return 16 * _values(net) + products(net)
+def _work(net: Net, rows: int) -> int:
+    """About how many operations one box takes, in all its passes of the net."""
+    values = sum(prod(step.shape) for step in net.steps)
+    return (net.inputs + 3 + 2 * rows) * (16 * values + products(net))
 
 
 def _too_large(net: Net, rows: int, memory: int) -> bool:
     """Whether one box alone would take seconds, or the weights in float64 most of the memory."""
     weights = sum(step.weight.size for step in net.steps if isinstance(step, Dense | Conv))
-    return _passes(net, rows) * _work(net) > MOST_ALONE or 4 * 8 * weights > memory // 2
+    return _work(net, rows) > MOST_ALONE or 4 * 8 * weights > memory // 2

@@ -96,7 +96,7 @@ def _plain(one: Judged) -> dict[str, Any]:
 
 def benchmark_table(made: Score) -> Table:
     """One row a benchmark and tool, then each tool's sum of percents."""
-    columns: list[Column | str] = [
+    columns: list[Column | str] = [  # in the order of the fields of a `Line`
         "benchmark",
         "tool",
         Column("of"),
@@ -113,14 +113,7 @@ def benchmark_table(made: Score) -> Table:
     lines = list(made.lines)
     if len(made.categories) > 1:
         lines += [overall(made, tool) for tool in made.tools]
-    rows = [
-        [
-            line.category, line.tool, line.instances, line.solved, line.holds, line.violated, line.wrong,
-            line.undecided, line.seconds, line.cpu_seconds, line.points, line.percent,
-        ]
-        for line in lines
-    ]  # fmt: skip
-    return Table(columns, rows, made.rules.says)
+    return Table(columns, [list(vars(line).values()) for line in lines], made.rules.says)
 
 
 def disagreement_table(made: Score) -> Table:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from holdfast.core.errors import InputError, UnknownName
 
@@ -255,20 +255,10 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
     seconds = _number(values.get("seconds", ""))
     if seconds is None and status in ("holds", "violated"):
         raise InputError(f"{where}: expected the seconds of the run, got {values.get('seconds')!r}")
-    return Row(
-        category=values.get("category", ""),
-        network=values["network"],
-        spec=values["spec"],
-        limit=_number(values.get("limit", "")),
-        result=status,
-        seconds=seconds or 0.0,
-        cpu_seconds=_number(values.get("cpu_seconds", "")),
-        engine=values.get("engine", ""),
-        margin=_number(values.get("margin", "")),
-        witness=values.get("witness", ""),
-        note=values.get("note", ""),
-        key=values.get("key", ""),
-    )
+    texts, numbers = ("category", "engine", "witness", "note", "key"), ("limit", "cpu_seconds", "margin")
+    rest: dict[str, Any] = {name: values.get(name, "") for name in texts}
+    rest |= {name: _number(values.get(name, "")) for name in numbers}
+    return Row(network=values["network"], spec=values["spec"], result=status, seconds=seconds or 0.0, **rest)
 
 
 def _number(text: str) -> float | None:

@@ -54,7 +54,8 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
         ours = is_ours(path)
-        name = given or ("holdfast" if ours else _tool_name(path))
+        folder = path.resolve().parent.name
+        name = given or ("holdfast" if ours else folder if path.stem in ("results", "result") else path.stem)
         if not given and _overlap(found.get(name, ()), rows):
             name = f"{name} ({path.stem})"
         if _overlap(found.get(name, ()), rows):
@@ -74,10 +75,6 @@ def _named(source: str) -> tuple[str, Path]:
     if sign and not Path(source).exists():
         return name.strip(), Path(path)
     return "", Path(source)
-
-
-def _tool_name(path: Path) -> str:
-    return path.resolve().parent.name if path.stem in ("results", "result") else path.stem
 
 
 def _overlap(entries: Sequence[Entry], rows: Sequence[Row]) -> bool:
@@ -229,8 +226,9 @@ def score(
     kept = {key: said for key, said in found.items() if every or first in said}
     instances = tuple(_judged(rules, tools, key, said, counted, library) for key, said in kept.items())
     lines = tuple(_lines(tools, instances, kept))
-    totals = {tool.name: sum(_counted(lines, tool.name)) for tool in tools}
-    return Score(rules, tuple(t.name for t in tools), instances, lines, totals, len(found) - len(kept))
+    scored = [line for line in lines if line.category not in UNSCORED]
+    totals = {tool.name: sum(line.percent for line in scored if line.tool == tool.name) for tool in tools}
+    return Score(rules, tuple(totals), instances, lines, totals, len(found) - len(kept))
 
 
 def _judged(
@@ -301,27 +299,18 @@ def _line(
     )
 
 
-def _counted(lines: Sequence[Line], tool: str) -> list[float]:
-    return [line.percent for line in lines if line.tool == tool and line.category not in UNSCORED]
-
-
 def overall(made: Score, tool: str) -> Line:
     """A tool on all benchmarks together; `percent` is the sum, so that each benchmark counts the same."""
     own = [line for line in made.lines if line.tool == tool]
     solved = sum(line.solved for line in own)
     spent = sum(line.seconds * line.solved for line in own if line.seconds is not None)
     cpu = [line.cpu_seconds for line in own if line.cpu_seconds is not None]
+    counted = ("instances", "solved", "holds", "violated", "wrong", "undecided", "points")
     return Line(
-        "all",
-        tool,
-        instances=sum(line.instances for line in own),
-        solved=solved,
-        holds=sum(line.holds for line in own),
-        violated=sum(line.violated for line in own),
-        wrong=sum(line.wrong for line in own),
-        undecided=sum(line.undecided for line in own),
+        category="all",
+        tool=tool,
         seconds=spent / solved if solved else None,
         cpu_seconds=sum(cpu) if cpu else None,
-        points=sum(line.points for line in own),
         percent=made.totals[tool],
+        **{name: sum(getattr(line, name) for line in own) for name in counted},
     )

@@ -22,7 +22,7 @@ from holdfast.graph.inspect import condense, runtime
 from holdfast.verify.vnncomp.results import Counterexample, Row, read_counterexample
 from holdfast.verify.vnncomp.rules import Grade, Rules
 from holdfast.verify.vnncomp.run import remembered
-from holdfast.verify.vnnlib import Disjunct, Spec, read_vnnlib
+from holdfast.verify.vnnlib import Spec, read_vnnlib
 
 Numbers = NDArray[np.floating]
 
@@ -81,19 +81,14 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
         if away > box:
             continue
         inside = True
-        left = _slack(case, x, y)
+        left = case.rows @ y - case.bound  # how far each row is from being met: at most 0 where it is
+        left = left if case.inputs is None else left + case.inputs @ x
         if ((left < 0) | ((left == 0) & ~case.strict) | (left <= output) & (output > 0)).all():
             return ""
         best = min(best, float(left.max()))
     if inside:
         return f"the outputs are safe, by {best:.3g}"
     return f"the inputs are outside the box, by {outside:.3g}"
-
-
-def _slack(case: Disjunct, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far each row of a case is from being met: at most 0 where it is."""
-    left = case.rows @ y - case.bound
-    return left if case.inputs is None else left + case.inputs @ x
 
 
 # Flat inputs in, the inputs in the network's precision and its flat outputs out.

@@ -38,18 +38,8 @@ class Disjunct:
         """Whether the other says the same, number by number."""
         if not isinstance(other, Disjunct):
             return NotImplemented
-        pairs = (
-            (self.lower, other.lower),
-            (self.upper, other.upper),
-            (self.rows, other.rows),
-            (self.bound, other.bound),
-            (self.strict, other.strict),
-        )
-        if (self.inputs is None) != (other.inputs is None):
-            return False
-        if self.inputs is not None and not np.array_equal(self.inputs, other.inputs):  # type: ignore[arg-type]
-            return False
-        return all(a is b or np.array_equal(a, b) for a, b in pairs)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -85,14 +75,11 @@ def _common(spec: Spec) -> tuple[Floats, Floats]:
     if not spec.cases:
         return np.zeros(spec.inputs), np.zeros(spec.inputs)  # any box: no case is in it
     sides = []
-    for first, others in (
-        (spec.cases[0].lower, [case.lower for case in spec.cases[1:]]),
-        (spec.cases[0].upper, [case.upper for case in spec.cases[1:]]),
-    ):
+    for bounds in ([case.lower for case in spec.cases], [case.upper for case in spec.cases]):
         shared = np.ones(spec.inputs, np.bool_)
-        for other in {id(other): other for other in others}.values():
-            shared &= first == other
-        sides.append(np.where(shared, first, np.nan))
+        for other in {id(bound): bound for bound in bounds}.values():
+            shared &= bounds[0] == other
+        sides.append(np.where(shared, bounds[0], np.nan))
     return sides[0], sides[1]
 
 
