@@ -18,6 +18,10 @@ from holdfast.verify.problem import Case, Domain, Problem, domain_of
 from holdfast.verify.replay import Runner, runner_of, violations
 from holdfast.verify.rounding import TYPES, rounding_of
 
+_LIMIT = 10_000  # cases that one conjunction may become
+_SPARE = 1e-9  # added to every logarithm: more than its rounding
+Row = tuple[Floats, float]
+
 
 def problem_of(
     question: Property,
@@ -119,12 +123,6 @@ def cases_of(unsafe: tuple[Rows, ...], domain: Domain) -> tuple[Case, ...]:
         tied = inputs is not None and inputs.any()
         cases.append(Case(lower, upper, rows.matrix, bound, inputs if tied else None))
     return tuple(cases)
-
-
-_LIMIT = 10_000  # cases that one conjunction may become
-_SPARE = 1e-9  # added to every logarithm: more than its rounding
-
-Row = tuple[Floats, float]
 
 
 def last_softmax(proto: Any) -> str:

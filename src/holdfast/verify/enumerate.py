@@ -35,6 +35,9 @@ from holdfast.verify.problem import Answer, Clock, Domain, first_float, last_flo
 from holdfast.verify.replay import Runner, session_of
 
 _SHORT = 0.5  # seconds for which it does not pay to take the graph apart
+ENGINE = "enumerate"
+LIMIT = 5_000_000  # cells of one box
+DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
 
 
 @dataclass
@@ -146,11 +149,6 @@ def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
         made.update(f"{value.dtype.str}{value.shape}".encode())
         made.update(np.ascontiguousarray(value).data)
     return made.digest()
-
-
-ENGINE = "enumerate"
-LIMIT = 5_000_000  # cells of one box
-DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
 
 
 @dataclass

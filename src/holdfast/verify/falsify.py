@@ -27,6 +27,16 @@ from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, products
 
+ENGINE = "attack"
+NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
+REPLAYED = 16  # points of one batch that are replayed at most
+FEW = 3  # cases that the narrow rounds attack
+MOST_LEAK = 0.2
+EXACT = 0.8  # from this part of a descent on nothing leaks
+MOST_POINTS = 400  # in one batch
+MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
+MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
+
 
 @dataclass(frozen=True, eq=False)
 class Targets:
@@ -103,17 +113,6 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
         torch.tensor(bound),
         None if inputs is None else torch.tensor(inputs),
     )
-
-
-ENGINE = "attack"
-NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
-REPLAYED = 16  # points of one batch that are replayed at most
-FEW = 3  # cases that the narrow rounds attack
-MOST_LEAK = 0.2
-EXACT = 0.8  # from this part of a descent on nothing leaks
-MOST_POINTS = 400  # in one batch
-MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
-MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
 
 
 @dataclass(frozen=True)

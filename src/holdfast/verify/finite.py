@@ -28,6 +28,19 @@ _STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {
     "Round": np.rint,
     "Sign": np.sign,
 }
+_PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Min": np.minimum,
+    "Max": np.maximum,
+}
+Stairs = Callable[[Values], NDArray[Any]]
+# Where real work begins: a head ends before these.
+_PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
+_FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
+HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
 
 
 class NotFinite(Exception):
@@ -232,16 +245,6 @@ def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
     return [(_PAIRS[made.operator], constant)]
 
 
-_PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": np.divide,
-    "Min": np.minimum,
-    "Max": np.maximum,
-}
-
-
 def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
     """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
     elements = _elements(trace, point)
@@ -261,9 +264,6 @@ def _read(cut: Cut, elements: Values) -> Values:
     if cut.view.fill is None:
         return elements[cut.view.index]
     return np.where(cut.view.index < 0, cut.view.fill.astype(np.float32), elements[cut.view.index])
-
-
-Stairs = Callable[[Values], NDArray[Any]]
 
 
 class TooMany(Exception):
@@ -361,12 +361,6 @@ def number(ordinals: NDArray[np.int64]) -> Values:
     """The float32 at each place of their order."""
     bits = np.where(ordinals < 0, -ordinals | 0x80000000, ordinals)
     return bits.astype(np.uint32).view(np.float32)
-
-
-# Where real work begins: a head ends before these.
-_PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
-_FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
-HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
 
 
 @dataclass(frozen=True, eq=False)

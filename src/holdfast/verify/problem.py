@@ -20,6 +20,9 @@ from holdfast.core.verdict import Budget
 from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.graph.ir import Array, Conv, Dense, Net
 
+FLOAT32: np.dtype[Any] = np.dtype(np.float32)
+LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
+
 
 @dataclass(frozen=True, eq=False)
 class Domain:
@@ -96,10 +99,6 @@ def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDA
 def last_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
     """The largest number of a floating-point type that is not above each value."""
     return -first_float(-values, dtype)
-
-
-FLOAT32: np.dtype[Any] = np.dtype(np.float32)
-LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
 
 
 @dataclass(frozen=True, eq=False)

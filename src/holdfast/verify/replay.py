@@ -19,6 +19,7 @@ from holdfast.verify.problem import Case, Domain
 _AT_A_TIME = 1 << 23  # comparisons with boxes
 
 Pairs = NDArray[np.int64]
+_LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
 
 
 def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]:
@@ -67,9 +68,6 @@ def _judge(cases: Sequence[Case]) -> Callable[[Floats, Floats], NDArray[np.bool_
         return met
 
     return meets
-
-
-_LOOKED_AT_AGAIN = 64  # hits of one batch that are run once more by themselves
 
 
 @dataclass(frozen=True, eq=False)

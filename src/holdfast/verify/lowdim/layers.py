@@ -14,6 +14,10 @@ import numpy as np
 from holdfast.graph.evaluate import step_values
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total
 
+NEURONS = 4096  # in all
+INPUTS = 64
+WEIGHTS = 1 << 23  # of one linear step
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -108,11 +112,6 @@ def scaled(step: Scale, layer: Layer) -> Layer:
         np.ones(len(factor)),
         layer.terms + (0 if layer.exact else 2),
     )
-
-
-NEURONS = 4096  # in all
-INPUTS = 64
-WEIGHTS = 1 << 23  # of one linear step
 
 
 @dataclass(frozen=True, eq=False)

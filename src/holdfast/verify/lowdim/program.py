@@ -15,6 +15,9 @@ from holdfast.verify.lowdim.compiled import TINY, UP, U, kernel
 from holdfast.verify.lowdim.tables import Program, Reals, Signs, Space, Table
 from holdfast.verify.lowdim.zonotope import add_rows
 
+OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
+NEAR = 1e-9  # how far outside its range a variable may stand
+
 
 @kernel
 def step_back(space: Space, weight: Reals, used: int, n: int) -> None:
@@ -192,10 +195,6 @@ def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int
             lp.norm[at] += space.radius[q]
             lp.rank[at] = rank
     return rows
-
-
-OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
-NEAR = 1e-9  # how far outside its range a variable may stand
 
 
 @kernel

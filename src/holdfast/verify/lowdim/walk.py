@@ -49,6 +49,8 @@ from holdfast.verify.lowdim.tables import (
 from holdfast.verify.lowdim.zonotope import EMPTY, WILD, forward
 
 LEAN = 1.0  # how much more a neuron must weigh than an input to be split instead
+ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
+ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
 
 @kernel
@@ -199,10 +201,6 @@ def split_widest(stack: Stack, top: int) -> bool:
     if best >= 0:
         halve(stack, top, best, stack.lower[top, best])
     return best >= 0
-
-
-ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
-ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
 
 @part

@@ -37,6 +37,15 @@ from holdfast.verify.problem import Case, first_float, last_float
 from holdfast.verify.rounding import EXTRA, MERGED, UNIT, gamma
 
 _SMALLEST = Sizes(1, 1, 1, 1, 1, 1, 1, 1, 1)
+SURE = 2e-4  # a bound above this is not improved any more: float32 runtimes differ by less
+WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
+PHASES = 1024  # rows of fixed phases in a program, at most
+CUTS = 32  # room for cuts
+DEPTH = 64  # boxes on a new stack
+FIRST, USUAL = 32, 512  # boxes at a time, in the beginning and later
+# So many symbols for each climb, in the beginning and later: a box with 40 takes about as long as a climb.
+EARLY, SYMBOLS_A_CLIMB = 1 << 19, (80, 400)
+PATIENCE = 0.15  # seconds a call of the kernel may take, about
 
 
 @cache
@@ -72,13 +81,6 @@ def _signature() -> tuple[Any]:
 
     blocks = (np.zeros(shape, kind) for shape, kind in zip(shapes(_SMALLEST), KINDS, strict=True))
     return (typeof(Blocks(*blocks)),)
-
-
-SURE = 2e-4  # a bound above this is not improved any more: float32 runtimes differ by less
-WORK = 1 << 28  # products for the forms of one box, at most; more symbols are pooled
-PHASES = 1024  # rows of fixed phases in a program, at most
-CUTS = 32  # room for cuts
-DEPTH = 64  # boxes on a new stack
 
 
 def net_blocks(layers: Layers, cases: Sequence[Case]) -> tuple[Array, ...]:
@@ -185,12 +187,6 @@ def move_half(giver: Blocks, taker: Blocks) -> None:
 
 def _stacked(blocks: Blocks) -> dict[str, Array]:
     return {name: getattr(blocks, name) for name in ("lower", "upper", "phase", "alive")}
-
-
-FIRST, USUAL = 32, 512  # boxes at a time, in the beginning and later
-# So many symbols for each climb, in the beginning and later: a box with 40 takes about as long as a climb.
-EARLY, SYMBOLS_A_CLIMB = 1 << 19, (80, 400)
-PATIENCE = 0.15  # seconds a call of the kernel may take, about
 
 
 class Walker:

@@ -18,6 +18,7 @@ from holdfast.verify.rounding import UNIT
 from holdfast.verify.split.forms import Band, Form, Machine, Passed
 
 Tensor = Any
+TURNS = 24  # of the weights of a conjunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +141,6 @@ class _Back:
         total = loss.new_zeros(len(given.middle), loss.shape[1]).index_add_(0, self.box, loss)
         share = total / given.spread.clamp(min=1e-30)
         self.loss += torch.einsum("bn,bdn->bd", share, given.slopes.abs())
-
-
-TURNS = 24  # of the weights of a conjunction
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,15 @@ GRACE = 10.0  # seconds after the limit at which a process that does not end is 
 WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
 _POLL = 0.01  # seconds between looks where the system cannot wake us
 _PDEATHSIG = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
+WARM_SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
+# Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
+# above 1 the property may hold, but not by much, so that the engines must split; below 1 it is violated.
+WARM_PROBLEMS = (
+    ("one input", (1, 16, 16, 1), 1.1),
+    ("five inputs", (5, 20, 20, 5), 1.2),
+    ("five inputs, violated", (5, 20, 20, 5), 0.7),
+    ("64 inputs", (64, 32, 32, 10), 12.0),
+)
 
 
 @dataclass(frozen=True)
@@ -263,17 +272,6 @@ def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) 
     instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
     ((_, attempt),) = wait([begin(command, instance)])
     return attempt
-
-
-WARM_SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
-# Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
-# above 1 the property may hold, but not by much, so that the engines must split; below 1 it is violated.
-WARM_PROBLEMS = (
-    ("one input", (1, 16, 16, 1), 1.1),
-    ("five inputs", (5, 20, 20, 5), 1.2),
-    ("five inputs, violated", (5, 20, 20, 5), 0.7),
-    ("64 inputs", (64, 32, 32, 10), 12.0),
-)
 
 
 def warm_up(command: Sequence[str] | None = None) -> Iterator[tuple[str, Attempt]]:

@@ -14,6 +14,12 @@ from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.verify.vnncomp.score import UNSCORED, Judged, Line, Score, overall
 
+_PLOTS = 24  # benchmarks that get a plot of their own
+_READING = (
+    "Each line is a tool; its n-th point is the n-th smallest time of an instance it solved. "
+    "Further right is more solved, lower is faster."
+)
+
 
 def disagreements(made: Score) -> list[tuple[Judged, str]]:
     """Each instance on which tools, counterexamples or earlier votes disagree, and what is the case."""
@@ -143,9 +149,6 @@ def _answer(one: Judged, tool: str) -> str:
     return f"{one.said[tool].status}{mark}"
 
 
-_PLOTS = 24  # benchmarks that get a plot of their own
-
-
 def write(made: Score, out: Path, command: str = "") -> Path:
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
     if out.is_dir():
@@ -221,12 +224,6 @@ def _sections(made: Score, found: Table) -> list[Section]:
     note = "Click a heading to sort. Truth: what counts by the rules; ? where nobody knows."
     sections.append(Section("instances", "Instance by instance", (Figure("", body, note, wide=True),)))
     return sections
-
-
-_READING = (
-    "Each line is a tool; its n-th point is the n-th smallest time of an instance it solved. "
-    "Further right is more solved, lower is faster."
-)
 
 
 def _benchmarks(made: Score) -> Section:

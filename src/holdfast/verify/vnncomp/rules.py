@@ -16,6 +16,11 @@ Needs: TypeAlias = Literal["none", "contradicted", "any", "own"]
 SAME_SECONDS = 0.2  # times that are nearer than this are one time
 LEAST_SECONDS = 1.0  # every time below counts as this where time is scored
 RANDOM_TOOL = "randgen"  # the organisers' random tests, a tool like the others in the tables of 2021
+# Of a counterexample: it stands without tolerance, within the tolerance, not at all, there is none although
+# it should be there, or nobody could look (another tool's table without its counterexamples).
+Grade: TypeAlias = Literal["valid", "tolerated", "invalid", "missing", "unchecked"]
+Standing: TypeAlias = Literal["right", "wrong", "open", "none"]
+Answer: TypeAlias = Literal["holds", "violated"]
 
 
 @dataclass(frozen=True)
@@ -105,13 +110,6 @@ def bonus(rules: Rules, seconds: float, times: Sequence[float]) -> int:
 def percent(points: int, best: int) -> float:
     """A tool's points of a benchmark as percent of the best tool's; never below 0."""
     return max(0.0, 100.0 * points / best) if best > 0 else 0.0
-
-
-# Of a counterexample: it stands without tolerance, within the tolerance, not at all, there is none although
-# it should be there, or nobody could look (another tool's table without its counterexamples).
-Grade: TypeAlias = Literal["valid", "tolerated", "invalid", "missing", "unchecked"]
-Standing: TypeAlias = Literal["right", "wrong", "open", "none"]
-Answer: TypeAlias = Literal["holds", "violated"]
 
 
 @dataclass(frozen=True)

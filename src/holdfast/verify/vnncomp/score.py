@@ -17,6 +17,7 @@ from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
+UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,6 @@ def _count(row: Mapping[str, str], side: str, path: Path, number: int) -> int:
             f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
             f"got {dict(row)}"
         ) from None
-
-
-UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
 
 
 @dataclass(frozen=True)

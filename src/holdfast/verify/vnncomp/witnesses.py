@@ -25,6 +25,8 @@ from holdfast.verify.vnncomp.run import remembered
 from holdfast.verify.vnnlib import Spec, read_vnnlib
 
 Numbers = NDArray[np.floating]
+# Flat inputs in, the inputs in the network's precision and its flat outputs out.
+Replay: TypeAlias = Callable[[NDArray[np.float64]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 def grade(
@@ -89,10 +91,6 @@ def _why_not(spec: Spec, point: Numbers, outputs: Numbers, box: float, output: f
     if inside:
         return f"the outputs are safe, by {best:.3g}"
     return f"the inputs are outside the box, by {outside:.3g}"
-
-
-# Flat inputs in, the inputs in the network's precision and its flat outputs out.
-Replay: TypeAlias = Callable[[NDArray[np.float64]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)

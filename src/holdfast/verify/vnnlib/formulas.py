@@ -23,6 +23,10 @@ Term: TypeAlias = dict[Variable | None, Fraction]
 VARIABLE = re.compile(r"([XY])_(0|[1-9]\d{0,8})")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?")
 LIMIT = 1 << 20  # cases of one specification
+TOKEN = re.compile(r"[()]|[^\s();]+|;[^\n]*")
+_COMPARISONS = frozenset(("<=", ">=", "<", ">", "="))
+_SUMS = frozenset("+-*/")
+_IDLE = frozenset(("set-logic", "set-info", "set-option", "check-sat", "get-model", "get-value", "exit"))
 
 
 class Misfit(InputError):
@@ -179,12 +183,8 @@ def _both(a: All, b: All) -> All:
     return All(bounds, rows)
 
 
-TOKEN = re.compile(r"[()]|[^\s();]+|;[^\n]*")
 # What a list becomes: a word stays text, a term is a dict, a formula a list, and () or a command is a tuple.
 Item: TypeAlias = str | Term | Formula | tuple[str, ...]
-_COMPARISONS = frozenset(("<=", ">=", "<", ">", "="))
-_SUMS = frozenset("+-*/")
-_IDLE = frozenset(("set-logic", "set-info", "set-option", "check-sat", "get-model", "get-value", "exit"))
 
 
 @dataclass

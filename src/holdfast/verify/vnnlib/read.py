@@ -39,6 +39,18 @@ from holdfast.verify.vnnlib.formulas import (
 )
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
+LIMIT_BYTES = 1 << 29
+_SPACE = re.compile(r"(?>\s+|;[^\n]*)*+")
+_INDEX = r"(?:0|[1-9]\d{0,8})"
+_NUMBER = r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,4})?"
+# Runs of the two commands that make up large files.
+_DECLARATIONS = re.compile(rf"(?>\s+|;[^\n]*|\(\s*+declare-const\s++[XY]_{_INDEX}\s++Real\s*+\))*+")
+_BOUNDS = re.compile(rf"(?>\s+|;[^\n]*|\(\s*+assert\s*+\(\s*+[<>]=\s++X_{_INDEX}\s++{_NUMBER}\s*+\)\s*+\))*+")
+_COMMENT = re.compile(r";[^\n]*")
+_TWO = re.compile(r"\(\s*(?:vnnlib-version|declare-network)\b")
+_KINDS = ("Real", "F32", "F64")
+_SIGNS = {"LessEqual": "<=", "LessThan": "<", "GreaterEqual": ">=", "GreaterThan": ">", "Equal": "="}
+
 
 @dataclass
 class PlainBounds:
@@ -126,17 +138,6 @@ def _table(
                 inputs[i, variable] = weight
     bound = np.array([row.bound for row in rows], np.float64)
     return matrix, bound, np.array([row.strict for row in rows], np.bool_), inputs
-
-
-LIMIT_BYTES = 1 << 29
-_SPACE = re.compile(r"(?>\s+|;[^\n]*)*+")
-_INDEX = r"(?:0|[1-9]\d{0,8})"
-_NUMBER = r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,4})?"
-# Runs of the two commands that make up large files.
-_DECLARATIONS = re.compile(rf"(?>\s+|;[^\n]*|\(\s*+declare-const\s++[XY]_{_INDEX}\s++Real\s*+\))*+")
-_BOUNDS = re.compile(rf"(?>\s+|;[^\n]*|\(\s*+assert\s*+\(\s*+[<>]=\s++X_{_INDEX}\s++{_NUMBER}\s*+\)\s*+\))*+")
-_COMMENT = re.compile(r";[^\n]*")
-_TWO = re.compile(r"\(\s*(?:vnnlib-version|declare-network)\b")
 
 
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
@@ -250,10 +251,6 @@ def _sizes(text: str, found: Found, plain: PlainBounds) -> tuple[int, int]:
         place = next(token.start() for token in TOKEN.finditer(text) if token[0] == used)
         raise Misfit(f"expected a declared variable, got {used}, which is not declared", place)
     return sizes
-
-
-_KINDS = ("Real", "F32", "F64")
-_SIGNS = {"LessEqual": "<=", "LessThan": "<", "GreaterEqual": ">=", "GreaterThan": ">", "Equal": "="}
 
 
 def parse_two(text: str, where: str) -> Spec:
