@@ -76,14 +76,13 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         return state.found
     if not state.root.layers:
         return _smooth(search, state)
-    # How many domains memory may hold before the best are worked on first.
-    room = max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)))
-    pool = Pool(room)
-    found = settle(search, state.land, state.root, state.cases, pool, seed(state.root, state.lower))
+    # As many domains as memory may hold before the best are worked on first.
+    pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
+    found = settle(search, state, pool, seed(state.root, state.lower))
     level, more = 2, True
     while found is None and len(pool) and not search.late():
         seconds = max(2.0, state.seconds) if more else math.inf
-        found = grow(search, state.land, state.root, state.cases, pool, _until(search, seconds))
+        found = grow(search, state, pool, _until(search, seconds))
         if found is not None or not len(pool) or search.late():
             break
         before = state
@@ -192,7 +191,7 @@ def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | No
         elif moved is not None:
             again.append(moved)
     for start in range(0, len(again), 256):
-        found = settle(search, now.land, now.root, now.cases, pool, again[start : start + 256])
+        found = settle(search, now, pool, again[start : start + 256])
         if found is not None:
             return found
     return None
@@ -217,17 +216,15 @@ def seed(root: Root, lower: Tensor) -> list[Domain]:
     ]
 
 
-def grow(
-    search: Search, land: Ground, root: Root, cases: Sequence[Case], pool: Pool, until: Callable[[], bool]
-) -> Answer | None:
+def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) -> Answer | None:
     """Work on the pool until it is empty, a violation is found or `until` says stop."""
-    batch, most = 8, at_once(root, search.plan.largest_batch)
+    batch, most = 8, at_once(state.root, search.plan.largest_batch)
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
         taken = pool.take(min(batch, most))
-        splits = choose(search.pieces, root, taken, search.plan.candidates)
-        found = settle(search, land, root, cases, pool, children(root, taken, splits))
+        splits = choose(search.pieces, state.root, taken, search.plan.candidates)
+        found = settle(search, state, pool, children(state.root, taken, splits))
         if found is not None:
             return found
         spent = time.monotonic() - begun
@@ -238,10 +235,9 @@ def grow(
     return None
 
 
-def settle(
-    search: Search, land: Ground, root: Root, cases: Sequence[Case], pool: Pool, domains: list[Domain]
-) -> Answer | None:
+def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> Answer | None:
     """Bound the domains, close what can be closed and put the rest into the pool."""
+    land, root, cases = state.land, state.root, state.cases
     asked = queries(root, domains)
     turns = search.plan.iterations
     tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
@@ -275,8 +271,8 @@ def settle(
                 search.park(lower[i])
             continue
         mix = None if asked.mix is None else asked.mix[i]
-        tuned_ = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
-        pool.add(replace(tuned_, best=best[i], points=points[i]))
+        moved = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
+        pool.add(replace(moved, best=best[i], points=points[i]))
     return None
 
 
