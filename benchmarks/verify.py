@@ -24,11 +24,10 @@ from pathlib import Path
 
 from holdfast.report.tables import Cell, Column, Table, to_markdown, to_text
 from holdfast.verify.vnncomp.instances import Instance, limited, read_instances, sampled
-from holdfast.verify.vnncomp.ledger import witness_folder
+from holdfast.verify.vnncomp.page import disagreement_table
 from holdfast.verify.vnncomp.rules import RULES
-from holdfast.verify.vnncomp.run import Plan, Step, run
+from holdfast.verify.vnncomp.run import Plan, Step, run, witness_folder
 from holdfast.verify.vnncomp.score import Judged, Line, Score, score
-from holdfast.verify.vnncomp.standings import disagreement_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -15,7 +15,7 @@ from holdfast.engine.store import Store
 from holdfast.graph.load import load_model
 from holdfast.stages.families import option
 from holdfast.stages.infer import onnxruntime
-from holdfast.verify.vnncomp import attempt
+from holdfast.verify.vnncomp import instance as attempt
 
 SIDE, INPUTS = 2, 12
 LONG = 300.0  # seconds: the first proof loads the engines, on a busy machine slowly

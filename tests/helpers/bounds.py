@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -266,3 +267,16 @@ def _exact(net: Net, top: int, x: Fraction) -> list[Fraction]:
         else:
             values = [max(v, Fraction(0)) for v in values]
     return values
+
+
+def only_in(patch: Any, module: Any, name: str, **values: object) -> None:
+    """Replace names of a module, but only while its function of this name runs."""
+    once = getattr(module, name)
+
+    def run(*given: Any, **named: Any) -> Any:
+        with patch.context() as inner:
+            for other, value in values.items():
+                inner.setattr(module, other, value)
+            return once(*given, **named)
+
+    patch.setattr(module, name, run)

@@ -11,9 +11,9 @@ import numpy as np
 
 from helpers.bounds import Row
 from holdfast.graph.ir import Dense, Net
-from holdfast.verify.lowdim import layers_of
-from holdfast.verify.lowdim.pack import blocks_of, net_blocks, put_box
+from holdfast.verify.lowdim.layers import layers_of
 from holdfast.verify.lowdim.tables import Blocks, views
+from holdfast.verify.lowdim.walker import blocks_of, net_blocks, put_box
 from holdfast.verify.problem import Case
 
 U = Fraction(1, 2**53)

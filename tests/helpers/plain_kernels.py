@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from holdfast.verify import lowdim
+from holdfast.verify.lowdim import search as engine
 from holdfast.verify.lowdim import walker
 from holdfast.verify.lowdim.tables import views
 
-engine = import_module("holdfast.verify.lowdim.search")  # the package's own `search` is the function
-SOURCES = Path(lowdim.__file__).parent / "kernels"
-MODULES = ("compiled", "zonotope", "backward", "rows", "simplex", "branch", "points", "walk")
-_AMONG_THEM = re.compile(r"from holdfast\.verify\.lowdim\.kernels\.\w+ import (\([^)]*\)|[^\n]*)")
+SOURCES = Path(lowdim.__file__).parent
+MODULES = ("compiled", "zonotope", "program", "points", "walk")
+_AMONG_THEM = re.compile(rf"from holdfast\.verify\.lowdim\.({'|'.join(MODULES)}) import (\([^)]*\)|[^\n]*)")
 _PLAIN = "njit = lambda **options: lambda function: function"
 
 

@@ -14,13 +14,10 @@ from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation, Product, sources_of
 from holdfast.verify.bab import tree
-from holdfast.verify.bab.ask import ask
-from holdfast.verify.bab.decide import decide
-from holdfast.verify.bab.move import Move
-from holdfast.verify.bab.refine import Depth, refine
-from holdfast.verify.bab.search import Plan, Search, closed, ground
-from holdfast.verify.bab.tree import Domain, Root, plant
-from holdfast.verify.linear import curves, root, saddle, tune
+from holdfast.verify.bab.decide import Depth, decide, refine
+from holdfast.verify.bab.search import Plan, Search, ask, closed, ground
+from holdfast.verify.bab.tree import Domain, Move, Root, plant
+from holdfast.verify.linear import curves, root, shapes, tune
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
@@ -75,7 +72,7 @@ def check_planes(seed: int, dtype: torch.dtype = torch.float32) -> None:
     ends[:, 1, ::7] = ends[:, 0, ::7]  # points
     ends = np.sort(ends.astype(np.float32), 1)
     left, right = (tuple(torch.as_tensor(end[None], dtype=dtype) for end in pair) for pair in ends)
-    made = saddle.Saddle(Product(0, 0, (count,)), left, right)
+    made = shapes.ProductBend(Product(0, 0, (count,)), left, right)
     start = made.start(9)
     noise = torch.as_tensor(rng.normal(0, 1, start.shape), dtype=dtype)
     share = np.concatenate([rng.random((40, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]])
@@ -94,7 +91,7 @@ def check_planes(seed: int, dtype: torch.dtype = torch.float32) -> None:
         assert (a * b <= ua * a + ub * b + uo + doubt).all()
 
 
-def _whole(bend: curves.Bend, lines: curves.Lines) -> list[np.ndarray]:
+def _whole(bend: curves.Bend, lines: shapes.Lines) -> list[np.ndarray]:
     """Slopes and offsets (q, n) of every neuron, those with a known line included."""
     found = []
     for slope, offset in ((lines.ls, lines.lo), (lines.us, lines.uo)):

@@ -12,7 +12,7 @@ from helpers.bounds import Row, dense_net, problem
 from helpers.few_inputs import Question, chain, exactly
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Dense
-from holdfast.verify.lowdim import search
+from holdfast.verify.lowdim.search import search
 from holdfast.verify.problem import Answer, Case, Clock
 
 

@@ -17,11 +17,8 @@ from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.graph.inspect import read_proto
 from holdfast.verify import enumerate as engine
-from holdfast.verify.domain import domain_of, first_float, last_float
-from holdfast.verify.finite import machine
-from holdfast.verify.finite.cells import Cells, cells_of, number, ordinal
-from holdfast.verify.finite.trace import NotFinite
-from holdfast.verify.problem import Clock
+from holdfast.verify.finite import Cells, NotFinite, cells_of, number, ordinal
+from holdfast.verify.problem import Clock, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -83,7 +80,7 @@ def answer(asked, seconds=60.0):
     found = []
     for short in (np.inf, -1.0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(machine, "_SHORT", short)
+            patch.setattr(engine, "_SHORT", short)
             found.append(engine.enumerated(asked, graph, domain, runner, Clock(Budget(seconds))))
     assert found[0].status == found[1].status
     assert (found[0].margin is None) == (found[1].margin is None)

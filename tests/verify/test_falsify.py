@@ -13,8 +13,7 @@ from onnx import helper
 from helpers.lowering import by_runtime, model
 from holdfast.core.verdict import Budget
 from holdfast.graph.lower import lower_onnx
-from holdfast.verify.aims import aims_of
-from holdfast.verify.falsify import Hunt, falsify
+from holdfast.verify.falsify import Hunt, falsify, targets_of
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
 RNG = np.random.default_rng(11)
@@ -184,8 +183,8 @@ def test_a_search_without_success_ends_with_its_time() -> None:
 
 def test_a_descent_ends_when_the_time_is_up() -> None:
     problem = posed(perceptron(), Case(*box(), row(1, 0, 0), np.array([-1e3])))
-    aims = aims_of(problem.cases)
-    hunt = Hunt(problem, aims, Clock(Budget(60.0)), time.monotonic(), np.random.default_rng(0))
+    targets = targets_of(problem.cases)
+    hunt = Hunt(problem, targets, Clock(Budget(60.0)), time.monotonic(), np.random.default_rng(0))
     assert hunt.round(0) is None
     assert hunt.tried <= hunt.size
 
@@ -228,9 +227,9 @@ def test_values_that_are_not_numbers_are_no_witness() -> None:
 @pytest.mark.shared
 def test_counterexamples_of_the_competition(shared_data: Path) -> None:
     from holdfast.core.model import Network
-    from holdfast.verify.pose import problem_of
-    from holdfast.verify.vnnlib.property import property_of
+    from holdfast.verify.build import problem_of
     from holdfast.verify.vnnlib.read import read_vnnlib
+    from holdfast.verify.vnnlib.spec import property_of
 
     folder = shared_data / "vnncomp" / "mnistfc"
     for net, spec in (("256x2", "prop_0_0.05"), ("256x6", "prop_3_0.05")):  # on a plateau

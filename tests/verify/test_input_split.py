@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from importlib import import_module
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from helpers.bounds import KINDS, Row, points_of, problem, values_of
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Dense, Product, Take
 from holdfast.verify.problem import Case, Clock, Problem
-from holdfast.verify.split import back, boxes, forms, goal, lines
+from holdfast.verify.split import forms, planes, search
+from holdfast.verify.split.search import Boxes, clipped
 
-search = import_module("holdfast.verify.split.search")
 CURVES = [("leaky", 0.2), ("leaky", 1.5), ("leaky", -0.5), ("elu", 0.7)]
 CURVES += [(name, 0.0) for name in ("relu", "sigmoid", "tanh", "sin", "square", "softplus", "exp", "erf")]
 CURVES += [(name, 0.0) for name in ("log", "sqrt", "reciprocal")]
@@ -61,7 +61,7 @@ def check_bands(curve, slope):
         centre, radius = side * (0.01 + abs(centre)), np.minimum(radius, 0.005 + 0.9 * abs(centre))
     lower, upper = centre - radius, centre + radius
     step = Activation(0, curve, (1,), slope)
-    made = lines.band(step, torch.tensor(lower), torch.tensor(upper))
+    made = forms.band(step, torch.tensor(lower), torch.tensor(upper))
     for share in np.linspace(0, 1, 41):
         z = np.clip(lower + share * (upper - lower), lower, upper)
         f, z = true(curve, slope, z), z.astype(np.longdouble)
@@ -100,8 +100,8 @@ def check_forms(kind, seed, radius=1.0):
         torch.tensor(rng.normal(size=(10, net.outputs))),
         torch.tensor(rng.normal(size=(10, net.inputs))),
     )
-    planes = [f(given, passed.output, box, rows, over) for f in (back.along, back.between)]
-    planes.append(back.backward(machine, given, passed, box, rows, over))
+    found = [f(given, passed.output, box, rows, over) for f in (planes.along, planes.between)]
+    found.append(planes.backward(machine, given, passed, box, rows, over))
     room = 1e-13
     for at in range(5):
         points = points_of(rng, lower[at].numpy(), upper[at].numpy(), 100)
@@ -115,7 +115,7 @@ def check_forms(kind, seed, radius=1.0):
         assert (outputs <= out.upper[at].numpy() + room * size).all()
         for query in (2 * at, 2 * at + 1):
             value = outputs @ rows[query].numpy() + points @ over[query].numpy()
-            for plane in planes:
+            for plane in found:
                 under = float(plane.base[query]) + t @ plane.slopes[query].numpy()
                 assert (value >= under - room * 20 * size.max()).all()
                 assert value.min() >= float(plane.lower[query]) - room * 20 * size.max()
@@ -146,7 +146,7 @@ def check_rounding(seed):
     assert (value <= passed.output.upper.numpy()).all()
     rows = torch.tensor(rng.normal(size=(6, net.outputs)))
     none = torch.zeros(6, net.inputs, dtype=torch.float64)
-    plane = back.backward(machine, given, passed, torch.arange(6), rows, none)
+    plane = planes.backward(machine, given, passed, torch.arange(6), rows, none)
     assert ((value * rows.numpy()).sum(1) >= plane.lower.numpy()).all()
 
 
@@ -162,9 +162,9 @@ def check_clips(seed):
     lower = rng.normal(size=(count, inputs))
     upper = lower + rng.uniform(0.1, 1, (count, inputs))
     box = np.repeat(np.arange(count), 2)
-    made = boxes.Boxes(*(torch.tensor(v) for v in (lower, upper, box, np.arange(2 * count))))
+    made = search.Boxes(*(torch.tensor(v) for v in (lower, upper, box, np.arange(2 * count))))
     base, slopes = rng.normal(0.5, 1, (2 * count, 2)), rng.normal(size=(2 * count, 2, inputs))
-    rest = boxes.clipped(made, torch.arange(2 * count), torch.tensor(base), torch.tensor(slopes))
+    rest = search.clipped(made, torch.arange(2 * count), torch.tensor(base), torch.tensor(slopes))
     assert len(rest) == count
     t = rng.uniform(-1, 1, (3000, inputs))
     smaller = 0
@@ -186,11 +186,11 @@ def check_halves(seed):
     upper = lower + rng.uniform(0.1, 1, (6, 3))
     box = np.repeat(np.arange(6), 2)
     case = np.arange(12)
-    made = boxes.Boxes(*(torch.tensor(v) for v in (lower, upper, box, case)))
+    made = search.Boxes(*(torch.tensor(v) for v in (lower, upper, box, case)))
     floor = torch.full((3,), 1e-9, dtype=torch.float64)
     score, lowest = torch.tensor(rng.random((6, 3))), torch.tensor(rng.normal(size=6))
     for times in (1, 2, 3):
-        parts = boxes.halved(made, score, lowest, floor, times)
+        parts = search.halved(made, score, lowest, floor, times)
         assert len(parts) == 6 * 2**times
         for pair in range(12):
             of = parts.box[parts.case == case[pair]]
@@ -209,7 +209,7 @@ def check_mixes(seed):
     """A mix of planes is nowhere above the largest of them."""
     rng = np.random.default_rng(seed)
     base, slopes = torch.tensor(rng.normal(0, 1, (30, 4))), torch.tensor(rng.normal(0, 1, (30, 4, 2)))
-    mix = goal.mixed(base, slopes)
+    mix = planes.mixed(base, slopes)
     side = torch.linspace(-1, 1, 41, dtype=torch.float64)
     t = torch.cartesian_prod(side, side)
     largest = (base[:, :, None] + slopes @ t.T).amax(1).amin(1)
@@ -349,8 +349,8 @@ def test_the_clock_is_heeded_and_progress_told():
 
 
 def chord_offset_flipped(patch):
-    once = lines._hinge
-    patch.setattr(lines, "_hinge", lambda *given: flipped(once(*given)))
+    once = forms._hinge
+    patch.setattr(forms, "_hinge", lambda *given: flipped(once(*given)))
     return lambda: [check_forms("relu", seed) for seed in range(4)]
 
 
@@ -359,8 +359,8 @@ def flipped(made):
 
 
 def lower_line_above(patch):
-    once = lines._hinge
-    patch.setattr(lines, "_hinge", lambda *g: dataclasses.replace(once(*g), below=once(*g).below + 0.3))
+    once = forms._hinge
+    patch.setattr(forms, "_hinge", lambda *g: dataclasses.replace(once(*g), below=once(*g).below + 0.3))
     return lambda: [check_forms("relu", seed, 2.0) for seed in range(4)]
 
 
@@ -392,18 +392,18 @@ def no_slack(patch):
 
 
 def one_half_forgotten(patch):
-    once = boxes._twice
+    once = search._twice
 
     def twice(made, score, floor):
         parts, scores = once(made, score, floor)
         return parts.part(slice(0, len(made))), scores[: len(made)]
 
-    patch.setattr(boxes, "_twice", twice)
+    patch.setattr(search, "_twice", twice)
     return lambda: check_halves(0)
 
 
 def clipped_too_far(patch):
-    patch.setattr(boxes, "OUTWARD", -0.05)
+    patch.setattr(search, "OUTWARD", -0.05)
     return lambda: [check_clips(seed) for seed in range(5)]
 
 
@@ -419,13 +419,13 @@ def the_narrower_case_decides(patch):
 
 
 def a_case_skipped(patch):
-    once = boxes.Boxes.of
+    once = search.Boxes.of
     patch.setattr(search.Boxes, "of", lambda cases: once(cases[:-1]))
     return check_cases
 
 
 def best_row_of_any_point(patch):
-    once = goal.mixed
+    once = planes.mixed
 
     def mixed(base, slopes):
         return dataclasses.replace(once(base, slopes), lower=base.amax(1))
@@ -466,3 +466,24 @@ def test_a_mutant_is_caught(mutant, monkeypatch):
     check = mutant(monkeypatch)
     with pytest.raises(AssertionError):
         check()
+
+
+def exact(base, slopes, point):
+    return Fraction(base) + sum(Fraction(s) * Fraction(t) for s, t in zip(slopes, point, strict=True))
+
+
+def test_an_input_that_hardly_counts_is_not_clipped_by_rounding():
+    """The plane is 0 at the corner as computed sums have it; a tiny slope divides what they were rounded."""
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        slopes = rng.normal(0, 1, 6)
+        slopes[0] = 10.0 ** rng.uniform(-16, -6)
+        base = float(np.abs(slopes).sum()) + 10.0 ** rng.uniform(-17, -9) * rng.normal()
+        one = torch.ones(1, 6, dtype=torch.float64)
+        boxes = Boxes(-one, one, torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+        planes = torch.tensor([[base]], dtype=torch.float64), torch.tensor(slopes)[None, None]
+        kept = clipped(boxes, torch.zeros(1, dtype=torch.int64), *planes)
+        corner = -np.sign(slopes)  # where the plane is least, but for the input of the tiny slope
+        if kept.upper[0, 0] < 1:
+            corner[0] = np.nextafter(float(kept.upper[0, 0]), 2)
+            assert exact(base, slopes.tolist(), corner.tolist()) > 0

@@ -11,7 +11,7 @@ from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
 from holdfast.verify import run as decide
-from holdfast.verify.domain import domain_of, first_float, last_float
+from holdfast.verify.problem import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 
 KINDS = {np.float16: TensorProto.FLOAT16, np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE}

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network
-from holdfast.verify.domain import domain_of, first_float, last_float
+from holdfast.verify.problem import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import parse_vnnlib, property_of
 
 

@@ -14,7 +14,7 @@ from holdfast.core.verdict import Budget
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide
-from holdfast.verify.pose import problem_of
+from holdfast.verify.build import problem_of
 from holdfast.verify.problem import Clock
 from holdfast.verify.rounding import rounding_of
 

@@ -2,20 +2,18 @@
 
 import dataclasses
 from fractions import Fraction
-from importlib import import_module
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 import pytest
 
-from helpers.bounds import Row, problem
+from helpers.bounds import Row, only_in, problem
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Conv, Dense, Product, Scale, Start, Take, Total, sources_of
+from holdfast.verify import sweep
 from holdfast.verify.problem import Case, Clock, Problem
-from holdfast.verify.sweep import chords, judge, piecewise
 
-search = import_module("holdfast.verify.sweep.search")
 SIZE = 1e-2
 
 
@@ -154,7 +152,7 @@ def case_of(rng, net, rows=1, tied=False, lower=-1.0, upper=1.0):
 
 def answered(net, *cases, seconds=20.0):
     asked = problem(net, *cases)
-    found = search.search(asked, Clock(Budget(seconds=seconds)))
+    found = sweep.search(asked, Clock(Budget(seconds=seconds)))
     if found.status == "violated":
         assert asked.violates(found.witness[None])[0]
     return found
@@ -191,7 +189,7 @@ def check_chords(kind, seed, radius=1.0):
     net = KINDS[kind](rng)
     left = rng.uniform(-radius, radius, 4)
     right = left + radius * rng.uniform(0, 1, 4) ** 4
-    drawn = chords.chords(net, left, right)
+    drawn = sweep.chords(net, left, right)
     for at, (a, b) in enumerate(zip(left, right, strict=True)):
         for share in (Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(1)):
             x = Fraction(a) + share * (Fraction(b) - Fraction(a))
@@ -213,7 +211,7 @@ def check_chain():
     row = Row(np.random.default_rng(0), (1,))
     first = row.put(Scale(row.curve(0, "relu"), np.ones(1), np.full(1, 5.0), (1,)))
     row.curve(first, "relu")
-    drawn = chords.chords(row.net(), np.array([-1.0]), np.array([1.0]))
+    drawn = sweep.chords(row.net(), np.array([-1.0]), np.array([1.0]))
     assert abs((drawn.left + drawn.right) / 2 - 5.0) <= drawn.off
     assert drawn.off < 0.51
     assert drawn.at.tolist() == [0.0]
@@ -275,12 +273,12 @@ def test_every_case_counts():
 
 
 def test_cases_beyond_counting_do_not_share_segments(monkeypatch):
-    monkeypatch.setattr(search, "MOST_PAIRS", 10)
+    monkeypatch.setattr(sweep, "MOST_PAIRS", 10)
     check_many(1)
 
 
 def test_small_batches_change_nothing(monkeypatch):
-    monkeypatch.setattr(search, "_batch", lambda *rest: 3)
+    monkeypatch.setattr(sweep, "_batch", lambda *rest: 3)
     for kind in KINDS:
         check(kind, 2)
 
@@ -303,7 +301,7 @@ def test_no_input_at_all():
     def said(bound):
         case = Case(np.zeros(0), np.zeros(0), np.ones((1, 1)), np.array([bound]))
         asked = Problem(net, (case,), lambda points: np.full(len(points), bound >= 6.5))
-        return search.search(asked, Clock(Budget(5)))
+        return sweep.search(asked, Clock(Budget(5)))
 
     assert said(6.4).status == "holds"
     assert said(6.6).status == "violated"
@@ -314,13 +312,13 @@ def test_what_does_not_replay_or_is_not_finite_is_unknown():
     net = dense(np.random.default_rng(0))
     case = Case(np.array([-1.0]), np.array([1.0]), np.zeros((1, 2)), np.zeros(1))
     never = Problem(net, (case,), lambda points: np.zeros(len(points), np.bool_))
-    assert search.search(never, Clock(Budget(5))).status == "unknown"
+    assert sweep.search(never, Clock(Budget(5))).status == "unknown"
     steps = list(net.steps)
     steps[1] = dataclasses.replace(steps[1], weight=steps[1].weight * 1e308, bias=steps[1].bias + np.inf)
     broken = dataclasses.replace(net, steps=tuple(steps))
     case = dataclasses.replace(case, rows=np.ones((1, 2)), bound=np.array([-1e300]))
     never = Problem(broken, (case,), lambda points: np.zeros(len(points), np.bool_))
-    assert search.search(never, Clock(Budget(5))).status == "unknown"
+    assert sweep.search(never, Clock(Budget(5))).status == "unknown"
 
 
 def test_a_real_violation_between_two_float32_is_no_proof_and_no_witness():
@@ -333,15 +331,15 @@ def test_a_real_violation_between_two_float32_is_no_proof_and_no_witness():
 
 def test_which_nets_it_takes():
     rng = np.random.default_rng(0)
-    assert all(piecewise(make(rng)) for make in KINDS.values())
+    assert all(sweep.piecewise(make(rng)) for make in KINDS.values())
     row = Row(rng, (2,))
     row.dense(0, 1)
-    assert not piecewise(row.net())
+    assert not sweep.piecewise(row.net())
     for curve in ("sigmoid", "tanh", "sign"):
-        assert not piecewise(dense(rng, curve))
+        assert not sweep.piecewise(dense(rng, curve))
     square = dataclasses.replace(row.net(), steps=(Start((1,)), Product(0, 0, (1,))), free=np.arange(1))
-    assert not piecewise(square)
-    found = search.search(problem(square), Clock(Budget(5)))
+    assert not sweep.piecewise(square)
+    found = sweep.search(problem(square), Clock(Budget(5)))
     assert found.status == "unknown"
 
 
@@ -351,57 +349,56 @@ def test_the_clock_is_heeded_and_progress_told():
     assert answered(net, case, seconds=0.0).status == "timeout"
     told = []
     clock = Clock(Budget(5), tell=lambda *what: told.append(what))
-    assert search.search(problem(net, case), clock).status == "holds"
+    assert sweep.search(problem(net, case), clock).status == "holds"
     assert told
 
 
 def last_segment_dropped(patch):
-    once = search.segments_of
-    patch.setattr(search, "segments_of", lambda asked: once(asked).part(slice(-1)))
+    once = sweep.segments_of
+    patch.setattr(sweep, "segments_of", lambda asked: once(asked).part(slice(-1)))
 
 
 def last_piece_dropped(patch):
-    once = search._cut
-    patch.setattr(search, "_cut", lambda *given: once(*given).part(slice(-1)))
+    once = sweep._cut
+    patch.setattr(sweep, "_cut", lambda *given: once(*given).part(slice(-1)))
 
 
 def sign_flipped_in_the_phase(patch):
-    once = chords._Walk.bend
+    once = sweep._Walk.bend
 
     def bend(self, at, step, values):
         once(self, at, step, -values)
 
-    patch.setattr(chords._Walk, "bend", bend)
+    patch.setattr(sweep._Walk, "bend", bend)
 
 
 def a_crossing_thought_positive(patch):
-    once = chords._Walk.bend
+    once = sweep._Walk.bend
 
     def bend(self, at, step, values):
         once(self, at, step, np.abs(values))
 
-    patch.setattr(chords._Walk, "bend", bend)
+    patch.setattr(sweep._Walk, "bend", bend)
 
 
 def a_case_skipped(patch):
-    once = judge.asked_of
-    patch.setattr(search, "asked_of", lambda cases, dtype: once(cases[:-1], dtype))
+    once = sweep.asked_of
+    patch.setattr(sweep, "asked_of", lambda cases, dtype: once(cases[:-1], dtype))
 
 
 def no_slack(patch):
-    patch.setattr(chords, "MERGED", 0)
-    patch.setattr(chords, "UNIT", 0.0)
+    for function in ("chords", "sizes_of"):
+        only_in(patch, sweep, function, MERGED=0, UNIT=0.0)
 
 
 def slack_of_the_wrong_sign(patch):
-    patch.setattr(chords, "UNIT", -chords.UNIT)
+    for function in ("chords", "sizes_of"):
+        only_in(patch, sweep, function, UNIT=-sweep.UNIT)
 
 
 def offs_not_carried(patch):
-    once = chords.magnitude
-    patch.setattr(
-        chords, "magnitude", lambda step, unit: dataclasses.replace(once(step, unit), **zeros(step))
-    )
+    once = sweep.magnitude
+    patch.setattr(sweep, "magnitude", lambda step, unit: dataclasses.replace(once(step, unit), **zeros(step)))
 
 
 def zeros(step):
@@ -413,31 +410,31 @@ def weights_keep_their_sign(patch):
         made = once(step, unit)
         return dataclasses.replace(made, weight=step.weight) if isinstance(step, Dense) else made
 
-    once = chords.magnitude
-    patch.setattr(chords, "magnitude", magnitude)
+    once = sweep.magnitude
+    patch.setattr(sweep, "magnitude", magnitude)
 
 
 def rows_of_a_case_forgotten(patch):
-    once = judge.asked_of
+    once = sweep.asked_of
 
     def asked_of(cases, dtype):
         return once([dataclasses.replace(c, inputs=None) for c in cases])
 
-    patch.setattr(search, "asked_of", asked_of)
+    patch.setattr(sweep, "asked_of", asked_of)
 
 
 def mixes_with_negative_weights(patch):
-    patch.setattr(judge, "_mixed", lambda left, right: np.abs(left).max(axis=1))
+    patch.setattr(sweep, "_mixed", lambda left, right: np.abs(left).max(axis=1))
 
 
 def boxes_not_widened(patch):
-    once = judge.asked_of
+    once = sweep.asked_of
 
     def asked_of(cases, dtype):
         made = once(cases, dtype)
         return dataclasses.replace(made, upper=np.nextafter(made.last.astype(np.float64), -np.inf))
 
-    patch.setattr(search, "asked_of", asked_of)
+    patch.setattr(sweep, "asked_of", asked_of)
 
 
 MUTANTS = (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.verify.vnnlib import Disjunct, Spec, algebra, parse_vnnlib, print_vnnlib, read_vnnlib
+from holdfast.verify.vnnlib import Disjunct, Spec, formulas, parse_vnnlib, print_vnnlib, read_vnnlib
 from holdfast.verify.vnnlib.read import _parse
 
 XY = "(declare-const X_0 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)\n"
@@ -164,7 +164,7 @@ def test_missing_bounds_and_variables_are_refused():
 
 
 def test_too_many_cases_are_refused(monkeypatch):
-    monkeypatch.setattr(algebra, "LIMIT", 1000)
+    monkeypatch.setattr(formulas, "LIMIT", 1000)
     one_of_ten = "(assert (or " + " ".join(f"(<= Y_0 {i})" for i in range(10)) + "))"
     assert len(rows_of(one_of_ten * 3)) == 1000
     with pytest.raises(InputError, match="at most 1,000 cases"):

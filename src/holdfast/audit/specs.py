@@ -26,11 +26,11 @@ from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
 from holdfast.graph.inspect import read_proto
 from holdfast.stages.deployed import Deployed
-from holdfast.verify.domain import Domain, domain_of, first_float, last_float
+from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import runner_of
-from holdfast.verify.vnncomp.attempt import abandon, begin, verify_command, wait
+from holdfast.verify.vnncomp.instance import abandon, begin, verify_command, wait
 from holdfast.verify.vnncomp.instances import Instance
-from holdfast.verify.vnncomp.protocol import read_counterexample
+from holdfast.verify.vnncomp.results import read_counterexample
 
 POINTS = 200  # of a specification's box, run on each runtime
 UNTOUCHED = ("onnxruntime", Deployed())  # infer stages that run the user's file as it is

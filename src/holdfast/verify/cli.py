@@ -138,7 +138,7 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
 
 def _write_witness(path: Path, verdict: Verdict) -> None:
     from holdfast.engine.store import write_atomic
-    from holdfast.verify.vnncomp.protocol import Counterexample, counterexample_text
+    from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
 
     if verdict.witness is None or verdict.replay is None:
         return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
@@ -14,18 +16,139 @@ from numpy.typing import NDArray
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.types import Floats
-from holdfast.graph.inspect import inputs_of
-from holdfast.verify.domain import Domain, first_float, last_float
-from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
-from holdfast.verify.finite.machine import Machine, choose, kinds_of, on_original, outputs_of
-from holdfast.verify.finite.split import split
-from holdfast.verify.finite.trace import NotFinite, traced
-from holdfast.verify.problem import Answer, Clock
-from holdfast.verify.replay import Runner
+from holdfast.graph.inspect import inputs_of, runtime
+from holdfast.graph.lower.nodes import part_of
+from holdfast.verify.finite import (
+    Cells,
+    NotFinite,
+    Split,
+    TooMany,
+    Trace,
+    cells_of,
+    check_range,
+    cut_tensors,
+    split,
+    stairs_of,
+    traced,
+)
+from holdfast.verify.problem import Answer, Clock, Domain, first_float, last_float
+from holdfast.verify.replay import Runner, session_of
 
+_SHORT = 0.5  # seconds for which it does not pay to take the graph apart
 ENGINE = "enumerate"
 LIMIT = 5_000_000  # cells of one box
 DOUBT = 1e-4  # a slack nearer to 0 may have the other sign on another runtime
+
+
+@dataclass
+class Machine:
+    """The network and its parts as sessions, opened when first needed, and what they gave so far."""
+
+    model: Any  # onnx.ModelProto
+    trace: Trace
+    split: Split
+    constants: Mapping[str, NDArray[Any]]
+    domain: Domain
+    runner: Callable[[], Runner]
+    direct: bool = False  # run the original file for every cell
+    runs: int = 0
+    alone: Any = None
+    head: Any = None
+    tails: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    seen: dict[bytes, Floats] = field(default_factory=dict)
+
+
+def choose(machine: Machine, cells: int) -> None:
+    """Let the machine run the original file if that does not take long for this many cells."""
+    whole, runner = machine.domain.template.reshape(machine.domain.box.lower.shape), machine.runner()
+    began = time.perf_counter()
+    for _ in range(2):
+        runner.run(whole)
+    machine.direct = cells * (time.perf_counter() - began) / 2 < _SHORT
+
+
+def on_original(machine: Machine, point: NDArray[np.float32]) -> Floats:
+    """The flat outputs of the original file for these free inputs (n,)."""
+    outputs: Floats = machine.runner().outputs(machine.domain.whole(point[None]))[0]
+    return outputs
+
+
+def kinds_of(
+    machine: Machine, start: NDArray[np.float32], free: int, values: NDArray[np.float32]
+) -> Sequence[np.float32]:
+    """Those values of one input that differ in what they make of the tensors that depend on it alone."""
+    names = machine.split.alone[free]
+    shared = [cut for name, cut in machine.trace.cuts.items() if len(machine.trace.needs[name]) > 1]
+    if any(free in machine.trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
+        return list(values)
+    if not names:
+        return list(values[:1])  # nothing depends on it
+    found: dict[bytes, np.float32] = {}
+    for value in values:
+        point = start.copy()
+        point[free] = value
+        tensors = cut_tensors(machine.trace, point)
+        if machine.alone is None:
+            machine.alone = _Part(machine, tensors, itertools.chain(*machine.split.alone.values()))
+        found.setdefault(digest(machine.alone.run(names, tensors)), value)
+    return list(found.values())
+
+
+def outputs_of(machine: Machine, point: NDArray[np.float32]) -> tuple[bytes, Floats]:
+    """The flat outputs of a cell, computed only if what the tail reads is new, and the key of that."""
+    if machine.direct:
+        machine.runs += 1
+        return point.tobytes(), on_original(machine, point)
+    tensors = cut_tensors(machine.trace, point)
+    names = machine.split.joint
+    if machine.head is None:
+        machine.head = _Part(machine, tensors, names)
+    joint = dict(zip(names, machine.head.run(names, tensors), strict=True))
+    key = digest(joint.values())
+    if key not in machine.seen:
+        machine.runs += 1
+        kind = tuple((value.dtype.str, value.shape) for value in joint.values())
+        if kind not in machine.tails:
+            machine.tails[kind] = _Part(machine, joint, machine.split.late)
+        found = {
+            **joint,
+            **dict(zip(machine.split.late, machine.tails[kind].run(machine.split.late, joint), strict=True)),
+        }
+        order = [output.name for output in machine.model.graph.output]
+        machine.seen[key] = np.concatenate([np.asarray(found[name], np.float64).ravel() for name in order])
+    return key, machine.seen[key]
+
+
+class _Part:
+    """A part of the graph that is fed no more than it reads and runs no more than is asked for."""
+
+    def __init__(self, machine: Machine, given: Mapping[str, NDArray[Any]], names: Iterable[str]) -> None:
+        outputs = [name for name in dict.fromkeys(names) if name not in given]
+        self._session = None
+        if outputs:
+            part = part_of(machine.model, given, outputs, machine.constants)
+            self._session = session_of(part.SerializeToString())
+            self._reads = [value.name for value in self._session.get_inputs()]
+            self._options = runtime().RunOptions()
+            self._options.only_execute_path_to_fetches = True
+
+    def run(self, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """These tensors, computed from those given or one of them."""
+        wanted = [name for name in names if name not in given]
+        if not wanted or self._session is None:
+            return [given[name] for name in names]
+        feed = {name: given[name] for name in self._reads}
+        found = dict(zip(wanted, self._session.run(wanted, feed, self._options), strict=True))
+        return [given[name] if name in given else found[name] for name in names]
+
+
+def digest(tensors: Iterable[NDArray[Any]]) -> bytes:
+    """A key that is the same for the same tensors."""
+    made = hashlib.blake2b(digest_size=16)
+    for value in tensors:
+        made.update(f"{value.dtype.str}{value.shape}".encode())
+        made.update(np.ascontiguousarray(value).data)
+    return made.digest()
 
 
 @dataclass
@@ -48,7 +171,10 @@ def enumerated(
     Before it says `holds` the tightest cell has been run on the original file, by `runner`, and agreed.
     """
     template = domain.template.reshape(domain.box.lower.shape)
-    name = _input(proto)
+    inputs = inputs_of(proto)
+    if len(inputs) != 1 or inputs[0].dtype != "float32":
+        raise NotFinite("the network has not one input of float32")
+    name = inputs[0].name
     trace = traced(proto, name, domain.free, template)
     boxes = _boxes(question, domain)
     check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
@@ -70,14 +196,6 @@ def enumerated(
     if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
         return Answer("unknown", ENGINE, note="the tightest cell has another output on the original file")
     return _answer(machine, tally)
-
-
-def _input(proto: Any) -> str:
-    """The name of the network's one input, which must be float32."""
-    inputs = inputs_of(proto)
-    if len(inputs) != 1 or inputs[0].dtype != "float32":
-        raise NotFinite("the network has not one input of float32")
-    return inputs[0].name
 
 
 def _boxes(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import cos, pi, prod
@@ -23,10 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.graph.ir import Conv, Dense, Net
+from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.aims import Aims, aims_of
-from holdfast.verify.problem import Answer, Clock, Problem
+from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, products
 
 ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
@@ -37,6 +36,83 @@ EXACT = 0.8  # from this part of a descent on nothing leaks
 MOST_POINTS = 400  # in one batch
 MOST_VALUES = 1 << 25  # of all steps, or of all rows, in one batch
 MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Boxes (g, n) whose corners are of the input's type; for each of c cases its box and its rows.
+
+    Rows are filled up to the longest case.
+    """
+
+    low: Tensor
+    high: Tensor
+    box: Tensor  # (c,)
+    rows: Tensor  # (c, r, k)
+    bound: Tensor  # (c, r), inf where a case has fewer rows
+    inputs: Tensor | None  # (c, r, n)
+
+    @property
+    def cases(self) -> int:
+        """How many cases there are."""
+        return len(self.box)
+
+    @property
+    def values(self) -> int:
+        """How many numbers one case takes."""
+        return int(self.rows[0].numel() + (0 if self.inputs is None else self.inputs[0].numel()))
+
+    def bounds(self, which: Tensor) -> tuple[Tensor, Tensor]:
+        """The corners (b, n) of these cases' boxes."""
+        return self.low[self.box[which]], self.high[self.box[which]]
+
+    def excess(self, outputs: Tensor, points: Tensor, which: Tensor) -> Tensor:
+        """How much each row of its case exceeds its bound, (b, r): the case is met when none is above 0."""
+        left = torch.einsum("brk,bk->br", self.rows[which], outputs)
+        if self.inputs is not None:
+            left = left + torch.einsum("brn,bn->br", self.inputs[which], points)
+        return left - self.bound[which]
+
+
+def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Targets | None:
+    """The cases in whose box a point of the input's type lies, or None if there are none.
+
+    They are tensors of float64 if that is the input's type, else of float32.
+    """
+    working = np.float64 if np.dtype(dtype) == np.float64 else np.float32
+    boxes: dict[int, int] = {}
+    corners: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    kept, box = [], []
+    for case in cases:
+        if id(case.lower) not in boxes:
+            boxes[id(case.lower)] = len(corners)
+            corners.append((first_float(case.lower, dtype), last_float(case.upper, dtype)))
+        at = boxes[id(case.lower)]
+        if (corners[at][0] <= corners[at][1]).all():
+            kept.append(case)
+            box.append(at)
+    if not kept:
+        return None
+    longest = max(1, *(len(case.bound) for case in kept))
+    rows = np.zeros((len(kept), longest, kept[0].rows.shape[1]), working)
+    bound = np.full((len(kept), longest), np.inf, working)
+    tied = any(case.inputs is not None for case in kept)
+    inputs = np.zeros((len(kept), longest, len(kept[0].lower)), working) if tied else None
+    for at, case in enumerate(kept):
+        rows[at, : len(case.bound)] = case.rows
+        bound[at, : len(case.bound)] = case.bound
+        if not len(case.bound):
+            bound[at, 0] = 1.0  # 0 <= 1: met by any output
+        if inputs is not None and case.inputs is not None:
+            inputs[at, : len(case.bound)] = case.inputs
+    return Targets(
+        torch.tensor(np.stack([low for low, _ in corners]).astype(working)),
+        torch.tensor(np.stack([high for _, high in corners]).astype(working)),
+        torch.tensor(box, dtype=torch.int64),
+        torch.tensor(rows),
+        torch.tensor(bound),
+        None if inputs is None else torch.tensor(inputs),
+    )
 
 
 @dataclass(frozen=True)
@@ -68,10 +144,10 @@ PACES = (  # an odd number: each takes its turn with all cases and with the near
 def falsify(problem: Problem, clock: Clock, seconds: float, rng: np.random.Generator) -> Answer:
     """A replayed counterexample found within `seconds`, or unknown."""
     until = time.monotonic() + min(seconds, clock.left)
-    aims = aims_of(problem.cases, problem.dtype)
-    if aims is None:
+    targets = targets_of(problem.cases, problem.dtype)
+    if targets is None:
         return Answer("unknown", ENGINE, note=f"no {problem.dtype.name} lies in the box of any case")
-    hunt = Hunt(problem, aims, clock, until, rng)
+    hunt = Hunt(problem, targets, clock, until, rng)
     with _threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
         witness = hunt.sampled()
         for number in itertools.count():
@@ -99,19 +175,19 @@ class Hunt:
     """A search under way: the lowest value and its point for every case so far."""
 
     def __init__(
-        self, problem: Problem, aims: Aims, clock: Clock, until: float, rng: np.random.Generator
+        self, problem: Problem, targets: Targets, clock: Clock, until: float, rng: np.random.Generator
     ) -> None:
-        self.problem, self.aims, self.clock, self.until = problem, aims, clock, until
-        self.net = TorchNet(problem.net, aims.low.dtype)
+        self.problem, self.targets, self.clock, self.until = problem, targets, clock, until
+        self.net = TorchNet(problem.net, targets.low.dtype)
         self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
-        self.best = np.full(aims.cases, np.inf, np.float32)
-        self.point = aims.low[aims.box].clone()
-        bounds = aims.bound.where(aims.bound.isfinite(), 0.0)
+        self.best = np.full(targets.cases, np.inf, np.float32)
+        self.point = targets.low[targets.box].clone()
+        bounds = targets.bound.where(targets.bound.isfinite(), 0.0)
         self.limit = NEAR * (1.0 + float(bounds.abs().max()))
         self.tried = 0
-        values = max(sum(prod(step.shape) for step in problem.net.steps), aims.values)
+        values = max(sum(prod(step.shape) for step in problem.net.steps), targets.values)
         # by size and not by the clock: one seed, one search
-        self.size = max(1, min(MOST_VALUES // values, MOST_WORK // _work(problem.net), MOST_POINTS))
+        self.size = max(1, min(MOST_VALUES // values, MOST_WORK // (1 + products(problem.net)), MOST_POINTS))
 
     def late(self) -> bool:
         """Whether the time is up."""
@@ -119,7 +195,7 @@ class Hunt:
 
     def sampled(self) -> NDArray[Any] | None:
         """A witness among the middle, random corners and random points of every case."""
-        cases = torch.arange(self.aims.cases)
+        cases = torch.arange(self.targets.cases)
         for kind in ("middle", "corner", "inside"):
             for part in cases.split(self.size):
                 which = part if kind == "middle" else part.repeat(max(1, self.size // len(part)))
@@ -132,11 +208,11 @@ class Hunt:
 
     def excess(self, points: Tensor, which: Tensor, leak: Tensor | None = None) -> Tensor:
         """How much the points exceed each row of their cases."""
-        return self.aims.excess(self.net(points, leak), points, which)
+        return self.targets.excess(self.net(points, leak), points, which)
 
     def start(self, which: Tensor, kind: str) -> Tensor:
         """Points of these cases: the middle of the box, corners, anywhere, or around the best one so far."""
-        low, high = self.aims.bounds(which)
+        low, high = self.targets.bounds(which)
         if kind == "middle":
             return _inside(low + (high - low) / 2, low, high)
         share = torch.rand(low.shape, generator=self.noise, dtype=low.dtype)
@@ -148,18 +224,18 @@ class Hunt:
 
     def round(self, number: int) -> NDArray[Any] | None:
         """A witness found by one descent, from all cases or from those that came nearest."""
-        self.clock.tell(ENGINE, self.aims.cases, float(self.best.min()))
+        self.clock.tell(ENGINE, self.targets.cases, float(self.best.min()))
         if number % 2:
             which = torch.tensor(np.argsort(self.best)[:FEW].copy())
         else:
-            which = torch.randperm(self.aims.cases, generator=self.noise)
+            which = torch.randperm(self.targets.cases, generator=self.noise)
         which = which[: self.size].repeat(max(1, self.size // len(which)))
         kind = ("inside", "inside", "corner", "best")[number % 4]
         leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise, dtype=self.net.dtype) ** 2
         return self._descent(self.start(which, kind), which, leaks, PACES[number % len(PACES)])
 
     def _descent(self, points: Tensor, which: Tensor, leaks: Tensor, pace: Pace) -> NDArray[Any] | None:
-        low, high = self.aims.bounds(which)
+        low, high = self.targets.bounds(which)
         half = (high - low) / 2
         mean, square = torch.zeros_like(points), torch.zeros_like(points)
         for step in range(pace.steps + 1):
@@ -207,17 +283,6 @@ class Hunt:
         # torch and ONNX Runtime differ here: the next one must lie deeper to be worth a replay
         self.limit = float(values[0]) - max(abs(float(values[0])), NEAR)
         return None
-
-
-def _work(net: Net) -> int:
-    """Multiply-adds of one point."""
-    total = 1
-    for step in net.steps:
-        if isinstance(step, Dense):
-            total += step.weight.size
-        elif isinstance(step, Conv):
-            total += prod(step.shape) * prod(step.weight.shape[1:])
-    return total
 
 
 def _inside(points: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -1,20 +1,104 @@
-"""What an engine is given, and what it gives back."""
+"""What an engine is given and what it gives back: free inputs, cases, the problem, the answer, the clock."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.errors import InputError, ModelError
+from holdfast.core.property import Property
+from holdfast.core.threat import Box
+from holdfast.core.types import Floats
 from holdfast.core.verdict import Budget
-from holdfast.graph.ir import Array, Net
+from holdfast.graph.inspect import inputs_of, read_proto
+from holdfast.graph.ir import Array, Conv, Dense, Net
 
 FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 LATE = 0.8  # seconds after which a pass under way is given up; engines end by themselves before
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The free inputs (n,) by their flat places; `template` is the whole flat input with the fixed ones set.
+
+    `box` is the one around all cases. The template has the floating-point type of the network's input; a
+    free input has at least two numbers of that type in it.
+    """
+
+    box: Box
+    free: NDArray[np.int64]
+    template: NDArray[np.floating]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The floating-point type of the network's input."""
+        return self.template.dtype
+
+    def whole(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Free inputs (b, n) as whole network inputs (b, *shape), rounded to the input's type.
+
+        Rounding never moves a value out of the box.
+        """
+        full = np.repeat(self.template[None], len(points), axis=0)
+        low, high = self.within(None)
+        with np.errstate(over="ignore"):
+            near = np.asarray(points).astype(self.dtype)
+        ends = first_float(low, self.dtype), last_float(high, self.dtype)
+        full[:, self.free] = np.where((low <= points) & (points <= high), np.clip(near, *ends), near)
+        return full.reshape(-1, *self.box.lower.shape)
+
+    def within(self, box: Box | None) -> tuple[Floats, Floats]:
+        """The bounds of the free inputs in a case's own box, or in all if it has none."""
+        box = box or self.box
+        return box.lower.ravel()[self.free], box.upper.ravel()[self.free]
+
+
+def domain_of(question: Property) -> Domain:
+    """The free inputs of a property whose threat is a box."""
+    box = question.threat
+    if not isinstance(box, Box):
+        raise InputError(f"expected a property over a box of inputs, got {type(box).__name__}")
+    if not (np.isfinite(box.lower).all() and np.isfinite(box.upper).all()):
+        raise InputError("expected finite bounds of every input, got an infinite one")
+    dtype = input_type(read_proto(question.model.path), question.model.path)
+    first, last = first_float(box.lower.ravel(), dtype), last_float(box.upper.ravel(), dtype)
+    if (first > last).any():
+        at = int(np.flatnonzero(first > last)[0])
+        low, high = box.lower.flat[at], box.upper.flat[at]
+        raise InputError(f"expected a {dtype.name} between the bounds of input {at}, got [{low!r}, {high!r}]")
+    return Domain(box, np.flatnonzero(first < last), first)
+
+
+def input_type(proto: Any, where: Path) -> np.dtype[Any]:
+    """The floating-point type of a network's one input; ModelError if it has another."""
+    inputs = inputs_of(proto)
+    if len(inputs) != 1 or inputs[0].dtype not in ("float16", "float32", "float64"):
+        names = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in inputs)
+        raise ModelError(
+            f"{where}: expected one input of float16, float32 or float64, got {names or 'none'}; "
+            "a property over other inputs cannot be verified"
+        )
+    return np.dtype(inputs[0].dtype)
+
+
+def first_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+    """The smallest number of a floating-point type that is not below each value."""
+    with np.errstate(over="ignore"):
+        near = values.astype(dtype)
+        above = np.nextafter(near, np.asarray(np.inf, dtype))
+    return np.where(near.astype(np.float64) < values, above, near)
+
+
+def last_float(values: Floats, dtype: np.dtype[Any] | type = np.float32) -> NDArray[Any]:
+    """The largest number of a floating-point type that is not above each value."""
+    return -first_float(-values, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +114,40 @@ class Case:
     rows: Array
     bound: Array
     inputs: Array | None = None
+
+
+def same_box(cases: Sequence[Case]) -> list[list[int]]:
+    """The cases' numbers grouped by equal boxes."""
+    groups: dict[bytes, list[int]] = {}
+    for number, case in enumerate(cases):
+        groups.setdefault(case.lower.tobytes() + case.upper.tobytes(), []).append(number)
+    return list(groups.values())
+
+
+def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array, Array]:
+    """Rows (c, m, k), input rows (c, m, n) and bounds (c, m) of cases; short ones repeat their first row."""
+    most = max((len(case.bound) for case in cases), default=0) or 1
+    outputs, inputs = (cases[0].rows.shape[1], len(cases[0].lower)) if cases else (0, 0)
+    rows, over = np.zeros((len(cases), most, outputs)), np.zeros((len(cases), most, inputs))
+    bound = np.ones((len(cases), most))  # 0 <= 1: a case without rows is met by any output
+    for at, case in enumerate(cases):
+        if count := len(case.bound):
+            again = np.minimum(np.arange(most), count) % count
+            rows[at], bound[at] = case.rows[again], case.bound[again]
+            if case.inputs is not None:
+                over[at] = case.inputs[again]
+    return rows, over, bound
+
+
+def products(net: Net) -> int:
+    """Multiply-adds of one evaluation of a net."""
+    total = 0
+    for step in net.steps:
+        if isinstance(step, Dense):
+            total += step.weight.size
+        elif isinstance(step, Conv):
+            total += prod(step.shape) * prod(step.weight.shape[1:])
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +186,7 @@ Tell: TypeAlias = Callable[[str, int, float], None]  # what is being done, open 
 
 
 def silent(what: str, domains: int, bound: float) -> None:
-    """Progress that nobody wants to see."""
+    """No-op progress callback."""
 
 
 class OutOfTime(Exception):
@@ -89,6 +207,6 @@ class Clock:
         return self.started + self.budget.seconds - time.monotonic()
 
     def check(self) -> None:
-        """Nothing; OutOfTime if the time was up a while ago: for the middle of work that takes long."""
+        """Raise OutOfTime if the time was up a while ago: for the middle of work that takes long."""
         if self.left < -LATE:
             raise OutOfTime

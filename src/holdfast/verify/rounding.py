@@ -30,6 +30,8 @@ from holdfast.graph.ir import (
     sources_of,
 )
 
+UNIT = 2.0**-53  # roundoff of float64
+MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
 EXTRA = 6  # roundings of one step beyond its sum: a bias, the factor of a batch norm, underflow
 CURVE = 8  # units of roundoff to which a curve is computed
 _EXACT = ("relu", "sign")
@@ -131,7 +133,8 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
     first = given[0]
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
-        found = _times(first.error, _steepest(step, first.lower, first.upper))
+        steepest = _steepest(step, first.lower, first.upper)
+        found = np.where(first.error == 0, 0.0, first.error * steepest)  # none stays none, however steep
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, Product):
@@ -155,11 +158,6 @@ def _evaluated(net: Net, step: Step, given: list[_Range]) -> _Range:
     error = found * (1 + 1e-9) + np.concatenate([own + flushed, flushed])
     low, high = low - own - flushed, high + own + flushed
     return _Range(low, high, np.fmin(error, high - low))
-
-
-def _times(error: Array, slope: Array) -> Array:
-    """The error behind a curve of this slope; none stays none, however steep the curve is."""
-    return np.where(error == 0, 0.0, error * slope)
 
 
 def _in_softmax(step: Step, inside: set[int]) -> bool:

@@ -17,8 +17,7 @@ from holdfast.core.verdict import Budget, Verdict, settle
 from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
-from holdfast.verify.domain import Domain, domain_of
-from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
+from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, silent
 from holdfast.verify.replay import Runner, runner_of
 
 FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
@@ -38,12 +37,12 @@ def verify(question: Property, budget: Budget | None = None, tell: Tell = silent
     except MemoryError:
         verdict = Verdict("unknown", "none", 0.0, note="out of memory")
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is no proof
-        verdict = Verdict("error", "none", 0.0, note=_told(problem))
+        verdict = Verdict("error", "none", 0.0, note=_describe(problem))
     note = "; ".join(part for part in (verdict.note, question.note) if part)
     return dataclasses.replace(verdict, seconds=time.monotonic() - clock.started, note=note)
 
 
-def _told(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     line = " ".join(str(problem).split())
     return line if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {line}"
 
@@ -72,7 +71,7 @@ def _finite(
 ) -> Answer | None:
     """The answer by enumeration; None if the free inputs are not all rounded."""
     from holdfast.verify.enumerate import enumerated
-    from holdfast.verify.finite.trace import NotFinite
+    from holdfast.verify.finite import NotFinite
 
     try:
         return enumerated(question, proto, domain, runner, clock)
@@ -82,14 +81,14 @@ def _finite(
 
 def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) -> Answer:
     """The answer of the first engine that has one; else what stood in the way."""
-    from holdfast.verify.pose import problem_of
+    from holdfast.verify.build import problem_of
 
     rng = np.random.default_rng(clock.budget.seed)
     why = ""
     try:
         rounded = problem_of(question, domain, runner, as_evaluated=True)
     except ModelError as reason:
-        rounded, why = None, _told(reason)
+        rounded, why = None, _describe(reason)
     if rounded is not None:
         part = _part(clock, AS_EVALUATED)
         answer = _first(_engines(rounded, part, rng), part, thorough=False)
@@ -98,10 +97,10 @@ def _searched(question: Property, domain: Domain, runner: Runner, clock: Clock) 
     try:
         problem = problem_of(question, domain, runner)
     except ModelError as reason:
-        from holdfast.verify.blind import blindly
+        from holdfast.verify.random_search import search_randomly
 
-        found = blindly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
-        return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_told(reason)}")
+        found = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
+        return dataclasses.replace(found, note=f"{found.note}; no proof was tried: {_describe(reason)}")
     real = _first(_engines(problem, clock, rng), clock)
     if real.status == "holds":
         return _real_only(real, rounded, domain, why)
@@ -141,7 +140,7 @@ def _first(engines: Iterator[Callable[[], Answer]], clock: Clock, thorough: bool
             notes.append(str(limit))
             continue
         except Exception as trouble:  # noqa: BLE001 - another engine may still have an answer
-            failed = failed or _told(trouble)
+            failed = failed or _describe(trouble)
             continue
         if answer.status in _DECIDED:
             return answer
@@ -164,7 +163,7 @@ def _noted(answer: Answer, note: str) -> Answer:
 
 def _engines(problem: Problem, clock: Clock, rng: np.random.Generator) -> Iterator[Callable[[], Answer]]:
     """The engines that suit the problem, in order, each with its share of the time."""
-    from holdfast.verify.sweep.chords import piecewise
+    from holdfast.verify.sweep import piecewise
 
     few = problem.net.inputs <= FEW
     if piecewise(problem.net):
@@ -207,13 +206,13 @@ def _swept(problem: Problem, clock: Clock) -> Answer:
 
 
 def _few_inputs(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.lowdim import search
+    from holdfast.verify.lowdim.search import search
 
     return search(problem, clock)
 
 
 def _split(problem: Problem, clock: Clock) -> Answer:
-    from holdfast.verify.split import search
+    from holdfast.verify.split.search import search
 
     return search(problem, clock)
 

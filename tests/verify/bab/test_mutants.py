@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 import torch
 
-from helpers.bounds import sample
+from helpers.bounds import only_in, sample
 from helpers.soundness import (
     TREES,
     Check,
@@ -25,12 +24,11 @@ from helpers.soundness import (
     steps,
 )
 from holdfast.graph.ir import Conv
-from holdfast.verify.bab import ask, grow, leaf, refine, search, tree
-from holdfast.verify.bab.move import Move
-from holdfast.verify.linear import bow, curves, passes, root, tune
+from holdfast.verify import problem
+from holdfast.verify.bab import decide, search, tree
+from holdfast.verify.bab.tree import Move
+from holdfast.verify.linear import curves, passes, root, tune
 from holdfast.verify.linear.pieces import Pieces
-
-turns = import_module("holdfast.verify.bab.decide")  # the package's own `decide` is the function
 
 
 def rounding() -> Iterator[Check]:
@@ -82,12 +80,12 @@ def one_end_of_the_box_dropped(patch):
 
 
 def a_disjunct_skipped(patch):
-    patch.setattr(turns, "same_box", lambda cases: [g[:-1] or g for g in ask.same_box(cases)])
+    patch.setattr(decide, "same_box", lambda cases: [g[:-1] or g for g in problem.same_box(cases)])
     return verdicts()
 
 
 def a_box_skipped(patch):
-    patch.setattr(turns, "same_box", lambda cases: ask.same_box(cases)[:2])
+    patch.setattr(decide, "same_box", lambda cases: problem.same_box(cases)[:2])
     return verdicts()
 
 
@@ -115,12 +113,12 @@ def intervals_rounded_to_nearest(patch):
 
 
 def tangent_past_the_reach(patch):
-    patch.setattr(bow, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
+    patch.setattr(curves, "_reach", lambda step, lower, upper: torch.minimum(upper, upper.new_tensor(0.0)))
     return lines("tanh", "sigmoid")
 
 
 def tangents_with_lost_digits(patch):
-    patch.setattr(bow, "derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
+    patch.setattr(curves, "derivative", lambda step, z: 1 - torch.tanh(z) ** 2)
     return lines("tanh")
 
 
@@ -136,17 +134,17 @@ def sign_rises_too_fast(patch):
 
 
 def best_leaf_instead_of_the_worst(patch):
-    patch.setattr(refine, "_least", lambda group: max(domain.lower for domain in group))
+    patch.setattr(decide, "_least", lambda group: max(domain.lower for domain in group))
     return steps(effort=TREES)
 
 
 def one_child_forgotten(patch):
-    patch.setattr(refine, "children", lambda *given: tree.children(*given)[::2])
+    patch.setattr(decide, "children", lambda *given: tree.children(*given)[::2])
     return steps(effort=TREES)
 
 
 def one_part_of_a_curve_forgotten(patch):
-    patch.setattr(refine, "children", lambda *given: tree.children(*given)[1::2])
+    patch.setattr(decide, "children", lambda *given: tree.children(*given)[1::2])
     return steps("sigmoid", effort=TREES)
 
 
@@ -161,12 +159,14 @@ def a_gap_between_the_parts(patch):
             shrunk.append(replace(d, cuts=cuts))
         return shrunk
 
-    patch.setattr(refine, "children", children)
+    patch.setattr(decide, "children", children)
     return steps("sigmoid", effort=TREES)
 
 
 def parts_with_the_lines_of_another(patch):
-    patch.setattr(curves.Bow, "assumed", lambda self, lower, upper: bow._drawn(self.step, lower, lower))
+    patch.setattr(
+        curves.Sigmoid, "assumed", lambda self, lower, upper: curves._sigmoid_data(self.step, lower, lower)
+    )
     return queries("sigmoid", "tanh")
 
 
@@ -182,12 +182,12 @@ def ends_of_parts_swapped(patch):
 
 
 def one_half_not_searched(patch):
-    patch.setattr(grow, "children", lambda *given: tree.children(*given)[::2])
+    only_in(patch, decide, "grow", children=lambda *given: tree.children(*given)[::2])
     return verdicts()
 
 
 def one_part_of_a_curve_not_searched(patch):
-    patch.setattr(grow, "children", lambda *given: tree.children(*given)[::2])
+    only_in(patch, decide, "grow", children=lambda *given: tree.children(*given)[::2])
     return (lambda s=seed: check_cut(s, seconds=120) for seed in range(8))
 
 
@@ -237,14 +237,15 @@ def mixed_rows_rounded(patch):
 
 
 def every_positive_bound_a_proof(patch):
-    patch.setattr(
-        turns, "closed", lambda found, land, asked: tune.bound(found.pieces, land.region, asked).lower > -1e-6
-    )
+    def closed(found, land, asked):
+        return tune.bound(found.pieces, land.region, asked).lower > -1e-6
+
+    only_in(patch, decide, "_root", closed=closed)
     return verdicts()
 
 
 def programs_believed(patch):
-    patch.setattr(leaf, "closed", lambda found, land, asked: torch.ones(len(asked), dtype=torch.bool))
+    patch.setattr(search, "closed", lambda found, land, asked: torch.ones(len(asked), dtype=torch.bool))
     return verdicts()
 
 

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import count
 
 import numpy as np
@@ -12,8 +11,10 @@ import torch
 from helpers.bounds import conv_net, dense_net, points_of, problem, sample, values_of
 from helpers.soundness import (
     ALPHA,
+    CROWN,
     SMALL,
     check_conjunction,
+    check_moves,
     check_offsets,
     check_threshold,
     check_verdict,
@@ -21,11 +22,14 @@ from helpers.soundness import (
 )
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.ask import ask, same_box
+from holdfast.verify.bab import decide as turns
+from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import decide
+from holdfast.verify.bab.search import ask
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.problem import LATE, Case, Clock, OutOfTime
+from holdfast.verify.linear.tune import Queries
+from holdfast.verify.problem import LATE, Case, Clock, OutOfTime, same_box
 from holdfast.verify.split.search import search
 
 
@@ -133,7 +137,6 @@ def test_turns_that_change_after_every_round(seed, monkeypatch):
         asked = count()
         return lambda: next(asked) > 2 or search.late()
 
-    turns = import_module("holdfast.verify.bab.decide")
     once = turns._carry
     monkeypatch.setattr(turns, "_carry", carry)
     monkeypatch.setattr(turns, "_until", briefly)
@@ -241,3 +244,25 @@ def test_verdicts_of_nets_with_curves(kind):
     assert check_verdict(problem(given.net, asked), True, seconds=1.0).status != "holds"
     below = replace(asked, bound=np.array([least - 0.5 * (most - least)]))
     assert check_verdict(problem(given.net, below), False).status == "holds"
+
+
+@pytest.mark.parametrize("kind", ["relu", "sigmoid", "tanh", "mixed"])
+def test_moved_domains_cover_the_box(kind):
+    torch.set_num_threads(1)
+    for seed in range(2):
+        check_moves(sample(kind, seed, 1.0))
+
+
+def test_a_curve_is_cut_inside_what_is_left_of_it():
+    """A point outside the interval, as one chosen before a move can be, becomes the middle."""
+    given = sample("sigmoid", 0)
+    region = root.bounds(Pieces(given.net, torch.float32), given.lower, given.upper, CROWN).region()
+    theta = {at: bend.start(1) for at, bend in region.bends.items()}
+    made = tree.plant(region, Queries(len(given.net.steps) - 1, torch.ones(1, 2), theta))
+    blank, tuned = torch.zeros(sum(made.sizes)), torch.zeros(sum(made.widths))
+    whole = tree.Domain(0, 0.0, blank.to(torch.int8), tuned, tuned, None, torch.arange(1), blank[:1])
+    low, high = (float(end[2]) for end in made.ends())
+    for point in (high + 1, low, (2 * low + high) / 3):
+        upper, lower = tree.children(made, [whole], [(2, point)])
+        assert upper.cuts[2][0] == lower.cuts[2][1] == (point if low < point < high else (low + high) / 2)
+        assert (lower.cuts[2][0], upper.cuts[2][1]) == (low, high)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from onnx import helper
 
-from helpers.bounds import KINDS, Row, points_of, sample, values_of
+from helpers.bounds import KINDS, Row, dense_net, points_of, sample, values_of
 from helpers.lowering import by_runtime, model
 from helpers.soundness import (
     ALPHA,
@@ -21,6 +21,7 @@ from helpers.soundness import (
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.linear import root
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.root import Effort, bounds
 from holdfast.verify.linear.tune import Queries, bound, tune
 
 
@@ -143,3 +144,25 @@ def test_bounds_of_a_file_contain_what_the_runtime_says():
         doubt = 1e-5 * (1 + np.abs(outputs).max())  # the runtime rounds too
         assert (low - doubt <= outputs).all()
         assert (outputs <= high + doubt).all()
+
+
+def test_an_abort_is_looked_at_between_chunks_of_one_layer():
+    net = dense_net(np.random.default_rng(0), "tanh")
+    pieces = Pieces(net, torch.float32)
+    lower, upper = -np.ones(3), np.ones(3)
+    asked = []
+
+    def finish(pieces, region, queries, goal):
+        asked.append(len(queries))
+        return torch.full((len(queries),), -torch.inf, dtype=torch.float64)
+
+    def late():
+        return len(asked) >= 1
+
+    # 5 neurons in the second layer, 8 a chunk at least: both ends of them are two chunks
+    found = bounds(pieces, lower, upper, Effort(iterations=0, chunk_bytes=1, abort=late, finish=finish))
+    assert len(asked) == 1
+    points = np.random.default_rng(1).uniform(-1, 1, (200, 3))
+    for at, value in enumerate(values_of(net, points)):
+        assert (found.lower[at].numpy() <= value).all()
+        assert (value <= found.upper[at].numpy()).all()

@@ -7,39 +7,39 @@ import torch
 
 from helpers.bounds import sample
 from helpers.soundness import check_planes, check_queries, lines, queries, steps
-from holdfast.verify.linear import bowl, curves, passes, root, saddle, shapes, wave
+from holdfast.verify.linear import curves, passes, root, shapes
 
 
-def chord_below_a_bowl(patch):
-    once = bowl._drawn
+def chord_below_a_convex_curve(patch):
+    once = curves._convex_data
 
     def drawn(*given):
         made = once(*given)
         made[:, 3] = made[:, 3] - 2 * made[:, 4] * 1e-3
         return made
 
-    patch.setattr(bowl, "_drawn", drawn)
+    patch.setattr(curves, "_convex_data", drawn)
     return lines("square", "softplus", "elu")
 
 
-def bowl_upside_down(patch):
-    patch.setattr(bowl, "CONCAVE", ("square", "exp", "softplus", "elu"))
+def convex_curve_upside_down(patch):
+    patch.setattr(curves, "CONCAVE", ("square", "exp", "softplus", "elu"))
     return lines("square", "softplus", "elu")
 
 
-def tangents_of_a_bowl_past_its_end(patch):
-    patch.setattr(curves.Bowl, "keep", lambda self, theta, split=None: theta + 1e-3)
-    patch.setattr(bowl, "derivative", lambda step, z: shapes.derivative(step, z + 0.5))
+def tangents_of_a_convex_curve_past_its_end(patch):
+    patch.setattr(curves.Convex, "keep", lambda self, theta, split=None: theta + 1e-3)
+    patch.setattr(curves, "derivative", lambda step, z: shapes.derivative(step, z + 0.5))
     return lines("square")
 
 
 def sine_without_its_last_trough(patch):
-    once = wave.least
+    once = shapes.least
 
     def least(slope, lower, upper):
         return once(slope, lower, torch.minimum(upper, lower + 3.2))
 
-    patch.setattr(wave, "least", least)
+    patch.setattr(curves, "least", least)
     return lines("sin")
 
 
@@ -58,29 +58,29 @@ def square_falls_and_rises(patch):
 
 
 def the_wrong_corner_of_a_product(patch):
-    once = saddle.Saddle.lines
+    once = shapes.ProductBend.lines
 
     def planes(self, theta, split=None):
         made = once(self, theta, split)
         return replace(made, lo=made.uo, uo=made.lo)
 
-    patch.setattr(saddle.Saddle, "lines", planes)
+    patch.setattr(shapes.ProductBend, "lines", planes)
     return queries("product")
 
 
 def products_mixed_beyond_their_planes(patch):
-    patch.setattr(saddle.Saddle, "keep", lambda self, theta, split=None: theta.clamp(-1, 2))
+    patch.setattr(shapes.ProductBend, "keep", lambda self, theta, split=None: theta.clamp(-1, 2))
     return iter([lambda: check_planes(0)])
 
 
 def planes_without_room_for_rounding(patch):
-    made = saddle.Saddle.__init__
+    made = shapes.ProductBend.__init__
 
     def init(self, *given):
         made(self, *given)
         self.pad = 0 * self.pad
 
-    patch.setattr(saddle.Saddle, "__init__", init)
+    patch.setattr(shapes.ProductBend, "__init__", init)
     return (lambda s=seed: check_planes(s) for seed in range(6))
 
 
@@ -110,9 +110,9 @@ def erf_bends_like_tanh(patch):
 
 
 MUTANTS = (
-    chord_below_a_bowl,
-    bowl_upside_down,
-    tangents_of_a_bowl_past_its_end,
+    chord_below_a_convex_curve,
+    convex_curve_upside_down,
+    tangents_of_a_convex_curve_past_its_end,
     sine_without_its_last_trough,
     sine_range_by_its_ends,
     square_falls_and_rises,

@@ -7,10 +7,10 @@ import torch
 from helpers.bounds import problem
 from holdfast.core.verdict import Budget
 from holdfast.graph.ir import Activation, Net, Scale, Start
-from holdfast.verify.bab import decide
-from holdfast.verify.linear.curves import span
+from holdfast.verify.bab.decide import decide
+from holdfast.verify.linear.shapes import span
 from holdfast.verify.problem import Case, Clock
-from holdfast.verify.split import search
+from holdfast.verify.split.search import search
 
 ENGINES = [decide, search]
 

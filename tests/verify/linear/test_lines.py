@@ -10,7 +10,8 @@ from helpers.soundness import check_lines, check_planes
 from holdfast.core.errors import ModelError
 from holdfast.graph.evaluate import curve_of
 from holdfast.graph.ir import Activation
-from holdfast.verify.linear.curves import bend, span
+from holdfast.verify.linear.curves import bend
+from holdfast.verify.linear.shapes import span
 
 EVERYWHERE = ("relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sin")
 PARTIAL = ("exp", "sqrt", "log", "reciprocal")  # defined, or finite, on a part of the numbers only

@@ -19,7 +19,7 @@ from helpers.few_inputs import (
     room,
 )
 from helpers.plain_kernels import plain
-from holdfast.verify.lowdim import pack
+from holdfast.verify.lowdim import walker as walkers
 from holdfast.verify.lowdim.tables import views
 from holdfast.verify.lowdim.walker import Walker
 
@@ -48,7 +48,7 @@ def test_programs_have_the_points_of_every_net_that_rounding_allows(seed, radius
 
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_with_more_open_relus_than_symbols(seed, monkeypatch):
-    monkeypatch.setattr(pack, "WORK", 0)
+    monkeypatch.setattr(walkers, "WORK", 0)
     assert check_programs(plain(), asked(seed, 1.0, 1.0, (20, 6)), seed, False)
 
 
@@ -109,7 +109,7 @@ def walked(question: Question) -> Walker:
     """A walker after one look at the whole box, by the compiled kernels."""
     made = question.blocks()
     walker = Walker(made[:5], question.cases, 1e-12, 0)
-    pack.put_box(walker.blocks, question.cases[0])
+    walkers.put_box(walker.blocks, question.cases[0])
     walker.boxes = 1
     walker.walk(climbs=0)
     return walker

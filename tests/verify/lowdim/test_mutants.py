@@ -8,7 +8,8 @@ import pytest
 from helpers.few_inputs import asked, check_certified, check_layers, check_programs
 from helpers.plain_kernels import engine, install, plain
 from helpers.verdicts import check_boxes, check_corner, check_line, check_numbers
-from holdfast.verify.lowdim import pack
+from holdfast.verify import problem
+from holdfast.verify.lowdim import walker
 from holdfast.verify.lowdim.walker import Walker
 
 Check = Callable[[], object]
@@ -158,8 +159,7 @@ KERNELS = {
 
 
 def boxes_forgotten(patch):
-    once = engine._groups
-    patch.setattr(engine, "_groups", lambda cases: once(cases)[:1])
+    patch.setattr(engine, "same_box", lambda cases: problem.same_box(cases)[:1])
 
 
 def parked_boxes_forgotten(patch):
@@ -169,7 +169,7 @@ def parked_boxes_forgotten(patch):
 
 def box_too_small(patch):
     def put_box(blocks, case):
-        pack.put_box(blocks, replace(case, upper=case.upper - 1e-3))
+        walker.put_box(blocks, replace(case, upper=case.upper - 1e-3))
 
     patch.setattr(engine, "put_box", put_box)
 
@@ -203,7 +203,7 @@ def test_a_mutant_around_the_kernels_is_caught(mutant, monkeypatch):
 def test_a_mutant_of_the_kernels_is_caught(mutant, monkeypatch):
     checks, right, wrong = KERNELS[mutant]
     if checks is pooled_programs:
-        monkeypatch.setattr(pack, "WORK", 0)
+        monkeypatch.setattr(walker, "WORK", 0)
     kernels = plain((right, wrong))
     install(monkeypatch, kernels)
     monkeypatch.setattr(engine, "CLIMBS", 0)  # no luck: what is not proven is looked at

@@ -13,10 +13,10 @@ from helpers.verdicts import answer, check_boxes, check_corner, check_line, chec
 from holdfast.graph.evaluate import evaluate
 from holdfast.graph.inspect import runtime
 from holdfast.graph.ir import Dense
-from holdfast.verify.lowdim import layers_of, pack
-from holdfast.verify.lowdim.load import kernel
+from holdfast.verify.lowdim import walker as walkers
+from holdfast.verify.lowdim.layers import layers_of
 from holdfast.verify.lowdim.tables import views
-from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.lowdim.walker import Walker, kernel
 from holdfast.verify.problem import Case
 
 ULP = 2.0**-52
@@ -165,7 +165,7 @@ def test_ranges_have_what_onnx_runtime_says(seed, whole, tmp_path):
     case = Case(lower, upper, np.eye(net.outputs), np.zeros(net.outputs))
     question = Question(net, (case,), [])
     walker = Walker(question.blocks()[:5], question.cases, 1e-12, 0)
-    pack.put_box(walker.blocks, case)
+    walkers.put_box(walker.blocks, case)
     walker.boxes = 1
     walker.walk(climbs=0)
     space = views(walker.blocks)[1]

@@ -7,10 +7,9 @@ import pytest
 from holdfast.core.errors import OutputError
 from holdfast.report.charts.cactus import cactus
 from holdfast.report.tables import to_csv, to_text
-from holdfast.verify.vnncomp.page import page, write
+from holdfast.verify.vnncomp.page import benchmark_table, disagreement_table, instance_table, page, write
 from holdfast.verify.vnncomp.rules import RULES
 from holdfast.verify.vnncomp.score import score
-from holdfast.verify.vnncomp.standings import benchmark_table, disagreement_table, instance_table
 
 NASTY = '"><script>alert(1)</script>'
 

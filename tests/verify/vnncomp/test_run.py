@@ -10,9 +10,8 @@ import pytest
 
 from holdfast.core.errors import InputError, OutputError
 from holdfast.verify.vnncomp.instances import limited, read_instances
-from holdfast.verify.vnncomp.ledger import witness_folder
 from holdfast.verify.vnncomp.results import header, read_rows
-from holdfast.verify.vnncomp.run import Plan, run, shares
+from holdfast.verify.vnncomp.run import Plan, run, shares, witness_folder
 
 MIXED = {"a.vnnlib": "holds", "b.vnnlib": "violated", "c.vnnlib": "crash", "d.vnnlib": "unknown"}
 

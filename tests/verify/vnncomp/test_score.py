@@ -6,11 +6,10 @@ from onnx import TensorProto, helper
 
 from helpers import models as making
 from holdfast.core.errors import InputError
-from holdfast.verify.vnncomp.findings import as_json, disagreements
+from holdfast.verify.vnncomp.page import as_json, disagreements
 from holdfast.verify.vnncomp.results import Row, header, line_of
 from holdfast.verify.vnncomp.rules import RULES
-from holdfast.verify.vnncomp.score import score
-from holdfast.verify.vnncomp.tables import aligned, read_tools, read_votes
+from holdfast.verify.vnncomp.score import aligned, read_tools, read_votes, score
 
 SPEC = (
     "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)"

@@ -15,7 +15,7 @@ from holdfast.core.types import Size
 from holdfast.graph.inspect import condense, inputs_of
 from holdfast.graph.lower.nodes import part_of
 from holdfast.patchbench.network.layout import TAIL
-from holdfast.verify.finite.split import HEAVY
+from holdfast.verify.finite import HEAVY
 from holdfast.verify.replay import session_of
 
 Driver = Literal["all", "first", "second", "unclear"]

@@ -6,8 +6,7 @@ import numpy as np
 
 from holdfast.core.types import Image
 from holdfast.patchbench.network.layout import THRESHOLD, Layout, Target, whole
-from holdfast.verify.vnnlib.spec import Disjunct, Spec
-from holdfast.verify.vnnlib.write import print_vnnlib
+from holdfast.verify.vnnlib.spec import Disjunct, Spec, print_vnnlib
 
 
 def rule_text(strict: bool) -> str:

@@ -24,11 +24,20 @@ from holdfast.patchbench.positions.batches import (
     open_part,
 )
 from holdfast.patchbench.positions.types import Bar
-from holdfast.verify.domain import Domain, domain_of, first_float, last_float
-from holdfast.verify.finite.cells import Cells, TooMany, cells_of, check_range, stairs_of
-from holdfast.verify.finite.machine import digest
-from holdfast.verify.finite.split import Split, split
-from holdfast.verify.finite.trace import NotFinite, Trace, traced
+from holdfast.verify.enumerate import digest
+from holdfast.verify.finite import (
+    Cells,
+    NotFinite,
+    Split,
+    TooMany,
+    Trace,
+    cells_of,
+    check_range,
+    split,
+    stairs_of,
+    traced,
+)
+from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
 LIMIT = 100_000  # cells along one direction

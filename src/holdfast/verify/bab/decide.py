@@ -1,4 +1,4 @@
-"""Decides a problem: bounds over the whole box, then branching, in turns that grow.
+"""The decision of a problem: bounds over the whole box, then branching, in turns that grow.
 
 A turn makes the bounds before activations tighter (CROWN, then alpha-CROWN, then small trees of growing
 size) and then branches for about as long as the bounds took. What branching reached is carried over.
@@ -9,25 +9,41 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.ask import ask, same_box
-from holdfast.verify.bab.grow import grow, seed, settle
-from holdfast.verify.bab.move import Move
-from holdfast.verify.bab.pool import Pool
-from holdfast.verify.bab.refine import Depth, refine
-from holdfast.verify.bab.search import ENGINE, GOAL, Ground, Plan, Search, closed, ground, replay
-from holdfast.verify.bab.tree import Domain, Root, plant
-from holdfast.verify.linear.passes import Region, attained
-from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.precision import full_precision
+from holdfast.verify.bab.search import (
+    ENGINE,
+    GOAL,
+    Ground,
+    Plan,
+    Search,
+    ask,
+    closed,
+    ground,
+    replay,
+    settle_leaf,
+)
+from holdfast.verify.bab.tree import (
+    Domain,
+    Move,
+    Pool,
+    Root,
+    at_once,
+    children,
+    choose,
+    plant,
+    promising,
+    queries,
+)
+from holdfast.verify.linear.passes import Region, attained, forward
+from holdfast.verify.linear.pieces import Pieces, full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
-from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem
+from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, same_box
 
 Tensor = Any
 SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they read matters
@@ -60,12 +76,13 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
         return state.found
     if not state.root.layers:
         return _smooth(search, state)
-    pool = Pool(_room(search, sum(state.root.widths)))
-    found = settle(search, state.land, state.root, state.cases, pool, seed(state.root, state.lower))
+    # As many domains as memory may hold before the best are worked on first.
+    pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
+    found = settle(search, state, pool, seed(state.root, state.lower))
     level, more = 2, True
     while found is None and len(pool) and not search.late():
         seconds = max(2.0, state.seconds) if more else math.inf
-        found = grow(search, state.land, state.root, state.cases, pool, _until(search, seconds))
+        found = grow(search, state, pool, _until(search, seconds))
         if found is not None or not len(pool) or search.late():
             break
         before = state
@@ -87,9 +104,8 @@ def _smooth(search: Search, state: State) -> Answer | None:
     for iterations in (40, 120):
         if search.late():
             break
-        effort = Effort(
-            iterations, decay=0.96, stop=_until(search, 0.5 * search.clock.left), abort=search.late
-        )
+        stop = _until(search, 0.5 * search.clock.left)
+        effort = Effort(iterations, decay=0.96, stop=stop, abort=search.late)
         state = _root(search, state.cases, state.land, effort)
         if state.found is not None or not state.cases:
             return state.found
@@ -162,13 +178,8 @@ def _until(search: Search, seconds: float) -> Callable[[], bool]:
     return lambda: search.late() or time.monotonic() > end
 
 
-def _room(search: Search, width: int) -> int:
-    """How many domains memory may hold before the best are worked on first."""
-    return max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * width + 2000)))
-
-
 def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | None:
-    """Moves the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
+    """Move the pool to the tighter bounds; domains without a neuron to split next are bounded anew."""
     number = {old: new for new, old in enumerate(now.kept)}
     move = Move.between(before.root, now.root)
     again: list[Domain] = []
@@ -180,7 +191,187 @@ def _carry(search: Search, before: State, now: State, pool: Pool) -> Answer | No
         elif moved is not None:
             again.append(moved)
     for start in range(0, len(again), 256):
-        found = settle(search, now.land, now.root, now.cases, pool, again[start : start + 256])
+        found = settle(search, now, pool, again[start : start + 256])
         if found is not None:
             return found
     return None
+
+
+def seed(root: Root, lower: Tensor) -> list[Domain]:
+    """One domain a case, nothing assumed yet."""
+    alpha = root.flat({at: root.asked.theta[at] for at in root.layers})
+    mix = root.asked.mix
+    return [
+        Domain(
+            case=case,
+            lower=float(lower[case]),
+            split=torch.zeros(sum(root.sizes), dtype=torch.int8),
+            alpha=alpha[case],
+            beta=torch.zeros(sum(root.widths)),
+            mix=None if mix is None else mix[case],
+            best=torch.zeros(0, dtype=torch.int64),
+            points=torch.zeros(0),
+        )
+        for case in range(len(root.asked))
+    ]
+
+
+def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) -> Answer | None:
+    """Work on the pool until it is empty, a violation is found or `until` says stop."""
+    batch, most = 8, at_once(state.root, search.plan.largest_batch)
+    while len(pool) and not until():
+        search.clock.tell("branching", len(pool), pool.lowest())
+        begun = time.monotonic()
+        taken = pool.take(min(batch, most))
+        splits = choose(search.pieces, state.root, taken, search.plan.candidates)
+        found = settle(search, state, pool, children(state.root, taken, splits))
+        if found is not None:
+            return found
+        spent = time.monotonic() - begun
+        if spent < search.plan.seconds_a_round / 2 and len(taken) == batch:
+            batch = min(2 * batch, most)
+        elif spent > 2 * search.plan.seconds_a_round:
+            batch = max(4, batch // 2)
+    return None
+
+
+def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> Answer | None:
+    """Bound the domains, close what can be closed and put the rest into the pool."""
+    land, root, cases = state.land, state.root, state.cases
+    asked = queries(root, domains)
+    turns = search.plan.iterations
+    tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    done = torch.zeros(len(domains), dtype=torch.bool)
+    sure = (tuned.lower > 0).nonzero().reshape(-1)
+    if len(sure):
+        done[sure] = closed(search, land, tuned.queries.pick(sure))
+    index = (~done).nonzero().reshape(-1)
+    if not len(index):
+        return None
+    asked = tuned.queries.pick(index)
+    traced = bound(search.pieces, root.region, asked)
+    point = attained(root.region, traced)
+    found = replay(search, point, cases)
+    if found is not None:
+        return found
+    relaxed = forward(search.pieces, root.region, asked.top, traced, point)
+    left = [domains[i] for i in index.tolist()]
+    best, points = promising(root, left, traced, relaxed, search.plan.candidates)
+    alpha = root.flat({at: asked.theta[at] for at in root.layers})
+    beta = root.flat(dict(asked.beta or {}))
+    lower = traced.lower.tolist()
+    for i, domain in enumerate(left):
+        if not bool((best[i] >= 0).any()):
+            shut, found = False, None
+            if not root.curved and not search.late():
+                shut, found = settle_leaf(search, land, root, cases, domain)
+            if found is not None:
+                return found
+            if not shut:
+                search.park(lower[i])
+            continue
+        mix = None if asked.mix is None else asked.mix[i]
+        moved = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
+        pool.add(replace(moved, best=best[i], points=points[i]))
+    return None
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How far neurons' ranges are refined."""
+
+    rounds: int = 12
+    leaves: int = 24
+    iterations: int = 8
+    candidates: int = 2
+    batch: int = 1024  # domains bounded at once
+    gain: float = 0.01  # a neuron whose bound rose by less than this share in a round is left alone
+
+
+def refine(
+    pieces: Pieces,
+    region: Region,
+    asked: Queries,
+    depth: Depth,
+    stop: Callable[[], bool] = lambda: False,
+    goal: float = 0.0,
+) -> Tensor:
+    """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
+
+    The triangle of each unstable neuron costs a little; over many layers these costs multiply. A neuron's
+    range computed with some of the neurons before it split is tighter, and every layer after it gains.
+    A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
+    """
+    root = plant(region, asked)
+    careful = bound(pieces, region, asked, careful=True).lower
+    if not root.layers:
+        return careful
+    leaves = [[domain] for domain in seed(root, careful)]
+    start = [group[0] for group in leaves if group[0].lower <= goal]
+    batch = 4 * at_once(root, depth.batch)
+    for first in range(0, len(start), batch):
+        for domain in _scored(pieces, root, start[first : first + batch], depth, goal):
+            leaves[domain.case] = [domain]
+    active = {domain.case for domain in start}
+    for _ in range(depth.rounds):
+        if not active or stop():
+            break
+        before = {q: _least(leaves[q]) for q in active}
+        _deepen(pieces, root, leaves, sorted(active), depth, goal, stop)
+        for q in sorted(active):
+            now = _least(leaves[q])
+            gained = now - before[q] > depth.gain * abs(before[q])
+            if now > goal or len(leaves[q]) >= depth.leaves or not gained:
+                active.remove(q)
+    least = [_least(group) for group in leaves]
+    return torch.maximum(careful, torch.tensor(least, dtype=careful.dtype))
+
+
+def _least(group: list[Domain]) -> float:
+    return min(domain.lower for domain in group)
+
+
+def _deepen(
+    pieces: Pieces,
+    root: Root,
+    leaves: list[list[Domain]],
+    active: list[int],
+    depth: Depth,
+    goal: float,
+    stop: Callable[[], bool],
+) -> None:
+    """Split the worse half of the leaves of each active query, as far as the time allows."""
+    taken: list[Domain] = []
+    for q in active:
+        group = sorted(leaves[q], key=lambda d: d.lower)
+        taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
+    batch = at_once(root, depth.batch)
+    for start in range(0, len(taken), batch):
+        if stop():
+            return
+        part = taken[start : start + batch]
+        splits = choose(pieces, root, part, depth.candidates)
+        halves = _scored(pieces, root, children(root, part, splits), depth, goal)
+        gone = {id(d) for d in part}
+        for q in {d.case for d in part}:
+            leaves[q] = [d for d in leaves[q] if id(d) not in gone]
+        for domain in halves:
+            leaves[domain.case].append(domain)
+
+
+def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
+    """The domains with tuned careful bounds and the neurons worth splitting next."""
+    if not domains:
+        return []
+    asked = queries(root, domains)
+    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal).queries
+    traced = bound(pieces, root.region, tuned)
+    relaxed = forward(pieces, root.region, tuned.top, traced, attained(root.region, traced))
+    lower = bound(pieces, root.region, tuned, careful=True).lower.tolist()
+    best, points = promising(root, domains, traced, relaxed, depth.candidates)
+    alpha = root.flat({at: tuned.theta[at] for at in root.layers})
+    beta = root.flat(dict(tuned.beta or {}))
+    return [
+        replace(d, lower=max(d.lower, lower[i]), alpha=alpha[i], beta=beta[i], best=best[i], points=points[i])
+        for i, d in enumerate(domains)
+    ]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.verify.domain import first_float, last_float
-from holdfast.verify.linear.curves import Bend, Cut, doubled
-from holdfast.verify.linear.passes import Region, evaluate
+from holdfast.verify.bab.tree import Domain, Root, queries
+from holdfast.verify.linear.curves import Cut, doubled
+from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
-from holdfast.verify.linear.tune import Queries, bound, exactly
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
+from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float
 
 Tensor = Any
 ENGINE = "branch and bound"
@@ -92,7 +92,11 @@ def _double(asked: Queries, exact: Region) -> Queries:
         asked = replace(exactly(asked, asked.spec)[1], parts=None)
     split = None
     if asked.split is not None:
-        split = {at: _assumed(exact.bends[at], value) for at, value in asked.split.items()}
+        split = dict(asked.split)  # signs stay; lines over a part of an interval are drawn anew
+        for at, value in split.items():
+            bend = exact.bends[at]
+            if isinstance(bend, Cut):
+                split[at] = bend.assumed(value[:, 0].double(), value[:, 1].double())
     return replace(
         asked,
         rows=asked.rows.double(),
@@ -103,11 +107,6 @@ def _double(asked: Queries, exact: Region) -> Queries:
         },
         beta=None if asked.beta is None else {at: beta.double() for at, beta in asked.beta.items()},
     )
-
-
-def _assumed(bend: Bend, split: Tensor) -> Tensor:
-    """What is assumed, in float64: signs stay, lines over a part of an interval are drawn anew."""
-    return bend.assumed(split[:, 0].double(), split[:, 1].double()) if isinstance(bend, Cut) else split
 
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
@@ -126,3 +125,147 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
         if bool(search.problem.violates(point[None])[0]):
             return Answer("violated", ENGINE, witness=point)
     return None
+
+
+def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
+    """One query a case: its row, or an even mix of the rows of its conjunction."""
+    most = max(len(case.bound) for case in cases)
+    rows = np.stack([_filled(case.rows, most) for case in cases])
+    offset = np.stack([_filled(case.bound, most) for case in cases])
+    inputs = None
+    if any(case.inputs is not None for case in cases):
+        none = np.zeros((1, len(cases[0].lower)))
+        inputs = np.stack([_filled(none if c.inputs is None else c.inputs, most) for c in cases])
+    spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
+    parts = Parts(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
+    top = len(pieces.net.steps) - 1
+    theta = {at: bend.start(len(cases)) for at, bend in region.bends.items()}
+    if most == 1:
+        rows_in = None if parts.rows_in is None else parts.rows_in[:, 0]
+        return Queries(top, parts.rows[:, 0], theta, parts.offset[:, 0], rows_in, spec=spec)
+    mix = pieces.tensor(np.full((len(cases), most), 1.0 / most))
+    return Queries(top, parts.rows[:, 0], theta, parts=parts, spec=spec).mixed(mix)
+
+
+def _filled(values: Any, count: int) -> Any:
+    """Rows repeated to a common number: a conjunction does not change when a row is said twice."""
+    values = np.asarray(values, np.float64)
+    return np.concatenate([values, np.repeat(values[:1], count - len(values), axis=0)])
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """matrix (r, n) @ x + offset (r,)."""
+
+    matrix: Any
+    offset: Any
+
+
+def settle_leaf(
+    search: Search, land: Ground, root: Root, cases: Sequence[Case], domain: Domain
+) -> tuple[bool, Answer | None]:
+    """Whether a domain with no undecided neuron is closed, and a counterexample if one was found.
+
+    The net is linear there, and one linear program settles it: minimise t over the box with
+    rows_r·y(x) - bound_r <= t and s_i·z_i(x) >= 0 for every assumed sign s_i. The program's multipliers are
+    the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
+    counterexample.
+    """
+    case, lines = cases[domain.case], _leaf_lines(land, root, domain)
+    top, exact = len(search.exact.net.steps) - 1, search.exact.tensor(case.rows)
+    outputs = _affine(search, land, lines, top, exact)
+    matrix = outputs.matrix if case.inputs is None else outputs.matrix + case.inputs
+    rows, signs = Affine(matrix, outputs.offset - case.bound), _signs(search, land, root, domain, lines)
+    solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
+    if solved is None:
+        return False, None
+    point, mix, beta, feasible = solved
+    found = replay(search, torch.as_tensor(point[None]), [case])
+    if found is not None:
+        return False, found
+    weights = None
+    if domain.mix is not None:
+        weights = torch.zeros_like(domain.mix)
+        weights[: len(mix)] = torch.as_tensor(mix, dtype=weights.dtype)
+        weights = weights / weights.sum()
+    # Betas of an infeasible program may be taken as large as one likes; rounding sets the limit.
+    for factor in (1.0, 1e3, 1e5, 1e7):
+        full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
+        full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)
+        asked = queries(root, [replace(domain, beta=full, mix=weights)])
+        if bool(closed(search, land, asked)[0]):
+            return True, None
+        if feasible:
+            break
+    return False, None
+
+
+def _affine(search: Search, land: Ground, lines: Any, top: int, rows: Tensor) -> Affine:
+    """Rows (r, n) of step `top` as functions of the inputs; exact but for rounding, since all lines are."""
+    traced = backward(search.exact, land.exact, top, rows, lines)
+    at_input = traced.rows_in
+    centre, radius = land.exact.centre[0], land.exact.radius[0]
+    offset = traced.lower - at_input @ centre + at_input.abs() @ radius
+    return Affine(at_input.numpy(), offset.numpy())
+
+
+def _leaf_lines(land: Ground, root: Root, domain: Domain) -> Any:
+    asked = queries(root, [domain])
+    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
+    return lines_of(land.exact, replace(asked, theta=theta))
+
+
+def _signs(search: Search, land: Ground, root: Root, domain: Domain, lines: Any) -> Affine:
+    """s_i·z_i(x) of every split neuron, in the order of the flat split."""
+    matrices, offsets = [], []
+    for at, split in root.parts(domain.split[None]).items():
+        bend, source = land.exact.bends[at], search.exact.net.steps[at].source  # type: ignore[union-attr]
+        chosen = split[0] != 0
+        rows = torch.zeros(int(chosen.sum()), search.exact.sizes[source], dtype=torch.float64)
+        rows[torch.arange(len(rows)), bend.index[chosen]] = split[0][chosen].double()
+        made = _affine(search, land, lines, source, rows)
+        matrices.append(made.matrix)
+        offsets.append(made.offset)
+    return Affine(np.concatenate(matrices), np.concatenate(offsets))
+
+
+def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[Any, Any, Any, bool] | None:
+    """The optimum's point, weights of rows and betas, and whether there is one; None if the solver failed."""
+    import highspy
+
+    inputs, count = rows.matrix.shape[1], len(rows.offset)
+    matrix = np.zeros((count + len(signs.offset), inputs + 1))
+    matrix[:count, :-1], matrix[:count, -1] = rows.matrix, -1.0
+    matrix[count:, :-1] = signs.matrix
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = inputs + 1, len(matrix)
+    lp.col_cost_ = np.append(np.zeros(inputs), 1.0)
+    lp.col_lower_ = np.append(case.lower, -highspy.kHighsInf)
+    lp.col_upper_ = np.append(case.upper, highspy.kHighsInf)
+    lp.row_lower_ = np.append(np.full(count, -highspy.kHighsInf), -signs.offset)
+    lp.row_upper_ = np.append(-rows.offset, np.full(len(signs.offset), highspy.kHighsInf))
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.arange(len(matrix) + 1) * (inputs + 1)
+    lp.a_matrix_.index_ = np.tile(np.arange(inputs + 1), len(matrix))
+    lp.a_matrix_.value_ = matrix.ravel()
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("presolve", "off")  # an infeasible program gives its ray only without
+    solver.setOptionValue("solver", "simplex")
+    solver.setOptionValue("time_limit", float(seconds))
+    solver.passModel(lp)
+    solver.run()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        _, has, ray = solver.getDualRay()
+        duals = np.asarray(ray) if has else np.zeros(len(matrix))
+        size = np.abs(duals[count:]).max(initial=0.0)
+        betas = np.abs(duals[count:]) * (1.0 / size if size else 0.0)
+        return (case.lower + case.upper) / 2, np.full(count, 1.0 / count), betas, False
+    if status != highspy.HighsModelStatus.kOptimal:
+        return None
+    solution = solver.getSolution()
+    duals = np.asarray(solution.row_dual)
+    mix = np.maximum(-duals[:count], 0.0)
+    mix = mix / mix.sum() if mix.sum() > 0 else np.full(count, 1.0 / count)
+    return np.asarray(solution.col_value)[:-1], mix, np.maximum(duals[count:], 0.0), True

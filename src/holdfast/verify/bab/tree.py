@@ -1,17 +1,19 @@
-"""Open domains of a branch and bound, and how they are split."""
+"""Open domains of a branch and bound: how they are split, ordered, and carried over to tighter bounds."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
 
-from holdfast.verify.linear.curves import Cut, Hinge, curve
-from holdfast.verify.linear.lines import on_line
+from holdfast.verify.linear.curves import Cut, Hinge
 from holdfast.verify.linear.passes import Region, Relaxed, Traced
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
 Tensor = Any
@@ -147,17 +149,10 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     return halves
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and the points."""
-
-    lost: Tensor
-    offset: Tensor
-    points: Tensor
-
-
-def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) -> Scores:
-    """What each undecided neuron costs the bound, and where it would be split.
+def scores(
+    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and split points.
 
     The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
     relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
@@ -179,25 +174,25 @@ def scores(root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed) 
         inside, middle = torch.minimum(torch.maximum(z, low), upper[at]), low + width / 2
         wide = width > NARROWEST
         for found, place in ((lost, inside), (offset, middle)):
-            gap = (rows * (curve(bend.step, place) - on_line(traced.lines[at], rows, place))).abs()
+            gap = (rows * (curve(bend.step, place) - traced.lines[at].at(rows, place))).abs()
             found.append(torch.where(wide, gap, -1.0))
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
     free = torch.stack([d.split for d in domains]) == 0
     first, second = (torch.where(free, torch.cat(v, 1), -1.0) for v in (lost, offset))
-    return Scores(first, second, torch.cat(points, 1))
+    return first, second, torch.cat(points, 1)
 
 
 def promising(
     root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
 ) -> tuple[Tensor, Tensor]:
     """The `count` best neurons (q, 2 count) by both measures in turn, -1 for none, and the points."""
-    found = scores(root, domains, traced, relaxed)
-    each = min(count, found.lost.shape[1])
-    by_lost, by_offset = found.lost.topk(each, 1), found.offset.topk(each, 1)
+    lost, offset, points = scores(root, domains, traced, relaxed)
+    each = min(count, lost.shape[1])
+    by_lost, by_offset = lost.topk(each, 1), offset.topk(each, 1)
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
     best = torch.stack([first, second], 2).reshape(len(domains), -1)
-    return best, found.points.gather(1, best.clamp(min=0))
+    return best, points.gather(1, best.clamp(min=0))
 
 
 def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[Split]:
@@ -220,3 +215,110 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
         chosen.append(some[max(range(len(some)), key=part.__getitem__)])
         start += len(some)
     return chosen
+
+
+class Pool:
+    """Open domains; the worst come first while there is room, then the best, so that the pool shrinks."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._worst: list[tuple[float, int]] = []
+        self._best: list[tuple[float, int]] = []
+        self._domains: dict[int, Domain] = {}
+        self._number = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def add(self, domain: Domain) -> None:
+        """Put a domain in."""
+        number = next(self._number)
+        self._domains[number] = domain
+        heapq.heappush(self._worst, (domain.lower, number))
+        heapq.heappush(self._best, (-domain.lower, number))
+
+    def lowest(self) -> float:
+        """The lowest bound of all that are open."""
+        while self._worst and self._worst[0][1] not in self._domains:
+            heapq.heappop(self._worst)
+        return self._worst[0][0] if self._worst else float("inf")
+
+    def drain(self) -> list[Domain]:
+        """All domains; the pool is empty afterwards."""
+        domains = list(self._domains.values())
+        self._domains, self._worst, self._best = {}, [], []
+        return domains
+
+    def take(self, count: int) -> list[Domain]:
+        """The next domains to work on."""
+        heap = self._worst if len(self) < self.room else self._best
+        taken: list[Domain] = []
+        while heap and len(taken) < count:
+            domain = self._domains.pop(heapq.heappop(heap)[1], None)
+            if domain is not None:
+                taken.append(domain)
+        return taken
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """How domains of one root become those of a root with tighter bounds, which has fewer neurons."""
+
+    kept: Tensor  # (u',) the old number of each neuron that is still undecided
+    tuned: Tensor  # (p',) the old number of each parameter that is still there
+    new: Tensor  # (u,) the new number of each old neuron, or -1
+    sign: Tensor  # (u,) int8: the sign of each old neuron that is decided now, else 0
+    lower: Tensor  # (u',) the bounds now
+    upper: Tensor
+
+    @staticmethod
+    def between(old: Root, new: Root) -> Move:
+        """The move from the old root's neurons to the new one's."""
+        kept, tuned, sign, number, parameter = [], [], [], 0, 0
+        for at, size, width in zip(old.layers, old.sizes, old.widths, strict=True):
+            was, now = old.region.bends[at], new.region.bends[at]
+            still = torch.isin(was.index, now.index)
+            place = still.nonzero().reshape(-1)
+            kept.append(number + place)
+            tuned += [parameter + start + place for start in range(0, width, size)]
+            decided = torch.where(now.lower[0, was.index] >= 0, 1, -1).to(torch.int8)
+            sign.append(torch.where(still, torch.zeros_like(decided), decided))
+            number, parameter = number + size, parameter + width
+        index = torch.cat(kept)
+        back = torch.full((number,), -1, dtype=torch.int64)
+        back[index] = torch.arange(len(index))
+        return Move(index, torch.cat(tuned), back, torch.cat(sign), *new.ends())
+
+    def domain(self, domain: Domain, case: int, rows: int) -> Domain | None:
+        """The domain over the new root; None when what it assumes is now known to be wrong.
+
+        Such a domain holds at most inputs with z = 0, and those lie in the other half as well; one whose cut
+        lies outside the bounds holds none. `rows` is how many rows a conjunction has now; those beyond are
+        its first one said again, to fill up.
+        """
+        if bool((domain.split * self.sign < 0).any()):
+            return None
+        cuts = {}
+        for neuron, (low, high) in domain.cuts.items():
+            number = int(self.new[neuron])
+            low, high = max(low, float(self.lower[number])), min(high, float(self.upper[number]))
+            if low > high:
+                return None
+            cuts[number] = (low, high)
+        best = self.new[domain.best.clamp(min=0)]
+        known = (domain.best >= 0) & (best >= 0)
+        mix = None
+        if domain.mix is not None and rows:
+            mix = domain.mix[:rows].clone()
+            mix[0] += domain.mix[rows:].sum()
+        return replace(
+            domain,
+            case=case,
+            mix=mix,
+            split=domain.split[self.kept],
+            alpha=domain.alpha[self.tuned],
+            beta=domain.beta[self.tuned],
+            best=best[known],
+            points=domain.points[known],
+            cuts=cuts,
+        )

@@ -9,29 +9,35 @@ of neurons whose curve is not a known line there; rows and values of those alone
   exp, squares  a tangent on one side, the chord on the other (every curve that bends one way)
   sin           lower and upper lines of any slope, which is the parameter
   sign          lower and upper lines through the jump
-  products      planes in both factors, mixed by the parameters (`saddle`)
+  products      planes in both factors, mixed by the parameters (`ProductBend`)
 
 Lines are rounded outward: an offset absorbs what rounding took from the slope.
 """
 
 from __future__ import annotations
 
+from math import pi
 from typing import Any
 
 import torch
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
-from holdfast.verify.linear.bow import Bow
-from holdfast.verify.linear.bowl import Bowl
-from holdfast.verify.linear.lines import Lines, pull, push
-from holdfast.verify.linear.saddle import Saddle
-from holdfast.verify.linear.shapes import SHAPED, curve, span
-from holdfast.verify.linear.wave import Wave
-
-__all__ = ["Bend", "Bow", "Cut", "Hinge", "Jump", "Lines", "bend", "curve", "doubled", "pull", "push", "span"]
+from holdfast.verify.linear.shapes import (
+    CONCAVE,
+    SHAPED,
+    TINY,
+    Lines,
+    ProductBend,
+    curve,
+    derivative,
+    least,
+    second,
+)
 
 Tensor = Any
+MARGIN = 1e-12  # what a tangent must keep from the curve at the end of the interval, in float64
+LEAST = 1e-30  # roots, logarithms and 1/x have no tangent at zero
 
 
 class Hinge:
@@ -106,12 +112,264 @@ class Jump:
         return theta
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """Nothing to keep valid."""
+        """No parameters to keep valid."""
         return theta
 
 
-Cut = Bow | Bowl | Wave  # curves whose interval may be cut in two anywhere
-Bend = Hinge | Cut | Jump | Saddle
+class Sigmoid:
+    """sigmoid, tanh, erf: theta (q, 2, n) are the touching points of the lower and the upper tangent.
+
+    `whole` (1, 7, n), and what `assumed` returns for the intervals of each query (q, 7, n), are the ends, the
+    last valid touching points of the lower and the upper tangent, the chord's slope and its offsets below and
+    above the curve.
+    """
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
+        self.whole = _sigmoid_data(step, lower, upper)
+
+    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """What lines need (q, 7, n) when z is assumed between these (q, n), which lie inside the interval."""
+        drawn = self.whole.to(lower.dtype).expand(len(lower), -1, -1).clone()
+        query, neuron = torch.nonzero((lower > self.lower) | (upper < self.upper), as_tuple=True)
+        if len(query):
+            part = _sigmoid_data(self.step, lower[query, neuron][None], upper[query, neuron][None])
+            drawn[query, :, neuron] = part[0].T
+        return drawn
+
+    def start(self, queries: int) -> Tensor:
+        """Tangents in the middle of where they may touch."""
+        low, high, first, last = self.whole[:, :4].unbind(1)
+        theta = torch.stack(
+            [(low + torch.minimum(first, high)) / 2, (high + torch.maximum(last, low)) / 2], 1
+        )
+        return self.keep(theta.expand(queries, -1, -1).clone())
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The lines for touching points theta (q, 2, n), over the whole interval or the assumed ones."""
+        low, high, first, last, chord, under, over = (self.whole if split is None else split).unbind(1)
+        value, slope = curve(self.step, theta), derivative(self.step, theta)
+        offset = value - slope * theta
+        pad = _sigmoid_pad(slope, low[:, None], high[:, None])
+        low_chord, high_chord = first < low, last > high
+        return Lines(
+            torch.where(low_chord, chord, slope[:, 0]),
+            torch.where(low_chord, under, offset[:, 0] - pad[:, 0]),
+            torch.where(high_chord, chord, slope[:, 1]),
+            torch.where(high_chord, over, offset[:, 1] + pad[:, 1]),
+        )
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
+        """How the bound changes with theta: the line turns about its touching point."""
+        low, high, first, last = (self.whole if split is None else split)[:, :4].unbind(1)
+        turn = second(self.step, theta) * (z[:, None] - theta)
+        below = rows.clamp(min=0) * turn[:, 0] * (first >= low)
+        above = rows.clamp(max=0) * turn[:, 1] * (last <= high)
+        return torch.stack([below, above], 1)
+
+    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
+        """Theta moved to where the tangents are valid."""
+        low, high, first, last = (self.whole if split is None else split)[:, :4].unbind(1)
+        below = torch.maximum(low, torch.minimum(theta[:, 0], torch.minimum(first, high)))
+        above = torch.minimum(high, torch.maximum(theta[:, 1], torch.maximum(last, low)))
+        return torch.stack([below, above], 1)
+
+
+def _sigmoid_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
+    """What lines over the intervals lower, upper (1, n) need, (1, 7, n)."""
+    first, last = _reach(step, lower, upper), -_reach(step, -upper, -lower)
+    f_low, f_high = curve(step, lower.double()), curve(step, upper.double())
+    width = (upper.double() - lower.double()).clamp(min=1e-12)
+    chord = ((f_high - f_low) / width).to(lower.dtype)
+    chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
+    at_low = f_low - chord.double() * lower.double()
+    at_high = f_high - chord.double() * upper.double()
+    # _reach asks for MARGIN more than a tangent needs, so a chord may be drawn where a tangent just fits.
+    pad = _sigmoid_pad(chord, lower, upper).double() + MARGIN
+    under = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
+    over = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
+    return torch.stack([lower, upper, first, last, chord, under, over], 1)
+
+
+def _sigmoid_pad(slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    eps = torch.finfo(lower.dtype).eps
+    return 16 * eps * (1 + slope.abs() * (lower.abs() + upper.abs()))
+
+
+def _reach(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
+    """The largest touching point whose tangent stays below the curve up to `upper`; below `lower` if none.
+
+    In the convex part (z <= 0) every tangent is below the curve there; over the concave part it is below
+    when it is at `upper`. Bisection keeps the end that was checked, so the result is on the safe side.
+    """
+    high = torch.minimum(upper, torch.zeros_like(upper)).double()
+    u = upper.double()
+    target = curve(step, u)
+    safe = lower.double().clone()
+    fits = _tangent(step, safe, u) <= target - MARGIN
+    bad = high.clone()
+    whole = (upper <= 0) | (_tangent(step, bad, u) <= target - MARGIN)
+    for _ in range(40):
+        middle = (safe + bad) / 2
+        good = _tangent(step, middle, u) <= target - MARGIN
+        safe, bad = torch.where(good, middle, safe), torch.where(good, bad, middle)
+    found = torch.where(whole, high, safe)
+    none = ~fits & ~(upper <= 0)
+    result = torch.where(none | (lower >= 0), lower.double() - 1.0, found).to(lower.dtype)
+    # Rounding to float32 may move the point up; one step down is safe again.
+    return torch.nextafter(result, torch.full_like(result, -torch.inf))
+
+
+def _tangent(step: Activation, touch: Tensor, at: Tensor) -> Tensor:
+    return curve(step, touch) + derivative(step, touch) * (at - touch)
+
+
+class Convex:
+    """Squares, exp, log, roots, 1/x, elu: a tangent, anywhere, on one side, the chord on the other.
+
+    theta (q, 2, n) has the touching points first, then nothing. `whole` and `assumed` (q, 5, n) are the ends,
+    the chord's slope and offset, and 1 where the curve is convex, -1 where it is concave.
+    """
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        _inside(step, lower, upper)
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
+        self.whole = _convex_data(step, lower, upper)
+        self.pace = ((upper - lower) / 4)[:, None]
+
+    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """What lines need (q, 5, n) when z is assumed between these (q, n), which lie inside the interval."""
+        return _convex_data(self.step, lower, upper)
+
+    def start(self, queries: int) -> Tensor:
+        """Tangents in the middle."""
+        middle = (self.lower / 2 + self.upper / 2)[:, None]
+        return self.keep(middle.expand(queries, 2, -1).clone())
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The tangent at theta (q, 2, n), and the chord."""
+        low, high, chord, rest, side = (self.whole if split is None else split).unbind(1)
+        touch = theta[:, 0]
+        value, slope = curve(self.step, touch), derivative(self.step, touch)
+        pad = _convex_pad(value, slope, low, high)
+        below = value - slope * touch - side * pad
+        convex = side > 0
+        return Lines(
+            torch.where(convex, slope, chord),
+            torch.where(convex, below, rest),
+            torch.where(convex, chord, slope),
+            torch.where(convex, rest, below),
+        )
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
+        """How the bound changes with theta: the line turns about its touching point."""
+        side = (self.whole if split is None else split)[:, 4]
+        used = torch.where(side > 0, rows.clamp(min=0), rows.clamp(max=0))
+        turn = used * second(self.step, theta[:, 0]) * (z - theta[:, 0])
+        return torch.stack([turn, torch.zeros_like(turn)], 1)
+
+    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
+        """Theta moved to where the curve is."""
+        low, high = (self.whole if split is None else split)[:, :2].unbind(1)
+        if self.step.curve in ("sqrt", "log"):
+            low = low.clamp(min=LEAST)
+        return torch.minimum(torch.maximum(theta, low[:, None]), torch.maximum(high, low)[:, None])
+
+
+def _inside(step: Activation, lower: Tensor, upper: Tensor) -> None:
+    """Raise ModelError for an interval on which the curve is not defined."""
+    bad = {"sqrt": lower < 0, "log": lower <= 0, "reciprocal": (lower <= 0) & (upper >= 0)}.get(step.curve)
+    if bad is not None and bool(bad.any()):
+        at = int(bad[0].nonzero()[0])
+        raise ModelError(
+            f"bounds: expected {step.curve} of values where it is defined, got values between "
+            f"{float(lower[0, at]):g} and {float(upper[0, at]):g} as far as is known; try fewer inputs"
+        )
+
+
+def _convex_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
+    """What lines over the intervals lower, upper (q, n) need, (q, 5, n)."""
+    low, high = lower.double(), upper.double()
+    f_low, f_high = curve(step, low), curve(step, high)
+    width = high - low
+    narrow = width <= 1e-6 * (1e-6 + low.abs() + high.abs())
+    chord = (f_high - f_low) / torch.where(narrow, torch.ones_like(width), width)
+    middle = (low / 2 + high / 2).clamp(min=LEAST) if step.curve in ("sqrt", "log") else low / 2 + high / 2
+    chord = torch.where(narrow, derivative(step, middle), chord).to(lower.dtype)
+    concave = step.curve in CONCAVE
+    side = -torch.ones_like(lower) if concave else torch.ones_like(lower)
+    if step.curve == "reciprocal":
+        side = torch.where(upper < 0, -side, side)
+    # The curve minus any slope times z is largest at an end where it is convex, least where it is concave.
+    at_low, at_high = f_low - chord.double() * low, f_high - chord.double() * high
+    convex = side > 0
+    rest = torch.where(convex, torch.maximum(at_low, at_high), torch.minimum(at_low, at_high))
+    size = torch.maximum(f_low.abs(), f_high.abs())
+    rest = rest + side.double() * _convex_pad(size.to(lower.dtype), chord, lower, upper).double()
+    return torch.stack([lower, upper, chord, rest.to(lower.dtype), side], 1)
+
+
+def _convex_pad(value: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    kind = torch.finfo(lower.dtype)
+    size = lower.abs() + upper.abs()
+    # A slope that is not a normal number any more has an absolute error.
+    return 16 * kind.eps * (value.abs() + slope.abs() * size) + 4 * kind.tiny * size + TINY
+
+
+class Sine:
+    """sin: theta (q, 2, n) are the slopes of the lower and the upper line."""
+
+    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
+        self.whole = torch.stack([lower, upper], 1)
+
+    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """The ends (q, 2, n) between which z is assumed."""
+        return torch.stack([lower, upper], 1)
+
+    def start(self, queries: int) -> Tensor:
+        """The chord's slope, which is flat where the interval is long."""
+        low, high = self.lower.double(), self.upper.double()
+        width = high - low
+        narrow = width < 1e-6
+        chord = (torch.sin(high) - torch.sin(low)) / torch.where(narrow, torch.ones_like(width), width)
+        chord = torch.where(narrow, torch.cos(low), chord)
+        flat = torch.where(width > 2 * pi, torch.zeros_like(chord), chord).to(self.lower.dtype)
+        return self.keep(flat[:, None].expand(queries, 2, -1).clone())
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
+        """The lines of these slopes."""
+        low, high = (self.whole if split is None else split).unbind(1)
+        below, above = theta.unbind(1)
+        first, _ = least(below, low, high)
+        # sin(z) <= k·z + c is -sin(-z) seen from the other side.
+        last, _ = least(above, -high, -low)
+        eps = torch.finfo(low.dtype).eps
+        size = low.abs() + high.abs()
+        pads = [8 * eps * (1 + k.abs() * size) + 1e-12 * (1 + size) for k in (below, above)]
+        dtype = self.lower.dtype
+        return Lines(below, first.to(dtype) - pads[0], above, -last.to(dtype) + pads[1])
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
+        """How the bound changes with theta: the line turns about its touching point."""
+        low, high = (self.whole if split is None else split).unbind(1)
+        below = least(theta[:, 0], low, high)[1].to(z.dtype)
+        above = -least(theta[:, 1], -high, -low)[1].to(z.dtype)
+        return torch.stack([rows.clamp(min=0) * (z - below), rows.clamp(max=0) * (z - above)], 1)
+
+    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
+        """Theta moved to slopes that a sine has."""
+        return theta.clamp(-1.0, 1.0)
+
+
+Cut = Sigmoid | Convex | Sine  # curves whose interval may be cut in two anywhere
+Bend = Hinge | Cut | Jump | ProductBend
 
 
 def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
@@ -125,13 +383,13 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
     if step.curve == "elu" and not 0.0 <= step.slope <= 1.0:
         raise ModelError(f"bounds: expected an elu with a factor between 0 and 1, got {step.slope}")
     if step.curve == "sin":
-        return Wave(step, lower, upper)
-    return Bow(step, lower, upper) if step.curve in SHAPED else Bowl(step, lower, upper)
+        return Sine(step, lower, upper)
+    return Sigmoid(step, lower, upper) if step.curve in SHAPED else Convex(step, lower, upper)
 
 
 def doubled(drawn: Bend) -> Bend:
     """The same relaxation in float64: the bounds carry over, the lines are drawn anew."""
-    if isinstance(drawn, Saddle):
+    if isinstance(drawn, ProductBend):
         return drawn.double()
     return bend(drawn.step, drawn.lower.double(), drawn.upper.double())
 

@@ -17,13 +17,12 @@ from typing import Any
 import torch
 
 from holdfast.graph.ir import Activation, Product, Start, sources_of
-from holdfast.verify.linear.curves import Bend, Lines, curve, pull, push
+from holdfast.verify.linear.curves import Bend
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.saddle import pull_product, push_product
-from holdfast.verify.rounding import curve_error, gamma, step_error
+from holdfast.verify.linear.shapes import Lines, Planes, curve
+from holdfast.verify.rounding import MERGED, UNIT, curve_error, gamma, step_error
 
 Tensor = Any
-MERGED = 16  # roundings an importer may have made where it merged a scale or a batch norm into a weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +115,29 @@ def _bent(
     seen = rows[:, bend.index]
     if slack is not None:
         slack.activation(at, step, rows, lines, more)
-    const, before = pull(bend, lines, rows, const)
+    positive = seen.clamp(min=0)
+    negative = seen - positive
+    if lines.lo is not None:
+        const = const + (positive.to(const.dtype) * lines.lo).sum(1)
+    if lines.uo is not None:
+        const = const + (negative.to(const.dtype) * lines.uo).sum(1)
+    before = rows * bend.base
+    before[:, bend.index] = positive.mul_(lines.ls).add_(negative.mul_(lines.us))
     if more is not None:
         before[:, bend.index] += more
     return const, seen, before
 
 
 def _multiplied(
-    step: Product, planes: Any, rows: Tensor, const: Tensor, pending: dict[int, Tensor]
+    step: Product, planes: Planes, rows: Tensor, const: Tensor, pending: dict[int, Tensor]
 ) -> Tensor:
     """One product passed: the constant; the rows of both factors are pending."""
-    const, left, right = pull_product(planes, rows, const)
-    _add(pending, step.left, left)
-    _add(pending, step.right, right)
-    return const
+    positive = rows.clamp(min=0)
+    negative = rows - positive
+    _add(pending, step.left, positive * planes.la + negative * planes.ua)
+    _add(pending, step.right, positive * planes.lb + negative * planes.ub)
+    const = const + (positive.to(const.dtype) * planes.lo).sum(1)
+    return const + (negative.to(const.dtype) * planes.uo).sum(1)
 
 
 class _Slack:
@@ -156,7 +164,7 @@ class _Slack:
 
     def _constant(self, at: int) -> float:
         """For the sum of a step's constants, the sum over all steps, and weights merged in float64."""
-        return gamma(self.pieces.sizes[at] + self.steps + MERGED, 2.0**-53)
+        return gamma(self.pieces.sizes[at] + self.steps + MERGED, UNIT)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
@@ -191,7 +199,7 @@ class _Slack:
 
     def constant(self, mass: Tensor) -> None:
         """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
-        self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, 2.0**-53) * mass
+        self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * mass
 
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""
@@ -233,14 +241,15 @@ def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Ten
         if isinstance(step, Activation):
             if at not in traced.rows:
                 continue
-            values[at], before[at], after[at] = push(
-                region.bends[at], traced.lines[at], traced.rows[at], given[0]
-            )
+            bend = region.bends[at]
+            before[at] = given[0][:, bend.index]
+            values[at] = given[0] * bend.base
+            values[at][:, bend.index] = after[at] = traced.lines[at].at(traced.rows[at], before[at])
         elif isinstance(step, Product):
             if at not in traced.rows:
                 continue
             before[at] = torch.stack(given, 1)
-            values[at] = after[at] = push_product(traced.lines[at], traced.rows[at], *given)
+            values[at] = after[at] = traced.lines[at].at(traced.rows[at], *given)
         else:
             values[at] = pieces.forward(at, given)
         for source in sources_of(step):

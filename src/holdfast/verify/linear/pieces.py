@@ -6,7 +6,8 @@ Values are (q, n): q queries, n flat elements of the step's output. `Pieces` is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -29,8 +30,13 @@ class Pieces:
         self.net, self.dtype, self.alive = net, dtype, alive
         self.unit = torch.finfo(dtype).eps / 2
         self.sizes = [prod(step.shape) for step in net.steps]
-        self.readers = _last_readers(net)
-        self.joins = _joins(net)
+        self.readers = list(range(len(net.steps)))  # the last step that reads each
+        for at, step in enumerate(net.steps):
+            for source in sources_of(step):
+                self.readers[source] = at
+        # For each step the most sums a backward pass makes of the rows of one of its sources.
+        count = Counter(source for step in net.steps for source in sources_of(step))
+        self.joins = [max((count[s] - 1 for s in sources_of(step)), default=0) for step in net.steps]
         self._constants = [self._constant(step) for step in net.steps]
 
     def tensor(self, array: Any) -> Tensor:
@@ -208,15 +214,21 @@ def _plane(source: Step) -> tuple[int, int]:
     return source.shape[-2], source.shape[-1]
 
 
-def _joins(net: Net) -> list[int]:
-    """For each step the most sums a backward pass makes of the rows of one of its sources."""
-    count = Counter(source for step in net.steps for source in sources_of(step))
-    return [max((count[source] - 1 for source in sources_of(step)), default=0) for step in net.steps]
-
-
-def _last_readers(net: Net) -> list[int]:
-    last = list(range(len(net.steps)))
-    for at, step in enumerate(net.steps):
-        for source in sources_of(step):
-            last[source] = at
-    return last
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Float32 products keep their digits inside: no autocast, bfloat16 or TF32; restored afterwards."""
+    parts = [part for name in ("matmul", "conv") if (part := getattr(torch.backends.mkldnn, name, None))]
+    before = [part.fp32_precision for part in parts]
+    legacy = None if parts else torch.get_float32_matmul_precision()  # torch before 2.9
+    try:
+        for part in parts:
+            part.fp32_precision = "ieee"
+        if legacy is not None:
+            torch.set_float32_matmul_precision("highest")
+        with torch.autocast("cpu", enabled=False):
+            yield
+    finally:
+        for part, value in zip(parts, before, strict=True):
+            part.fp32_precision = value
+        if legacy is not None:
+            torch.set_float32_matmul_precision(legacy)

@@ -11,16 +11,14 @@ import torch
 
 from holdfast.graph.ir import Activation, Net, Product, Scale, Start, Take, sources_of
 from holdfast.graph.lower.tidy import distinct
-from holdfast.verify.linear.curves import Bend, Hinge, bend, span
+from holdfast.verify.linear.curves import Bend, Hinge, bend
 from holdfast.verify.linear.passes import Region
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.saddle import Saddle, product_range
+from holdfast.verify.linear.shapes import ProductBend, product_range, span
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.rounding import curve_error, step_error
 
 Tensor = Any
-
-
 Finish: TypeAlias = Callable[[Pieces, Region, Queries, float], Tensor]  # the last: a bound that suffices
 
 
@@ -78,7 +76,7 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
     centre, radius = ball(pieces, lower, upper)
     sweep = Sweep(centre, radius)
     sweep.lower[0], sweep.upper[0] = _outward(centre - radius, centre + radius)
-    depth = {0: 0}
+    depth, refined = {0: 0}, set[int]()
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, Start):
             continue
@@ -91,11 +89,12 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
             sweep.hold(at, interval(pieces, at, sweep), known)
             continue
         for source in dict.fromkeys(sources_of(step)):
-            if depth[source] > 1 and not effort.abort() and not _refined(pieces, source, at):
+            if depth[source] > 1 and not effort.abort() and source not in refined:
                 _refine(pieces, sweep, source, step, effort)
+        refined.update(sources_of(step))
         if isinstance(step, Product):
             left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
-            sweep.bends[at] = Saddle(step, left, right)
+            sweep.bends[at] = ProductBend(step, left, right)
             sweep.hold(at, _evaluated(pieces.net, step, product_range(left, right)), known)
             continue
         source = step.source
@@ -123,12 +122,6 @@ def behind(net: Net, top: int) -> list[int]:
         if at in wanted:
             wanted.update(sources_of(net.steps[at]))
     return sorted(wanted)
-
-
-def _refined(pieces: Pieces, source: int, before: int) -> bool:
-    """Whether an earlier activation or product has already refined this source."""
-    bent = (step for step in pieces.net.steps[:before] if isinstance(step, Activation | Product))
-    return any(source in sources_of(step) for step in bent)
 
 
 def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,25 +181,14 @@ def _tightest(
         asked = Queries(source, rows, theta)
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
-            tuned = tune(
-                pieces,
-                region,
-                asked,
-                effort.iterations,
-                effort.rate,
-                effort.decay,
-                goal=goal,
-                stop=effort.stop,
-            )
-            asked = tuned.queries
-        finish = effort.finish or _careful
-        found.append(finish(pieces, region, asked, goal))
+            rates = effort.iterations, effort.rate, effort.decay
+            asked = tune(pieces, region, asked, *rates, goal=goal, stop=effort.stop).queries
+        if effort.finish is None:
+            found.append(bound(pieces, region, asked, careful=True).lower)
+        else:
+            found.append(effort.finish(pieces, region, asked, goal))
     result = torch.cat(found)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
-
-
-def _careful(pieces: Pieces, region: Region, asked: Queries, goal: float) -> Tensor:
-    return bound(pieces, region, asked, careful=True).lower
 
 
 def unstable(sweep: Sweep) -> int:

@@ -1,15 +1,15 @@
-"""The curves themselves in torch, their slopes, and their ranges over an interval."""
+"""The curves themselves in torch, their slopes and ranges over an interval; lines and planes around them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import pi
 from typing import Any
 
 import torch
 
-from holdfast.graph.ir import Activation
-from holdfast.verify.linear.wave import sine_range
+from holdfast.graph.ir import Activation, Product
 
 Tensor = Any
 TINY = 1e-37
@@ -86,6 +86,32 @@ def second(step: Activation, z: Tensor) -> Tensor:
     return _BENDS[step.curve](z)
 
 
+def least(slope: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The least value of sin(z) - slope·z between the bounds, in float64, and where it is.
+
+    It is at an end of the interval or where the sine's slope is k and it bends upward, -arccos k + 2·pi·n; of
+    all such places the first and the last count, for between them values are linear in n.
+    """
+    k, low, high = slope.double(), lower.double(), upper.double()
+    phase = -torch.arccos(k)
+    turns = [torch.ceil((low - phase) / (2 * pi)), torch.floor((high - phase) / (2 * pi))]
+    places = [low.expand(k.shape), high.expand(k.shape)]
+    places += [torch.minimum(torch.maximum(phase + 2 * pi * n, low), high) for n in turns]
+    z = torch.stack(places)
+    value, which = (torch.sin(z) - k * z).min(0)
+    return value, z.gather(0, which[None])[0]
+
+
+def sine_range(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the largest sine over [lower, upper], rounded outward."""
+    flat = torch.zeros_like(lower)
+    low, high = least(flat, lower, upper)[0], -least(flat, -upper, -lower)[0]
+    # A place is off by a few roundings of where it is, and the sine there by half the square of that.
+    doubt = (2.0**-50 * (lower.abs() + upper.abs())) ** 2
+    pad = 8 * torch.finfo(lower.dtype).eps + doubt
+    return (low.to(lower.dtype) - pad).clamp(min=-1.0), (high.to(lower.dtype) + pad).clamp(max=1.0)
+
+
 def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """The least and largest value of the curve over [lower, upper], rounded outward."""
     if step.curve == "sin":
@@ -94,7 +120,9 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
         ends = torch.stack([curve(step, lower), curve(step, upper), torch.zeros_like(lower)])
         inside = (lower < 0) & (upper > 0)
         low = torch.where(inside, ends.min(0).values, ends[:2].min(0).values)
-        return wider(low, torch.where(inside, ends.max(0).values, ends[:2].max(0).values))
+        high = torch.where(inside, ends.max(0).values, ends[:2].max(0).values)
+        eps = 2 * torch.finfo(low.dtype).eps  # more than a rounded slope and a rounded product can be off
+        return low - eps * low.abs(), high + eps * high.abs()
     low, high = curve(step, lower), curve(step, upper)
     if step.curve in ("relu", "sign"):
         return low, high
@@ -113,7 +141,103 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
     return (low.clamp(min=0.0) if step.curve in ("square", "exp", "sqrt") else low), high
 
 
-def wider(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds moved outward by more than a rounded slope and a rounded product can be off."""
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """ls·z + lo <= f(z) <= us·z + uo, each (1 or q, m); an offset of None is zero."""
+
+    ls: Tensor
+    lo: Tensor | None
+    us: Tensor
+    uo: Tensor | None
+
+    def pick(self, index: Tensor) -> Lines:
+        """Those of some of the queries."""
+        parts = (self.ls, self.lo, self.us, self.uo)
+        return Lines(*(part if part is None or len(part) == 1 else part[index] for part in parts))
+
+    def at(self, rows: Tensor, z: Tensor) -> Tensor:
+        """Values (q, m) at z (q, m) of the line each neuron uses: the lower one where its row is positive."""
+        low = z * self.ls if self.lo is None else z * self.ls + self.lo
+        high = z * self.us if self.uo is None else z * self.us + self.uo
+        return torch.where(rows >= 0, low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """la·a + lb·b + lo <= a·b <= ua·a + ub·b + uo, each (1 or q, n)."""
+
+    la: Tensor
+    lb: Tensor
+    lo: Tensor
+    ua: Tensor
+    ub: Tensor
+    uo: Tensor
+
+    def pick(self, index: Tensor) -> Planes:
+        """Those of some of the queries."""
+        parts = (self.la, self.lb, self.lo, self.ua, self.ub, self.uo)
+        return Planes(*(part if len(part) == 1 else part[index] for part in parts))
+
+    def at(self, rows: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """The value (q, n) of the plane each product uses: the lower one where its row is positive."""
+        low = self.la * a + self.lb * b + self.lo
+        return torch.where(rows >= 0, low, self.ua * a + self.ub * b + self.uo)
+
+
+class ProductBend:
+    """A product of two steps: theta (q, 2, n) mixes two planes below and two above (McCormick 1976).
+
+    For la <= a <= ua and lb <= b <= ub the products (a - la)(b - lb), (ua - a)(ub - b), (ua - a)(b - lb) and
+    (a - la)(ub - b) are not negative: two planes below a·b and two above it. Any mix of two is one again.
+    """
+
+    def __init__(self, step: Product, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> None:
+        self.step, self.left, self.right = step, left, right
+        self.lower, self.upper = left  # as other bends have them; `double` is what needs both
+        self.index = torch.arange(left[0].shape[1])
+        self.base = torch.zeros_like(left[0])
+        size = [torch.maximum(low.abs(), high.abs()) for low, high in (left, right)]
+        self.pad = 16 * torch.finfo(left[0].dtype).eps * size[0] * size[1]
+
+    def double(self) -> ProductBend:
+        """The same in float64."""
+        left, right = ((low.double(), high.double()) for low, high in (self.left, self.right))
+        return ProductBend(self.step, left, right)
+
+    def start(self, queries: int) -> Tensor:
+        """Both planes in equal parts."""
+        return torch.full((queries, 2, len(self.index)), 0.5, dtype=self.lower.dtype)
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Planes:
+        """The planes mixed by theta (q, 2, n)."""
+        (la, ua), (lb, ub) = self.left, self.right
+        below, above = theta.unbind(1)
+        low, high = 1 - below, 1 - above
+        return Planes(
+            low * lb + below * ub,
+            low * la + below * ua,
+            -(low * la * lb + below * ua * ub) - self.pad,
+            high * lb + above * ub,
+            high * ua + above * la,
+            -(high * ua * lb + above * la * ub) + self.pad,
+        )
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
+        """How the bound changes with theta: by the difference of the two planes at z (q, 2, n)."""
+        (la, ua), (lb, ub) = self.left, self.right
+        a, b = z.unbind(1)
+        below = (ub - lb) * a + (ua - la) * b - ua * ub + la * lb
+        above = (ub - lb) * a + (la - ua) * b - la * ub + ua * lb
+        return torch.stack([rows.clamp(min=0) * below, rows.clamp(max=0) * above], 1)
+
+    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
+        """Theta moved to between the planes."""
+        return theta.clamp(0.0, 1.0)
+
+
+def product_range(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The least and the largest product, rounded outward."""
+    ends = torch.stack([a * b for a in left for b in right])
+    low, high = ends.amin(0), ends.amax(0)
     eps = 2 * torch.finfo(low.dtype).eps
     return low - eps * low.abs(), high + eps * high.abs()

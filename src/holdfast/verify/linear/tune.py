@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 
-from holdfast.verify.linear.bowl import Bowl
+from holdfast.verify.linear.curves import Convex
 from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
 from holdfast.verify.linear.pieces import Pieces
+from holdfast.verify.rounding import UNIT
 
 Tensor = Any
 Thetas = Mapping[int, Tensor]  # by activation step
@@ -26,8 +27,7 @@ class Parts:
 
     def pick(self, index: Tensor) -> Parts:
         """Those of some of the queries."""
-        rows_in = None if self.rows_in is None else self.rows_in[index]
-        return Parts(self.rows[index], self.offset[index], rows_in)
+        return Parts(self.rows[index], self.offset[index], _picked(self.rows_in, index))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class Queries:
     """q lower bounds asked at once: rows (q, n) of step `top`, minus `offset` (q,).
 
     `split` and `beta` (by activation, (q, m) over its unstable neurons) are the assumed signs and their
-    multipliers. Of a curve that is cut, `split` (q, 7, m) is what `Bow.assumed` says and `beta` (q, 2, m) has
-    the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) is what is asked of
-    the inputs themselves. For a conjunction of r rows `parts` holds all and `mix` (q, r), on the simplex,
+    multipliers. Of a curve that is cut, `split` (q, 7, m) is what `Sigmoid.assumed` says and `beta` (q, 2, m)
+    has the multipliers of z >= its first and z <= its second channel. `rows_in` (q, inputs) is what is asked
+    of the inputs themselves. For a conjunction of r rows `parts` holds all and `mix` (q, r), on the simplex,
     says how the asked row is made of them: any mix that is positive shows that not all of them can be at
     most zero. `spec` has the rows in float64, as the specification says them: careful bounds are of those.
     """
@@ -58,18 +58,8 @@ class Queries:
 
     def pick(self, index: Tensor) -> Queries:
         """Some of the queries."""
-        return Queries(
-            self.top,
-            self.rows[index],
-            {k: v[index] for k, v in self.theta.items()},
-            None if self.offset is None else self.offset[index],
-            None if self.rows_in is None else self.rows_in[index],
-            None if self.split is None else {k: v[index] for k, v in self.split.items()},
-            None if self.beta is None else {k: v[index] for k, v in self.beta.items()},
-            None if self.parts is None else self.parts.pick(index),
-            None if self.mix is None else self.mix[index],
-            None if self.spec is None else self.spec.pick(index),
-        )
+        values = (getattr(self, field.name) for field in fields(self)[1:])
+        return Queries(self.top, *(_picked(value, index) for value in values))
 
     def mixed(self, mix: Tensor) -> Queries:
         """The queries with their rows made anew from the parts."""
@@ -84,6 +74,15 @@ class Queries:
             offset=(mix * parts.offset).sum(1),
             rows_in=rows_in,
         )
+
+
+def _picked(value: Any, index: Tensor) -> Any:
+    """Some of the queries' values: of a tensor, of tensors by step, or of parts."""
+    if value is None:
+        return None
+    if isinstance(value, Parts):
+        return value.pick(index)
+    return {at: v[index] for at, v in value.items()} if isinstance(value, Mapping) else value[index]
 
 
 def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
@@ -124,7 +123,7 @@ def _specified(region: Region, queries: Queries, spec: Parts, lower: Tensor) -> 
         reach = (region.centre.abs() + region.radius).double()
         doubt = doubt + ((exact.rows_in - queries.rows_in).abs() * reach).sum(1)
         mass = mass + (mix[:, :, None] * spec.rows_in.abs() * reach).sum((1, 2))
-    unit = (mix.shape[1] + 8) * 2.0**-53
+    unit = (mix.shape[1] + 8) * UNIT
     return lower - exact.offset - (1.01 * doubt + unit * (mass + lower.abs()))
 
 
@@ -246,16 +245,15 @@ def _climb(
 ) -> Queries:
     point = attained(region, traced)
     relaxed = forward(pieces, region, now.top, traced, point)
-    before = relaxed.before
     theta = dict(now.theta)
     beta = None if now.beta is None else dict(now.beta)
     for at, rows in traced.rows.items():
-        bend, z = region.bends[at], before[at]
+        bend, z = region.bends[at], relaxed.before[at]
         if theta[at].numel():
             split = None if now.split is None else now.split.get(at)
             move = theta_moves[at].step(bend.slope(theta[at], rows, z, split), rate)
             # Where an interval may be of any size, steps are shares of it.
-            move = move * bend.pace if isinstance(bend, Bowl) else move
+            move = move * bend.pace if isinstance(bend, Convex) else move
             theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
             moved = beta[at] + beta_moves[at].step(_outside(now.split[at], z), beta_rate)

@@ -11,11 +11,9 @@ from functools import partial
 import numpy as np
 
 from holdfast.verify.lowdim.layers import Layers, layers_of
-from holdfast.verify.lowdim.load import ready
-from holdfast.verify.lowdim.pack import SURE, net_blocks, put_box
 from holdfast.verify.lowdim.tables import FOUND, LEAF
-from holdfast.verify.lowdim.walker import Walker
-from holdfast.verify.problem import Answer, Case, Clock, Problem
+from holdfast.verify.lowdim.walker import SURE, Walker, net_blocks, put_box, ready
+from holdfast.verify.problem import Answer, Case, Clock, Problem, same_box
 
 ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
@@ -40,14 +38,6 @@ def search(problem: Problem, clock: Clock) -> Answer:
         return _Search(problem, clock, layers, stack).run(cases)
 
 
-def _groups(cases: Iterable[Case]) -> list[list[Case]]:
-    """The cases by their boxes."""
-    groups: dict[tuple[bytes, bytes], list[Case]] = {}
-    for case in cases:
-        groups.setdefault((case.lower.tobytes(), case.upper.tobytes()), []).append(case)
-    return list(groups.values())
-
-
 class _Search:
     """A search under way: what was proven and what was left open."""
 
@@ -59,7 +49,8 @@ class _Search:
 
     def run(self, cases: Sequence[Case]) -> Answer:
         """The answer for all cases."""
-        for group in _groups(cases):
+        for numbers in same_box(cases):
+            group = [cases[number] for number in numbers]
             answer = self.trivial(group) or self.group([case for case in group if len(case.bound)])
             if answer is not None:
                 return answer
@@ -125,12 +116,12 @@ class _Search:
         return Answer("unknown", ENGINE, note=note, at_limit=True)
 
     def pooled(self, jobs: int) -> None:
-        """Nothing; from now on walkers walk side by side."""
+        """From now on run walkers side by side."""
         if self.map is map:
             self.map = self.stack.enter_context(ThreadPoolExecutor(jobs)).map
 
     def tell(self, walkers: Sequence[Walker]) -> None:
-        """Nothing; progress twice a second."""
+        """Report progress twice a second."""
         now = time.monotonic()
         if now - self.told >= TELL_SECONDS:
             self.told = now
@@ -152,7 +143,7 @@ def _target(layers: Layers, cases: Sequence[Case]) -> float:
 
 
 def _level(walkers: Sequence[Walker]) -> None:
-    """Nothing; a walker without boxes got half of those of the one with the most."""
+    """Give a walker without boxes half of those of the one with the most."""
     for walker in walkers:
         if not walker.open:
             richest = max(walkers, key=lambda w: w.open)

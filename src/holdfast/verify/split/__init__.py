@@ -1,5 +1,1 @@
 """Engine for nets of few inputs of any kind: many boxes of inputs at a time are bounded, and halved."""
-
-from holdfast.verify.split.search import search
-
-__all__ = ["search"]

@@ -50,11 +50,10 @@ def score(options: VnncompScoreOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
     from holdfast.report.tables import to_csv, to_markdown, to_text
-    from holdfast.verify.vnncomp.findings import as_json
+    from holdfast.verify.vnncomp.page import as_json, benchmark_table, disagreement_table
     from holdfast.verify.vnncomp.rules import rules_named
     from holdfast.verify.vnncomp.score import overall
     from holdfast.verify.vnncomp.score import score as score_tables
-    from holdfast.verify.vnncomp.standings import benchmark_table, disagreement_table
 
     if options.csv and options.markdown:
         raise InputError("expected --csv or --markdown, not both")
@@ -79,9 +78,8 @@ def score(options: VnncompScoreOptions) -> int:
 
 def instance(options: InstanceOptions) -> int:
     """Verify one instance and write the competition's result file: what its scripts call."""
-    from holdfast.verify.vnncomp.attempt import die_with_parent
-    from holdfast.verify.vnncomp.instance import answer
-    from holdfast.verify.vnncomp.protocol import protocol_named
+    from holdfast.verify.vnncomp.instance import answer, die_with_parent
+    from holdfast.verify.vnncomp.results import protocol_named
 
     die_with_parent()  # a script that is killed must not leave us behind, to write the result long after
     attempt = answer(
@@ -94,7 +92,7 @@ def instance(options: InstanceOptions) -> int:
 
 def warm(_options: WarmOptions) -> int:
     """Verify small networks made on the spot, so that compiled kernels lie in their cache."""
-    from holdfast.verify.vnncomp.warm import warm_up
+    from holdfast.verify.vnncomp.instance import warm_up
 
     worst = 0
     for name, attempt in warm_up():

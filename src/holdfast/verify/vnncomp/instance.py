@@ -1,17 +1,241 @@
-"""One instance as the competition's scripts ask for it: a result file, written whole, whatever happens."""
+"""One instance in one fresh process: begun, watched, ended in time, and what it said read with suspicion.
+
+Nothing but a whole, consistent answer counts: the word on the first line, the exit code that belongs to it,
+and both in time. A process that dies is an error, one that must be killed a timeout.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import found_file
+from holdfast.core.processes import python
 from holdfast.engine.store import write_atomic
-from holdfast.verify.vnncomp.attempt import Attempt, begin, verify_command, wait
 from holdfast.verify.vnncomp.instances import Instance
-from holdfast.verify.vnncomp.protocol import Protocol, result_text
+from holdfast.verify.vnncomp.results import STATUSES, Protocol, result_text
+
+if TYPE_CHECKING:
+    from holdfast.core.verdict import Status
+
+EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
+LATE = 2.0  # seconds after the limit until which an answer counts: the start of the process is not the tool's
+GRACE = 10.0  # seconds after the limit at which a process that does not end is killed
+WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
+_POLL = 0.01  # seconds between looks where the system cannot wake us
+_PDEATHSIG = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
+WARM_SECONDS = 180.0  # for each: an engine does not begin to compile with less than a minute left
+# Name, sizes of the layers, and the part of the largest output of random points that is asked for. Somewhat
+# above 1 the property may hold, but not by much, so that the engines must split; below 1 it is violated.
+WARM_PROBLEMS = (
+    ("one input", (1, 16, 16, 1), 1.1),
+    ("five inputs", (5, 20, 20, 5), 1.2),
+    ("five inputs, violated", (5, 20, 20, 5), 0.7),
+    ("64 inputs", (64, 32, 32, 10), 12.0),
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one process; `witness` is the text of the counterexample it wrote, empty if none."""
+
+    status: Status
+    seconds: float
+    cpu_seconds: float
+    engine: str = ""
+    margin: float | None = None
+    witness: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A process at work on an instance, with the folder its files go to."""
+
+    instance: Instance
+    process: subprocess.Popen[bytes]
+    folder: tempfile.TemporaryDirectory[str]
+    began: float
+    cores: tuple[int, ...]
+    handle: int  # wakes `wait` when the process ends; -1 where there is no such thing
+
+    @property
+    def deadline(self) -> float:
+        """When (monotonic) it is killed."""
+        return self.began + self.instance.limit + GRACE
+
+
+def verify_command() -> list[str]:
+    """The command every instance is run by: `holdfast verify` in this very interpreter."""
+    return python("-m", "holdfast", "verify")
+
+
+def begin(
+    command: Sequence[str], instance: Instance, cores: Sequence[int] = (), within: Path | None = None
+) -> Running:
+    """The process of that command on that instance, on these cores alone (none given: on all).
+
+    Its files go to a folder of its own `within` that one (none given: where temporary files go).
+    """
+    folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
+    inside = Path(folder.name)
+    whole = [
+        *command, str(instance.network_path), str(instance.spec_path), "--timeout", f"{instance.limit:g}",
+        "--json", str(inside / "verdict.json"), "--witness", str(inside / "witness.txt"),
+    ]  # fmt: skip
+    environment = dict(os.environ)
+    if cores:
+        environment |= {name: str(len(cores)) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
+    try:
+        with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
+            began = time.monotonic()
+            process = subprocess.Popen(
+                whole, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
+                start_new_session=True, preexec_fn=_tied_to(os.getpid(), cores),
+            )  # fmt: skip
+    except OSError:
+        folder.cleanup()
+        raise
+    handle = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
+    return Running(instance, process, folder, began, tuple(cores), handle)
+
+
+def wait(running: Sequence[Running]) -> list[tuple[Running, Attempt]]:
+    """At least one of the processes, those that have ended or had to be, each with what came of it."""
+    while True:
+        ended = [one for one in running if _has_ended(one) or time.monotonic() > one.deadline]
+        if ended:
+            return [(one, _finish(one)) for one in ended]
+        left = max(0.0, min(one.deadline for one in running) - time.monotonic()) + 0.001
+        handles = [one.handle for one in running]
+        if -1 in handles:
+            time.sleep(min(_POLL, left))
+        else:
+            select.select(handles, [], [], left)
+
+
+def abandon(running: Sequence[Running]) -> None:
+    """End the processes and remove their files."""
+    for one in running:
+        with one.folder:
+            _end(one)
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when the one that began it ends (on Linux alone)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _tied_to(parent: int, cores: Sequence[int]) -> Any:
+    """What the new process does before it becomes the command: it dies with its parent, on its own cores.
+
+    A runner that is killed must leave nobody behind who works on for minutes and disturbs the next one.
+    """
+    if sys.platform != "linux":
+        return None
+    import ctypes  # here and not in the new process, where an import may wait for ever for a lock
+
+    prctl = ctypes.CDLL(None).prctl
+
+    def tie() -> None:
+        prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+    return tie
+
+
+def _has_ended(one: Running) -> bool:
+    """Whether the process has ended; it is not reaped, so that its group stays its own."""
+    return os.waitid(os.P_PID, one.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end(one: Running) -> tuple[int, Any]:
+    """The exit code and the resources of the process, after it and all it left behind were killed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(one.process.pid, signal.SIGKILL)
+    _, status, usage = os.wait4(one.process.pid, 0)
+    one.process.returncode = os.waitstatus_to_exitcode(status)
+    if one.handle >= 0:
+        os.close(one.handle)
+    return one.process.returncode, usage
+
+
+def _finish(one: Running) -> Attempt:
+    late = not _has_ended(one)
+    seconds = time.monotonic() - one.began
+    code, usage = _end(one)
+    with one.folder:
+        cpu = usage.ru_utime + usage.ru_stime
+        if late:
+            return Attempt("timeout", seconds, cpu, note=f"killed {GRACE:g} s after the limit")
+        return _read(Path(one.folder.name), code, one.instance.limit, seconds, cpu)
+
+
+def _read(folder: Path, code: int, limit: float, seconds: float, cpu: float) -> Attempt:
+    """The attempt that the files of a process and its exit code tell of."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        return Attempt("error", seconds, cpu, note=f"ended by {name}{_last(folder / 'err')}")
+    said = (folder / "out").read_text("utf-8", "replace").split("\n", 1)[0].strip()
+    status = next((s for s in STATUSES if s == said), None)
+    if status is None or EXIT_CODES[status] != code:
+        shown = f"said {said[:60]!r}" if said else "said nothing"
+        return Attempt("error", seconds, cpu, note=f"exit code {code}, {shown}{_last(folder / 'err')}")
+    verdict = _verdict(folder / "verdict.json")
+    margin = verdict.get("margin", verdict.get("bound"))
+    facts: dict[str, Any] = {
+        "engine": str(verdict.get("engine") or ""),
+        "margin": float(margin) if isinstance(margin, int | float) else None,
+    }
+    note = str(verdict.get("note") or "")
+    if status == "error":
+        return Attempt("error", seconds, cpu, **facts, note=note or _last(folder / "err")[2:])
+    if status in ("holds", "violated") and seconds > limit + LATE:
+        told = f"{status} came {seconds - limit:.1f} s after the limit"
+        return Attempt("timeout", seconds, cpu, **facts, note=told)
+    if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
+        return Attempt("unknown", seconds, cpu, **facts, note=note)
+    witness = _text(folder / "witness.txt") if status == "violated" else ""
+    return Attempt(status, seconds, cpu, **facts, witness=witness, note=note)
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    """What the process wrote of its verdict; nothing if it is not there or no JSON."""
+    import orjson
+
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+
+def _last(path: Path) -> str:
+    """The last line of a text, after a colon; empty if there is none."""
+    lines = _text(path).strip().splitlines()
+    return f": {lines[-1].strip()[:200]}" if lines else ""
 
 
 def answer(
@@ -48,3 +272,62 @@ def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) 
     instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
     ((_, attempt),) = wait([begin(command, instance)])
     return attempt
+
+
+def warm_up(command: Sequence[str] | None = None) -> Iterator[tuple[str, Attempt]]:
+    """The name of each small problem and what came of it, as they are done.
+
+    They are verified so that kernels are compiled before time is measured.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-warm-") as name:
+        for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):
+            network, spec = Path(name) / f"{number}.onnx", Path(name) / f"{number}.vnnlib"
+            _write_problem(network, spec, sizes, share, number)
+            problem = Instance("warm", network.name, spec.name, WARM_SECONDS, network, spec, Path(name))
+            ((_, attempt),) = wait([begin(command or verify_command(), problem)])
+            yield what, attempt
+
+
+def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float, number: int) -> None:
+    """Write layers of random weights with ReLU between them, and a bound on the first output.
+
+    Inputs are from -1 to 1. The last bias is such that the outputs are 0 in the middle of the box.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    from holdfast.core.seeds import generator
+    from holdfast.verify.vnnlib import Disjunct, Spec, print_vnnlib
+
+    rng = generator(0, "vnncomp", "warm", number)
+    layers = [
+        (rng.normal(0, (2 / n) ** 0.5, (n, m)).astype(np.float32), rng.normal(0, 0.1, m).astype(np.float32))
+        for n, m in pairwise(sizes)
+    ]
+
+    def outputs(values: Any) -> Any:
+        for weight, bias in layers[:-1]:
+            values = np.maximum(values @ weight + bias, 0)
+        return values @ layers[-1][0] + layers[-1][1]
+
+    layers[-1] = layers[-1][0], layers[-1][1] - outputs(np.zeros((1, sizes[0]), np.float32))[0]
+    nodes, weights, last = [], [], "x"
+    for i, (weight, bias) in enumerate(layers):
+        if i:
+            nodes.append(helper.make_node("Relu", [last], [f"r{i}"]))
+            last = f"r{i}"
+        weights += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
+        nodes.append(helper.make_node("Gemm", [last, f"w{i}", f"b{i}"], [f"z{i}"]))
+        last = f"z{i}"
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
+        for name, size in (("x", sizes[0]), (last, sizes[-1]))
+    ]
+    graph = helper.make_graph(nodes, "warm", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    network.write_bytes(model.SerializeToString())
+    points = generator(1, "vnncomp", "warm", number).uniform(-1, 1, (20_000, sizes[0])).astype(np.float32)
+    least = share * float(outputs(points)[:, 0].max())
+    box, row = np.ones(sizes[0]), -np.eye(1, sizes[-1])
+    case = Disjunct(-box, box, row, np.array([-least]), np.zeros(1, np.bool_))
+    spec.write_text(print_vnnlib(Spec(sizes[0], sizes[-1], (case,))))

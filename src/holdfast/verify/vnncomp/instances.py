@@ -31,7 +31,10 @@ class Instance:
 def read_instances(path: Path) -> tuple[Instance, ...]:
     """The instances a csv lists (network, specification, seconds), its files found beside it, also as .gz."""
     if path.is_dir():
-        path = _listing(path)
+        listings = sorted(path.glob("*instances.csv"))
+        if len(listings) != 1:
+            raise InputError(f"{path}: expected one *instances.csv in this folder, got {len(listings)}")
+        path = listings[0]
     try:
         lines = list(csv.reader(path.read_text("utf-8-sig").splitlines()))
     except FileNotFoundError:
@@ -101,13 +104,6 @@ def allotted(sizes: Sequence[int], count: int) -> list[int]:
     return shares
 
 
-def _listing(folder: Path) -> Path:
-    found = sorted(folder.glob("*instances.csv"))
-    if len(found) != 1:
-        raise InputError(f"{folder}: expected one *instances.csv in this folder, got {len(found)}")
-    return found[0]
-
-
 def _is_header(cells: Sequence[str]) -> bool:
     return len(cells) >= 3 and _seconds(cells[2]) is None and not cells[0].endswith((".onnx", ".gz"))
 
@@ -126,15 +122,13 @@ def _instance(category: str, path: Path, number: int, cells: Sequence[str]) -> I
     limit = _seconds(cells[2])
     if limit is None:
         raise InputError(f"{path}:{number}: expected a time limit in seconds, got {cells[2]!r}")
-    network, spec = (_beside(path, number, name) for name in cells[:2])
-    return Instance(category, cells[0], cells[1], limit, network, spec, path.parent.resolve())
-
-
-def _beside(path: Path, number: int, name: str) -> Path:
-    file = found_file(path.parent / name)
-    if file is None:
-        raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
-    return file
+    files = []
+    for name in cells[:2]:
+        file = found_file(path.parent / name)
+        if file is None:
+            raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
+        files.append(file)
+    return Instance(category, cells[0], cells[1], limit, files[0], files[1], path.parent.resolve())
 
 
 def _stem(name: str) -> str:

@@ -1,0 +1,192 @@
+"""Build the problem of a property for the engines: its network lowered, its cases over the free inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from math import exp, log, nextafter
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.core.property import Property, Rows
+from holdfast.core.types import Floats
+from holdfast.graph.inspect import load_proto
+from holdfast.graph.ir import Net
+from holdfast.verify.problem import Case, Domain, Problem, domain_of
+from holdfast.verify.replay import Runner, runner_of, violations
+from holdfast.verify.rounding import TYPES, rounding_of
+
+_LIMIT = 10_000  # cases that one conjunction may become
+_SPARE = 1e-9  # added to every logarithm: more than its rounding
+Row = tuple[Floats, float]
+
+
+def problem_of(
+    question: Property,
+    domain: Domain | None = None,
+    runner: Runner | None = None,
+    as_evaluated: bool = False,
+) -> Problem:
+    """The problem an engine is given; ModelError names a node that cannot be lowered.
+
+    Inputs with one number of their type between their bounds are fixed at it. Bounds of rows are widened by
+    two units in the last place: the specification's decimals were rounded to the nearest float64. With
+    `as_evaluated` the net has a `roundoff`: a proof holds for every evaluation in the file's own precision.
+    """
+    from holdfast.graph.lower.smooth import SeveralSoftmaxes
+
+    domain = domain or domain_of(question)
+    runner = runner or runner_of(question, domain)
+    softmax = last_softmax(load_proto(question.model.path))
+    if softmax:
+        try:
+            return _built(question, domain, runner, softmax, as_evaluated)
+        except SeveralSoftmaxes:
+            pass
+    return _built(question, domain, runner, "", as_evaluated)
+
+
+def _built(question: Property, domain: Domain, runner: Runner, softmax: str, as_evaluated: bool) -> Problem:
+    """The problem with the last softmax taken off, if it is named."""
+    from holdfast.graph.lower import lower_onnx
+
+    unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
+    cases = cases_of(unsafe, domain)
+    lower, upper = domain.box.lower.ravel().copy(), domain.box.upper.ravel().copy()
+    fixed = np.ones(len(lower), np.bool_)
+    fixed[domain.free] = False
+    lower[fixed] = upper[fixed] = domain.template[fixed]
+    net = lower_onnx(question.model.path, lower, upper, drop_softmax=bool(softmax), as_evaluated=as_evaluated)
+    if not np.array_equal(net.free, domain.free):
+        raise ModelError(f"{question.model.path}: expected {len(domain.free)} free inputs, got {net.inputs}")
+    judged = cases if not softmax else cases_of(question.unsafe, domain)
+    if as_evaluated:
+        cases = _raised(net, cases, domain, softmax)
+    return Problem(net, cases, violations(question, domain, runner, judged), domain.dtype)
+
+
+def _raised(net: Net, cases: tuple[Case, ...], domain: Domain, softmax: str) -> tuple[Case, ...]:
+    """The cases with bounds raised by what underflow, and a softmax taken off, can change in a runtime.
+
+    ModelError if a value may leave the range of the floating-point type: nothing is then known of it.
+    """
+    found, kind = rounding_of(net, *domain.within(None)), TYPES[net.roundoff]
+    if not found.largest < float(kind.max) / 2:
+        raise ModelError(f"values may exceed the range of {kind.dtype.name}")
+    if not np.isfinite(found.underflow).all():
+        raise ModelError(f"what underflows in {kind.dtype.name} is not bounded")
+    spread = 0.0
+    if softmax:
+        # p_i <= p_j of computed shares says z_i - z_j <= spread, unless both are rounded to 0.
+        spread = 4 * net.roundoff * (8 * found.outputs + net.outputs + 16)
+        compared = all((np.abs(case.bound) < 1e-300).all() for case in cases)
+        if not compared or 2 * found.outputs > -0.9 * np.log(float(kind.tiny)):
+            raise ModelError(f"the rounding of the last {softmax} is not bounded")
+    return tuple(
+        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ found.underflow + spread)
+        for case in cases
+    )
+
+
+def _before_softmax(question: Property, kind: str) -> tuple[Rows, ...]:
+    """The unsafe sets in terms of the values before the last softmax."""
+    found: list[Rows] = []
+    for rows in question.unsafe:
+        cases = without_softmax(rows, kind)
+        if cases is None:
+            raise ModelError(
+                f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
+                "outputs, or one with a number"
+            )
+        found += cases
+    return tuple(found)
+
+
+def cases_of(unsafe: tuple[Rows, ...], domain: Domain) -> tuple[Case, ...]:
+    """The unsafe sets as cases over the free inputs; those of one box share its arrays."""
+    fixed = domain.template.astype(np.float64)
+    fixed[domain.free] = 0.0
+    boxes: dict[int, tuple[Floats, Floats]] = {}
+    cases = []
+    for rows in unsafe:
+        if id(rows.within) not in boxes:
+            boxes[id(rows.within)] = domain.within(rows.within)
+        lower, upper = boxes[id(rows.within)]
+        bound, inputs = rows.bound, None
+        if rows.inputs is not None:
+            shift, size = rows.inputs @ fixed, np.abs(rows.inputs) @ np.abs(fixed) + np.abs(bound)
+            bound = bound - shift + size * (len(fixed) + 2) * np.finfo(np.float64).eps
+            inputs = rows.inputs[:, domain.free]
+        bound = np.nextafter(np.nextafter(bound, np.inf), np.inf)
+        tied = inputs is not None and inputs.any()
+        cases.append(Case(lower, upper, rows.matrix, bound, inputs if tied else None))
+    return tuple(cases)
+
+
+def last_softmax(proto: Any) -> str:
+    """Softmax or LogSoftmax if that is the last layer of the network, else nothing."""
+    if len(proto.graph.output) != 1:
+        return ""
+    name = proto.graph.output[0].name
+    last = next((node for node in proto.graph.node if name in node.output), None)
+    return str(last.op_type) if last is not None and last.op_type in ("Softmax", "LogSoftmax") else ""
+
+
+def without_softmax(rows: Rows, kind: str) -> list[Rows] | None:
+    """The conjunctions on the values before the softmax, one of which must hold; None if none are known.
+
+    With p = softmax(z) over k outputs:
+      p_i <= p_j  is  z_i <= z_j;
+      p_i >= c    implies  z_j - z_i <= log((1 - c) / c) for every j;
+      p_i <= c    implies  z_i - z_j <= log((k - 1) c / (1 - c)) for some j.
+    The first is exact, as are the others for two outputs; else they are wider, so that `holds` stays a proof
+    and a violation is one only if it replays.
+    """
+    if rows.inputs is not None and rows.inputs.any():
+        return None
+    choices: list[list[list[Row]]] = []
+    for weights, bound in zip(rows.matrix, rows.bound.tolist(), strict=True):
+        found = _row(weights, bound, kind)
+        if found is None:
+            return None
+        choices.append(found)
+    if np.prod([float(len(options)) for options in choices]) > _LIMIT:
+        return None
+    result = []
+    for options in itertools.product(*choices):
+        chosen = [row for option in options for row in option]
+        matrix = np.array([weights for weights, _ in chosen]).reshape(len(chosen), rows.matrix.shape[1])
+        result.append(Rows(matrix, np.array([bound for _, bound in chosen]), None, rows.within))
+    return result
+
+
+def _row(weights: Floats, bound: float, kind: str) -> list[list[Row]] | None:
+    """The ways in which one row may hold, each a conjunction of rows before the softmax."""
+    named = np.flatnonzero(weights)
+    if len(named) == 2 and weights.sum() == 0 and abs(bound) < 1e-300:
+        return [[(np.sign(weights), 0.0)]]
+    if len(named) != 1 or len(weights) < 2:
+        return None
+    i, limit = int(named[0]), bound / float(weights[named[0]])
+    if kind == "LogSoftmax":
+        limit = exp(min(limit, 1.0))
+    others = [j for j in range(len(weights)) if j != i]
+    if weights[i] < 0:  # p_i >= limit; a probability that rounds to 1 counts
+        limit = min(limit, 1 - 1e-6)
+        if limit <= 0:
+            return [[]]
+        most = log((1 - limit) / limit) + _SPARE
+        return [[(_difference(len(weights), j, i), most) for j in others]]
+    limit = max(limit, nextafter(0, 1) if limit < 0 else 1e-30)  # as does one that rounds to 0
+    if limit >= 1:
+        return [[]]
+    most = log(len(others) * limit / (1 - limit)) + _SPARE
+    return [[(_difference(len(weights), i, j), most)] for j in others]
+
+
+def _difference(size: int, plus: int, minus: int) -> Floats:
+    row = np.zeros(size)
+    row[plus], row[minus] = 1.0, -1.0
+    return row

@@ -1,0 +1,402 @@
+"""Finite domains: where a graph rounds its free inputs, the cells of an input, and the graph after the cuts.
+
+Up to the roundings ("cuts") every value must come from one input through steps that never turn back: moves,
+sums and products with constants, clipping. Then a cut's value is a staircase of that input, and its stairs
+are the cells to enumerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.lower.moves import OPERATORS as MOVES
+from holdfast.graph.lower.nodes import constant_of, needed, node_of, subgraphs
+from holdfast.graph.lower.values import Build, Node, Value, View
+
+Values = NDArray[np.float32]
+_FLOAT = 1  # ONNX's number for float32
+_STAIRS: Mapping[str, Callable[[Values], NDArray[Any]]] = {
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.rint,
+    "Sign": np.sign,
+}
+_PAIRS: Mapping[str, Callable[[Values, Values], Values]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Min": np.minimum,
+    "Max": np.maximum,
+}
+Stairs = Callable[[Values], NDArray[Any]]
+# Where real work begins: a head ends before these.
+_PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
+_FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
+HEAVY = frozenset((*_PRODUCTS, *_FILTERS, "GRU", "LSTM", "RNN"))
+
+
+class NotFinite(Exception):
+    """A free input reaches an output without a rounding on the way; the message says where."""
+
+
+@dataclass(frozen=True, eq=False)
+class Climb:
+    """New elements: a monotone step applied to earlier ones, each with its own constant."""
+
+    parents: NDArray[np.int64]
+    step: Callable[[Values, Values], Values]
+    constants: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A rounding: the elements it reads, what it makes of them, and the type it gives."""
+
+    view: View
+    stairs: Callable[[Values], NDArray[Any]]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The cuts by the names of their outputs, the steps before them, and what depends on each tensor after.
+
+    `roots` gives for every element, of the free inputs and of the steps, the free input it comes from;
+    `needs` for every tensor from the cuts on the free inputs it depends on; `nodes` compute those tensors.
+    """
+
+    inputs: int
+    cuts: Mapping[str, Cut]
+    climbs: tuple[Climb, ...]
+    roots: NDArray[np.int64]
+    needs: Mapping[str, frozenset[int]]
+    nodes: tuple[Any, ...]  # onnx.NodeProto
+
+
+@dataclass
+class _Walk:
+    """What is known of the tensors met so far; a fixed tensor whose value does not matter is in neither."""
+
+    build: Build
+    values: dict[str, Value]
+    roots: list[NDArray[np.int64]]  # the free input each element comes from, climb by climb
+    climbs: list[Climb] = field(default_factory=list)
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    needs: dict[str, frozenset[int]] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+
+
+def traced(proto: Any, name: str, free: NDArray[np.int64], template: NDArray[np.float32]) -> Trace:
+    """The cuts of the network whose input is `name`; NotFinite if a free input gets past them."""
+    from onnx import TensorProto, numpy_helper
+
+    index = np.full(template.shape, -1, np.int64)
+    index.ravel()[free] = np.arange(len(free))
+    build = Build((len(free),), np.dtype(np.float32))
+    weights = proto.graph.initializer
+    if any(weight.data_location == TensorProto.EXTERNAL for weight in weights):
+        raise NotFinite("weights are in another file")
+    values: dict[str, Value] = {w.name: numpy_helper.to_array(w) for w in weights if _small(w.dims)}
+    values[name] = build.normal(View(index, template.astype(np.float64)))
+    walk = _Walk(build, values, [np.arange(len(free))])
+    for node in needed(proto.graph):
+        _visit(node, walk, opset_of(proto))
+    for output in (port.name for port in proto.graph.output):
+        if isinstance(walk.values.get(output), View):
+            raise NotFinite(f"output {output!r} reads a free input as it is")
+    roots = np.concatenate(walk.roots)
+    return Trace(len(free), walk.cuts, tuple(walk.climbs), roots, walk.needs, tuple(walk.nodes))
+
+
+def _small(dims: Sequence[int]) -> bool:
+    """Whether a weight may be an index, a shape or a factor on the way to a cut."""
+    return len(dims) <= 1 and sum(dims) <= 1 << 16
+
+
+def _visit(node: Any, walk: _Walk, opset: int) -> None:
+    after = [walk.needs[name] for name in node.input if name in walk.needs]
+    given = [walk.values.get(name) for name in node.input]
+    before = any(isinstance(value, View) for value in given)
+    if subgraphs(node):  # it may read any tensor without saying so
+        raise NotFinite(f"node {_called(node)}: {node.op_type} has a graph of its own inside")
+    if before and node.domain not in STANDARD:
+        raise NotFinite(f"node {_called(node)}: {node.op_type} of {node.domain!r} is not known")
+    if after and before:
+        raise NotFinite(f"node {_called(node)}: {node.op_type} mixes a rounded and an unrounded free input")
+    if after:
+        walk.nodes.append(node)
+        walk.needs.update(dict.fromkeys(node.output, frozenset().union(*after)))
+    elif before or node.domain in STANDARD:
+        try:
+            _through(node, node_of(node, tuple(given), opset, set()), walk)
+        except (ModelError, ValueError, IndexError, KeyError, TypeError) as problem:
+            if before:
+                raise NotFinite(f"node {_called(node)}: {node.op_type}: {problem}") from None
+
+
+def _called(node: Any) -> str:
+    return repr(node.name or node.output[0])
+
+
+def _through(node: Any, made: Node, walk: _Walk) -> None:
+    """Put the outputs of a node before the cuts into the walk."""
+    if node.op_type == "Constant":
+        walk.values[node.output[0]] = constant_of(made)
+        return
+    views = [value for value in made.inputs if isinstance(value, View)]
+    if not views and node.op_type not in MOVES:
+        return  # fixed, and of no use for finding cuts
+    if views:
+        cut = _cut(made)
+        if cut is not None:
+            walk.cuts[node.output[0]] = cut
+            live = cut.view.index[cut.view.index >= 0]
+            walk.needs[node.output[0]] = frozenset(np.concatenate(walk.roots)[live].tolist())
+            return
+        if node.op_type == "Cast" and made.attributes["to"] != _FLOAT:
+            raise made.fail("it changes the precision before a rounding")
+        if node.op_type not in MOVES:
+            walk.values[node.output[0]] = _climbed(made, walk)
+            return
+    if node.op_type == "Cast" and not views:
+        walk.values[node.output[0]] = np.asarray(made.value(), _target(made))
+        return
+    # A constant that was left out is unknown here: a move that needs it fails, and says so.
+    if any(value is None and name for value, name in zip(made.inputs, node.input, strict=True)):
+        raise made.fail("one of its inputs is computed")
+    for name, value in zip(node.output, MOVES[node.op_type](made, walk.build), strict=False):
+        walk.values[name] = walk.build.normal(value) if isinstance(value, View) else value
+
+
+def _cut(made: Node) -> Cut | None:
+    """The cut that a node is, or None."""
+    view = made.inputs[0]
+    if not isinstance(view, View):
+        return None
+    if made.operator in _STAIRS:
+        return Cut(view, _STAIRS[made.operator], np.dtype(np.float32))
+    if made.operator != "Cast":
+        return None
+    dtype = _target(made)
+    if dtype.kind in "iu":
+        return Cut(view, np.trunc, dtype)
+    return Cut(view, np.sign, dtype) if dtype.kind == "b" else None
+
+
+def _target(made: Node) -> np.dtype[Any]:
+    """The type that a Cast gives, if numpy has it."""
+    from onnx import helper
+
+    dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(made.attributes["to"]))
+    if dtype.isbuiltin != 1 or dtype.kind not in "biuf":
+        raise made.fail(f"expected a type of numbers that numpy has, got {dtype.name}")
+    return dtype
+
+
+def _climbed(made: Node, walk: _Walk) -> View:
+    """The new elements that a sum, product or bound with constants makes."""
+    view = next(value for value in made.inputs if isinstance(value, View))
+    for step, other in _steps(made):
+        constant = np.asarray(other, np.float32)
+        if not np.isfinite(constant).all():
+            raise made.fail("its constant is not finite")
+        shape = np.broadcast_shapes(view.shape, constant.shape)
+        index, fill = np.broadcast_to(view.index, shape), np.broadcast_to(view.filled(), shape)
+        constant = np.broadcast_to(constant, shape).ravel()
+        live = np.flatnonzero(index.ravel() >= 0)
+        parents = index.ravel()[live]
+        begin = sum(map(len, walk.roots))
+        walk.roots.append(np.concatenate(walk.roots)[parents])
+        walk.climbs.append(Climb(parents, step, constant[live]))
+        fresh = np.full(index.size, -1, np.int64)
+        fresh[live] = begin + np.arange(len(live))
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = step(fill.ravel().astype(np.float32), constant).astype(np.float64)
+        view = View(fresh.reshape(shape), moved.reshape(shape))
+    return view
+
+
+def _steps(made: Node) -> list[tuple[Callable[[Values, Values], Values], Any]]:
+    """The monotone steps (value, constant) -> value that a node is made of."""
+    first = isinstance(made.inputs[0], View)
+    if made.operator == "Relu":
+        return [(np.maximum, 0.0)]
+    if made.operator == "Neg":
+        return [(np.multiply, -1.0)]
+    if made.operator == "Clip":
+        ends = [(np.maximum, "min", 1), (np.minimum, "max", 2)]
+        found = [(step, made.attributes.get(name, made.constant(at, name))) for step, name, at in ends]
+        return [(step, end) for step, end in found if end is not None]
+    if made.operator not in _PAIRS or len(made.inputs) != 2 or made.opset < 7:
+        raise made.fail("it is no rounding, and no sum, product or bound with constants before one")
+    constant = made.known(1 if first else 0, "other operand")
+    if made.operator == "Div" and not (first and np.asarray(constant).all()):
+        raise made.fail("expected the free input to be divided by a constant other than 0")
+    if made.operator == "Sub" and not first:
+        return [(lambda value, other: other - value, constant)]
+    return [(_PAIRS[made.operator], constant)]
+
+
+def cut_tensors(trace: Trace, point: Values) -> dict[str, NDArray[Any]]:
+    """What every cut gives for these free inputs (n,), as the tensors that the rest of the graph reads."""
+    elements = _elements(trace, point)
+    stairs = {name: cut.stairs(_read(cut, elements)) for name, cut in trace.cuts.items()}
+    return {name: np.asarray(stairs[name], cut.dtype) for name, cut in trace.cuts.items()}
+
+
+def _elements(trace: Trace, point: Values) -> Values:
+    elements = point.astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for climb in trace.climbs:
+            elements = np.concatenate([elements, climb.step(elements[climb.parents], climb.constants)])
+    return elements
+
+
+def _read(cut: Cut, elements: Values) -> Values:
+    if cut.view.fill is None:
+        return elements[cut.view.index]
+    return np.where(cut.view.index < 0, cut.view.fill.astype(np.float32), elements[cut.view.index])
+
+
+class TooMany(Exception):
+    """More cells than may be enumerated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of one input in order: all float32 from first[i] to last[i]."""
+
+    first: Values
+    last: Values
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def middle(self) -> Values:
+        """One float32 of each cell, whole if one is."""
+        near = np.rint((self.first.astype(np.float64) + self.last) / 2).astype(np.float32)
+        return np.where((self.first <= near) & (near <= self.last), near, self.first)
+
+
+def stairs_of(trace: Trace, free: int) -> Stairs:
+    """The staircases of one free input: from its values (b,) to the cut elements it reaches, (m, b)."""
+    mine = np.flatnonzero(trace.roots == free)
+    place = np.full(len(trace.roots) + 1, -1, np.int64)
+    place[mine] = np.arange(len(mine))
+    climbs, begin = [], trace.inputs
+    for climb in trace.climbs:
+        kept = np.flatnonzero(trace.roots[begin : begin + len(climb.parents)] == free)
+        begin += len(climb.parents)
+        if len(kept):
+            climbs.append((climb.step, place[climb.parents[kept]], climb.constants[kept, None]))
+    cuts = []
+    for cut in trace.cuts.values():
+        read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})
+        cuts.append((cut, np.array(read, np.int64)))
+
+    def stairs(values: Values) -> NDArray[Any]:
+        elements = values[None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for step, parents, constants in climbs:
+                elements = np.concatenate([elements, step(elements[parents], constants)])
+        rows = [cut.stairs(elements[read]) for cut, read in cuts]
+        return np.concatenate(rows) if rows else np.zeros((1, len(values)))
+
+    return stairs
+
+
+def check_range(trace: Trace, ends: list[Values]) -> None:
+    """Raise NotFinite if a cut meets a value its type cannot hold: anything may happen then."""
+    elements = [_elements(trace, point) for point in ends]
+    for name, cut in trace.cuts.items():
+        for given in elements:
+            values = np.trunc(_read(cut, given).astype(np.float64))
+            good = np.isfinite(values)
+            if cut.dtype.kind in "iu":
+                kind = np.iinfo(cut.dtype)
+                good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
+            if not good.all():
+                raise NotFinite(f"the cut {name!r} meets values that {cut.dtype.name} cannot hold")
+
+
+def cells_of(stairs: Stairs, low: np.float32, high: np.float32, limit: int) -> Cells:
+    """The cells between two float32, both included, in order; `stairs` gives monotone rows (m, b)."""
+    left, right = ordinal(np.array([low])), ordinal(np.array([high]))
+    borders = []
+    below, above = stairs(number(left)), stairs(number(right))
+    while len(left):
+        differs = (below != above).any(axis=0)
+        left, right, below, above = left[differs], right[differs], below[:, differs], above[:, differs]
+        near = right - left == 1
+        borders.append(right[near])
+        left, right, below, above = left[~near], right[~near], below[:, ~near], above[:, ~near]
+        if sum(map(len, borders)) + len(left) > limit:
+            raise TooMany
+        middle = (left + right) // 2
+        between = stairs(number(middle))
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        below, above = np.concatenate([below, between], axis=1), np.concatenate([between, above], axis=1)
+    cuts = np.sort(np.concatenate(borders))
+    firsts = np.concatenate([ordinal(np.array([low])), cuts])
+    lasts = np.concatenate([cuts - 1, ordinal(np.array([high]))])
+    return Cells(number(firsts), number(lasts))
+
+
+def ordinal(values: Values) -> NDArray[np.int64]:
+    """The place of each float32 in their order; both zeros are 0."""
+    bits = values.astype(np.float32).view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def number(ordinals: NDArray[np.int64]) -> Values:
+    """The float32 at each place of their order."""
+    bits = np.where(ordinals < 0, -ordinals | 0x80000000, ordinals)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The tensors between the parts, by name.
+
+    `alone` are, for each free input, the tensors of the head that depend on nothing else and go where more
+    is mixed in; `joint` are those the tail reads or the graph gives out.
+    """
+
+    alone: Mapping[int, tuple[str, ...]]
+    joint: tuple[str, ...]
+    late: tuple[str, ...]  # outputs of the graph that the tail computes
+
+
+def split(proto: Any, trace: Trace) -> Split:
+    """How the graph after the cuts is parted into head and tail."""
+    tail: set[str] = set()
+    for node in trace.nodes:
+        if node.op_type in HEAVY or tail.intersection(node.input):
+            tail.update(node.output)
+    early = [name for name in trace.needs if name not in tail]
+    outputs = [output.name for output in proto.graph.output]
+    joint, alone = set(outputs).intersection(early), {i: set[str]() for i in range(trace.inputs)}
+    for node in trace.nodes:
+        late = node.output[0] in tail
+        for name in node.input:
+            if name not in trace.needs or name in tail:
+                continue
+            if late:
+                joint.add(name)
+            elif len(trace.needs[name]) == 1 and len(trace.needs[node.output[0]]) > 1:
+                alone[next(iter(trace.needs[name]))].add(name)
+    for name in joint:
+        if len(trace.needs[name]) == 1:
+            alone[next(iter(trace.needs[name]))].add(name)
+    singles = {i: tuple(name for name in early if name in names) for i, names in alone.items()}
+    late_outputs = tuple(name for name in outputs if name not in early)
+    return Split(singles, tuple(name for name in early if name in joint), late_outputs)

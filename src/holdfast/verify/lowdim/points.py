@@ -1,0 +1,152 @@
+"""What the net says of one point, and climbs towards the unsafe set."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.verify.lowdim.compiled import kernel, part
+from holdfast.verify.lowdim.program import begin, find_vertex, gradient, improve
+from holdfast.verify.lowdim.tables import (
+    BEST_VALUE,
+    RANDOM,
+    TOP,
+    WANTED,
+    Program,
+    Reals,
+    Space,
+    Stack,
+    Table,
+    Whole,
+)
+from holdfast.verify.lowdim.zonotope import add_rows
+
+STEPS = 30  # of one climb
+
+
+@kernel
+def evaluate(net: Table, space: Space, point: Reals) -> tuple[int, float]:
+    """The case nearest to being met at a point, and the value of its worst row (at most 0: met), nearly.
+
+    Only ONNX Runtime says whether it counts. What every neuron was is left in `seen`.
+    """
+    now, then = space.here, space.there
+    for i in range(point.size):
+        now[i] = point[i]
+    last = net.sizes.size - 1
+    for k in range(1, last + 1):
+        m, f, used = net.sizes[k], net.first[k - 1], 0
+        for i in range(net.sizes[k - 1]):
+            if now[i] != 0.0:
+                space.pick[used], space.coef[used] = i, now[i]
+                used += 1
+        out = then[:m]
+        for i in range(m):
+            out[i] = net.bias[f + i]
+        add_rows(out, space.coef, space.pick, used, net.column[net.at[k - 1] : net.at[k]])
+        for i in range(m):
+            space.seen[f + i] = out[i]
+            if out[i] < 0.0:
+                out[i] *= net.slope[f + i]
+        now, then = then, now
+    case, value, rows = 0, np.inf, space.seen[net.first[last - 1] : net.first[last]]
+    for c in range(net.start.size - 1):
+        worst = rows[net.start[c]]
+        for i in range(net.start[c] + 1, net.start[c + 1]):
+            worst = max(worst, rows[i])
+        if worst < value:
+            case, value = c, worst
+    return case, value
+
+
+@kernel
+def rounded(x: float, low: float, high: float) -> float:
+    """The value on float32, inside a range whose ends are."""
+    return min(high, max(low, np.float64(np.float32(x))))
+
+
+@part
+def aim(space: Space, lp: Program, stack: Stack, goals: int, trust: float) -> None:
+    """Solve the program of a climb's step: rows taken as linear, a part of the box about the point."""
+    n = stack.point.size
+    for g in range(goals):
+        lp.fixed[g], lp.norm[g] = lp.rank[g], 0.0
+    for j in range(n):
+        x, reach = space.trial[j], trust * (stack.upper32[j] - stack.lower32[j])
+        low, high = max(stack.lower32[j], x - reach), min(stack.upper32[j], x + reach)
+        space.middle[j], space.half[j] = 0.5 * (low + high), 0.5 * (high - low)
+        for g in range(goals):
+            lp.fixed[g] += lp.slope[g, j] * (space.middle[j] - x)
+            lp.row[g, j] = lp.slope[g, j] * space.half[j]
+            lp.norm[g] += abs(lp.row[g, j])
+    begin(lp, goals, goals, n)
+    improve(lp, goals, n, np.inf)
+    find_vertex(lp, goals, n)
+
+
+@part
+def climb(net: Table, space: Space, lp: Program, stack: Stack, wanted: float) -> float:
+    """The value of the nearest case's worst row at the best point met, which `trial` becomes.
+
+    Each step solves the case's rows, taken as linear, within a part of the box about the point; the part
+    grows after a gain and shrinks after a loss.
+    """
+    n, trust, goals, fresh = stack.point.size, 0.3, net.start[0], True
+    case, value = evaluate(net, space, space.trial)
+    rows = space.seen[net.first[net.sizes.size - 2] :]
+    for _ in range(STEPS):
+        if value <= wanted or trust < 1e-5:
+            break
+        if fresh:
+            goals = net.start[case + 1] - net.start[case]
+            for g in range(goals):
+                lp.rank[g] = rows[net.start[case] + g]
+                gradient(net, space, net.start[case] + g, lp.slope[g])
+        aim(space, lp, stack, goals, trust)
+        for j in range(n):
+            x = space.middle[j] + space.half[j] * lp.point[j]
+            space.low_one[j] = rounded(x, stack.lower32[j], stack.upper32[j])
+        near, found = evaluate(net, space, space.low_one)
+        fresh = found < value
+        if fresh:
+            for j in range(n):
+                space.trial[j] = space.low_one[j]
+            case, value = near, found
+            trust = min(1.0, trust * 1.6)
+        else:
+            trust *= 0.35
+    return value
+
+
+@kernel
+def chance(whole: Whole) -> float:
+    """The next random number of [0, 1), by the minimal standard generator."""
+    whole[RANDOM] = whole[RANDOM] * 48271 % 2147483647
+    return float(whole[RANDOM] / 2147483647.0)
+
+
+@part
+def burst(
+    net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole, climbs: int
+) -> bool:
+    """Whether one of some climbs ended unsafe, at `point`; they start anywhere, or in boxes still open."""
+    for c in range(climbs):
+        box = int(chance(whole) * (whole[TOP] + 1))
+        for j in range(stack.point.size):
+            low, high = stack.lower32[j], stack.upper32[j]
+            if c % 2 == 1 and whole[TOP] >= 0:
+                low, high = stack.lower[box, j], stack.upper[box, j]
+            x = low + (high - low) * chance(whole)
+            space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
+        if seen_best(stack, space.trial, climb(net, space, lp, stack, real[WANTED]), real):
+            return True
+    return False
+
+
+@kernel
+def seen_best(stack: Stack, point: Reals, value: float, real: Reals) -> bool:
+    """Whether the value is one that is wanted; the best point is kept."""
+    if value < real[BEST_VALUE]:
+        real[BEST_VALUE] = value
+        for j in range(point.size):
+            stack.point[j] = point[j]
+    return bool(value <= real[WANTED])

@@ -1,0 +1,410 @@
+"""Kernels of the linear program of one case over a box: its rows, and a small dual simplex method.
+
+Rows come from the forms and from one backward pass each; phases fixed so far and cuts are rows too. A row's
+`fixed` has the row's error subtracted already: the program is a relaxation whatever was rounded.
+
+The simplex method has bound flips and says whether rows are met anywhere in the cube [-1, 1]^n. It minimises
+t with fixed[i] + row[i]·e <= t for the first `goals` rows and <= 0 for the others. Every iterate is a lower
+bound on t, so the search may end at any time. Nothing is believed of the floating-point tableau: `certified`
+recomputes the bound from the multipliers, made non-negative, and the rows as they came.
+"""
+
+from __future__ import annotations
+
+from holdfast.verify.lowdim.compiled import TINY, UP, U, kernel
+from holdfast.verify.lowdim.tables import Program, Reals, Signs, Space, Table
+from holdfast.verify.lowdim.zonotope import add_rows
+
+OPEN, BEST, NONE = 0, 1, 2  # stopped on the way, at the optimum, no point meets the rows
+NEAR = 1e-9  # how far outside its range a variable may stand
+
+
+@kernel
+def step_back(space: Space, weight: Reals, used: int, n: int) -> None:
+    """Set `here` to the picked coefficients times the rows of a layer's weights (.., n)."""
+    here = space.here[:n]
+    for i in range(n):
+        here[i] = 0.0
+    add_rows(here, space.coef, space.pick, used, weight)
+
+
+@kernel
+def backward(net: Table, space: Space, row: int, out: Reals) -> tuple[float, float]:
+    """The constant and the error of a lower bound on the row, whose slopes (inputs,) are put into `out`.
+
+    The bound is constant + slopes·x - error; ranges and states are those of the forward pass.
+    """
+    last = net.sizes.size - 1
+    q, n = net.first[last - 1] + row, net.sizes[last - 1]
+    constant, error = net.bias[q], net.unit[last - 1] * space.sum[q]
+    slop = (
+        4.0 * U * (net.bias.size + net.sizes[0] + 16)
+    )  # of the sum that `constant` is, and of that with the inputs
+    error += slop * net.bias_size[q]
+    for i in range(n):
+        space.here[i] = net.weight[net.at[last - 1] + row * n + i]
+    for k in range(last - 1, 0, -1):
+        f, used, unit = net.first[k - 1], 0, net.unit[k - 1] + 16.0 * U
+        for i in range(net.sizes[k]):
+            a, q = space.here[i], f + i
+            if a == 0.0 or (space.state[q] == -1 and space.keep[q] == 0.0):
+                continue
+            if space.state[q] == -1:
+                a *= space.keep[q]
+            elif space.state[q] >= 2:
+                if a < 0.0:  # above f lies keep·x + lift
+                    constant += a * space.lift[q]
+                    error += slop * abs(a * space.lift[q])
+                    a *= space.keep[q]
+                elif space.high[q] < -space.low[q]:  # below f lie x and slope·x
+                    a *= net.slope[q]
+            if a != 0.0:
+                space.pick[used], space.coef[used] = i, a
+                used += 1
+                constant += a * net.bias[q]
+                error += abs(a) * (unit * space.sum[q] + slop * net.bias_size[q])
+        step_back(space, net.weight[net.at[k - 1] : net.at[k]], used, net.sizes[k - 1])
+    size = abs(constant)
+    for i in range(net.sizes[0]):
+        out[i] = space.here[i]
+        size += abs(space.here[i]) * (abs(space.middle[i]) + space.half[i])
+    return constant, (error + slop * size) * UP
+
+
+@kernel
+def gradient(net: Table, space: Space, row: int, out: Reals) -> None:
+    """Set `out` to the row's slopes (inputs,) at the point evaluated last."""
+    last = net.sizes.size - 1
+    n = net.sizes[last - 1]
+    for i in range(n):
+        space.here[i] = net.weight[net.at[last - 1] + row * n + i]
+    for k in range(last - 1, 0, -1):
+        f, used = net.first[k - 1], 0
+        for i in range(net.sizes[k]):
+            a = space.here[i] if space.seen[f + i] > 0.0 else space.here[i] * net.slope[f + i]
+            if a != 0.0:
+                space.pick[used], space.coef[used] = i, a
+                used += 1
+        step_back(space, net.weight[net.at[k - 1] : net.at[k]], used, net.sizes[k - 1])
+    for i in range(net.sizes[0]):
+        out[i] = space.here[i]
+
+
+@kernel
+def put_row(
+    net: Table, space: Space, lp: Program, at: int, k: int, i: int, factor: float, shift: float, error: float
+) -> None:
+    """Set row `at` of the program to factor · (neuron i of layer k) + shift - error <= 0 (or t)."""
+    f, m, n = net.first[k - 1], net.sizes[k], space.count[k]
+    base = space.owner.size * f + i
+    row = lp.row[at]
+    for j in range(n):
+        row[j] = factor * space.form[base + j * m]
+    for j in range(n, space.count[net.sizes.size - 1]):
+        row[j] = 0.0
+    lp.fixed[at] = factor * space.centre[f + i] + shift - error
+    lp.norm[at] = abs(factor) * space.spread[f + i]
+
+
+@kernel
+def goal_rows(net: Table, space: Space, lp: Program, case: int) -> float:
+    """The highest certified bound of one of the case's rows, which are the first goals now."""
+    last, best, at = net.sizes.size - 1, -1e300, 0
+    for i in range(net.start[case], net.start[case + 1]):
+        q = net.first[last - 1] + i
+        put_row(net, space, lp, at, last, i, 1.0, 0.0, space.error[q])
+        best = max(best, space.low[q])
+        at += 1  # noqa: SIM113 - a kernel
+    return best
+
+
+@kernel
+def back_rows(net: Table, space: Space, lp: Program, case: int) -> float:
+    """The highest backward bound of one of the case's rows, which are the next goals now; not certified."""
+    n, total = net.sizes[0], space.count[net.sizes.size - 1]
+    at, best = net.start[case + 1] - net.start[case], -1e300
+    for i in range(net.start[case], net.start[case + 1]):
+        row, norm = lp.row[at], 0.0
+        for j in range(n, total):
+            row[j] = 0.0
+        constant, error = backward(net, space, i, row)
+        for j in range(n):
+            constant += row[j] * space.middle[j]
+            row[j] *= space.half[j]
+            norm += abs(row[j])
+        lp.fixed[at], lp.norm[at] = constant - error, norm
+        best = max(best, lp.fixed[at] - norm)
+        at += 1
+    return best
+
+
+@kernel
+def phase_rows(net: Table, space: Space, lp: Program, phase: Signs, rows: int) -> int:
+    """How many rows there are with one for each fixed phase that the ranges do not settle."""
+    for k in range(1, net.sizes.size - 1):
+        f = net.first[k - 1]
+        for i in range(net.sizes[k]):
+            q = f + i
+            if phase[q] != 0 and space.low[q] < 0.0 and space.high[q] > 0.0 and rows < lp.fixed.size:
+                put_row(net, space, lp, rows, k, i, -1.0 if phase[q] > 0 else 1.0, 0.0, space.error[q])
+                rows += 1
+    return rows
+
+
+@kernel
+def place_of_cut(lp: Program, rank: float, had: int, rows: int, most: int) -> int:
+    """Where a cut of this rank goes: a new row, the row of the weakest cut, or -1."""
+    if rows - had < most and rows < lp.fixed.size:
+        return rows
+    weakest = had
+    for r in range(had + 1, rows):
+        if lp.rank[r] < lp.rank[weakest]:
+            weakest = r
+    return weakest if rows > had and lp.rank[weakest] < rank else -1
+
+
+@kernel
+def cut_rows(net: Table, space: Space, lp: Program, rows: int, most: int) -> int:
+    """How many rows there are with the cuts that the vertex in `point` violates most, by their weight.
+
+    After an open activation y >= z and y >= slope·z; the form of y is keep·z + lift/2 + radius·symbol.
+    """
+    had = rows
+    for k in range(1, net.sizes.size - 1):
+        f, m, n = net.first[k - 1], net.sizes[k], space.count[k]
+        for i in range(m):
+            q = f + i
+            s = space.symbol[q]
+            if s < 0 or lp.joined[s] == 0.0:
+                continue
+            z, base = space.centre[q], space.owner.size * f + i
+            for j in range(n):
+                z += space.form[base + j * m] * lp.point[j]
+            slope = 1.0 if z > 0.0 else net.slope[q]
+            y = space.keep[q] * z + 0.5 * space.lift[q] + space.radius[q] * lp.point[s]
+            by = (slope * z - y) / space.radius[q]
+            rank = by * abs(lp.joined[s])
+            at = place_of_cut(lp, rank, had, rows, most) if by > 0.02 else -1
+            if at < 0:
+                continue
+            rows = max(rows, at + 1)
+            rounding = 4.0 * U * (abs(space.centre[q]) + space.lift[q])  # of the middle of y's form
+            error = slope * space.error[q] + rounding
+            put_row(net, space, lp, at, k, i, slope - space.keep[q], -0.5 * space.lift[q], error)
+            lp.row[at, s] = -space.radius[q]
+            lp.norm[at] += space.radius[q]
+            lp.rank[at] = rank
+    return rows
+
+
+@kernel
+def certified(lp: Program, rows: int, n: int) -> float:
+    """A lower bound on Σ weight·(fixed + row·e) over the cube, all rounding subtracted.
+
+    When it is positive, no point meets all rows: the sum would be at most 0 there.
+    """
+    joined = lp.joined[:n]
+    for j in range(n):
+        joined[j] = 0.0
+    value, size = 0.0, 0.0
+    for i in range(rows):
+        w = lp.weight[i]
+        if w > 0.0:
+            row = lp.row[i]
+            for j in range(n):
+                joined[j] += w * row[j]
+            value += w * lp.fixed[i]
+            size += w * (abs(lp.fixed[i]) + lp.norm[i])
+        else:
+            lp.weight[i] = 0.0
+    for j in range(n):
+        value -= abs(joined[j])
+    return value - 2.0 * U * (rows + n + 8) * size * UP - TINY
+
+
+@kernel
+def begin(lp: Program, goals: int, rows: int, n: int) -> None:
+    """Set up the tableau in which t is given by the goal whose own bound is highest."""
+    best = 0
+    for i in range(1, goals):
+        if lp.fixed[i] - lp.norm[i] > lp.fixed[best] - lp.norm[best]:
+            best = i
+    lead = lp.row[best]
+    for j in range(n):
+        lp.column[j] = j
+        lp.cost[j] = lead[j]
+        lp.place[j] = -1.0 if lead[j] > 0.0 else 1.0
+    lp.column[n], lp.cost[n], lp.place[n] = n + best, 1.0, 0.0
+    for i in range(rows):
+        table, row = lp.table[i], lp.row[i]
+        if i == best:  # t = fixed + lead·e + slack
+            lp.basic[i] = -1
+            value = lp.fixed[i]
+            for j in range(n):
+                table[j] = -lead[j]
+                value += lead[j] * lp.place[j]
+            table[n] = -1.0
+        else:  # slack = (t) - fixed - row·e
+            lp.basic[i] = n + i
+            goal = i < goals
+            value = (lp.fixed[best] if goal else 0.0) - lp.fixed[i]
+            for j in range(n):
+                table[j] = row[j] - lead[j] if goal else row[j]
+                value -= table[j] * lp.place[j]
+            table[n] = -1.0 if goal else 0.0
+        lp.value[i] = value
+
+
+@kernel
+def append(lp: Program, r: int, n: int) -> None:
+    """Put row r, written into `row`, `fixed` and `norm`, into the tableau too."""
+    table, row = lp.table[r], lp.row[r]
+    value = -lp.fixed[r]
+    for j in range(n + 1):
+        kind = lp.column[j]
+        table[j] = 0.0
+        if kind < n:
+            table[j] = row[kind]
+            value -= row[kind] * lp.place[j]
+    for i in range(r):
+        kind = lp.basic[i]
+        if kind >= 0 and kind < n and row[kind] != 0.0:
+            a, other = row[kind], lp.table[i]
+            value -= a * lp.value[i]
+            for j in range(n + 1):
+                table[j] -= a * other[j]
+    lp.basic[r], lp.value[r] = n + r, value
+
+
+@kernel
+def worst_row(lp: Program, rows: int, n: int) -> tuple[int, float]:
+    """The basic variable furthest outside its range and by how much (negative: above it), or -1."""
+    row, far, by = -1, NEAR, 0.0
+    for i in range(rows):
+        kind, value = lp.basic[i], lp.value[i]
+        out = 0.0
+        if kind >= n:
+            out = max(-value, 0.0)
+        elif kind >= 0 and abs(value) > 1.0:
+            out = 1.0 - value if value > 0.0 else -1.0 - value
+        if abs(out) > far:
+            row, far, by = i, abs(out), out
+    return row, by
+
+
+@kernel
+def entering(lp: Program, row: int, by: float, rows: int, n: int) -> int:
+    """The column that replaces the row's variable, after the flips on the way there; -1 when none can."""
+    table = lp.table[row]
+    count = 0
+    for j in range(n + 1):
+        a = -table[j] if by > 0.0 else table[j]
+        if (a > NEAR and lp.place[j] <= 0.0) or (a < -NEAR and lp.place[j] > 0.0):
+            lp.order[count] = j
+            lp.ratio[count] = abs(lp.cost[j]) / abs(a)
+            count += 1
+    rest = abs(by)
+    while count > 0:
+        at = 0
+        for q in range(1, count):
+            if lp.ratio[q] < lp.ratio[at]:
+                at = q
+        j = lp.order[at]
+        if lp.column[j] >= n or rest <= 2.0 * abs(table[j]):
+            return int(j)
+        rest -= 2.0 * abs(table[j])
+        step = -2.0 * lp.place[j]
+        for i in range(rows):
+            lp.value[i] -= lp.table[i, j] * step
+        lp.place[j] = -lp.place[j]
+        count -= 1
+        lp.order[at], lp.ratio[at] = lp.order[count], lp.ratio[count]
+    return -1
+
+
+@kernel
+def pivot(lp: Program, row: int, col: int, by: float, rows: int, n: int) -> None:
+    """Let the row's variable leave to its violated end and the column's enter."""
+    lead = lp.table[row]
+    a = lead[col]
+    kind = lp.basic[row]
+    end = 0.0 if kind >= n else -1.0 if by > 0.0 else 1.0
+    step = (lp.value[row] - end) / a
+    entered = lp.place[col] + step
+    for i in range(rows):
+        lp.value[i] -= lp.table[i, col] * step
+    lp.value[row] = entered
+    # x_row = v - Σ a_j·x_j becomes x_col = v/a - x_row/a - Σ (a_j/a)·x_j
+    for j in range(n + 1):
+        lead[j] /= a
+    lead[col] = 1.0 / a
+    for i in range(rows):
+        f = lp.table[i, col]
+        if i != row and f != 0.0:
+            other = lp.table[i]
+            other[col] = 0.0
+            for j in range(n + 1):
+                other[j] -= f * lead[j]
+    f = lp.cost[col]
+    lp.cost[col] = 0.0
+    for j in range(n + 1):
+        lp.cost[j] -= f * lead[j]
+    lp.basic[row], lp.column[col] = lp.column[col], kind
+    lp.place[col] = end
+
+
+@kernel
+def weigh(lp: Program, row: int, by: float, rows: int, n: int) -> None:
+    """Set the multipliers of the optimum (row -1), or of the row that cannot be met."""
+    for i in range(rows):
+        lp.weight[i] = 0.0
+    for j in range(n + 1):
+        slack = lp.column[j] - n
+        if slack >= 0:
+            lp.weight[slack] = lp.cost[j] if row < 0 else lp.table[row, j] if by > 0.0 else -lp.table[row, j]
+    if row >= 0 and lp.basic[row] >= n:
+        lp.weight[lp.basic[row] - n] = 1.0
+
+
+@kernel
+def improve(lp: Program, rows: int, n: int, enough: float) -> tuple[int, float]:
+    """How it ended, and a certified bound (of the weighted sum; positive: no point meets the rows).
+
+    Continues from the tableau as it is; ends as soon as the bound is above `enough`, at the optimum, or after
+    some pivots. The multipliers are left in `weight`, the rows weighted by them in `joined`.
+    """
+    lead = 0
+    while lp.basic[lead] != -1:
+        lead += 1
+    for _ in range(30 + 2 * rows):
+        if lp.value[lead] > enough:
+            weigh(lp, -1, 0.0, rows, n)
+            bound = certified(lp, rows, n)
+            if bound > enough:
+                return OPEN, bound
+        row, by = worst_row(lp, rows, n)
+        if row < 0:
+            weigh(lp, -1, 0.0, rows, n)
+            return BEST, certified(lp, rows, n)
+        col = entering(lp, row, by, rows, n)
+        if col < 0:
+            weigh(lp, row, by, rows, n)
+            bound = certified(lp, rows, n)
+            if bound > 0.0:
+                return NONE, bound
+            break
+        pivot(lp, row, col, by, rows, n)
+    weigh(lp, -1, 0.0, rows, n)
+    return OPEN, certified(lp, rows, n)
+
+
+@kernel
+def find_vertex(lp: Program, rows: int, n: int) -> None:
+    """Set `point` to where the symbols stand in the last tableau."""
+    for j in range(n + 1):
+        if lp.column[j] < n:
+            lp.point[lp.column[j]] = lp.place[j]
+    for i in range(rows):
+        kind = lp.basic[i]
+        if kind >= 0 and kind < n:
+            lp.point[kind] = min(1.0, max(-1.0, lp.value[i]))

@@ -1,0 +1,387 @@
+"""Kernels of the search over boxes, depth first, on one thread: look at a box, cut it, split it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from holdfast.verify.lowdim.compiled import TINY, UP, U, kernel, part
+from holdfast.verify.lowdim.points import burst, evaluate, rounded, seen_best
+from holdfast.verify.lowdim.program import (
+    BEST,
+    NONE,
+    append,
+    back_rows,
+    begin,
+    cut_rows,
+    find_vertex,
+    goal_rows,
+    improve,
+    phase_rows,
+)
+from holdfast.verify.lowdim.tables import (
+    CLIMBS,
+    DONE,
+    FOUND,
+    FULL,
+    LEAF,
+    MARGIN,
+    MORE,
+    MOST,
+    SEEN,
+    SOLVED,
+    SYMBOLS,
+    TARGET,
+    TOP,
+    WORST,
+    Blocks,
+    Program,
+    Reals,
+    Space,
+    Stack,
+    Table,
+    Whole,
+    views,
+)
+from holdfast.verify.lowdim.zonotope import EMPTY, WILD, forward
+
+LEAN = 1.0  # how much more a neuron must weigh than an input to be split instead
+ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
+ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
+
+
+@kernel
+def clip_by(space: Space, row: Reals, fixed: float, norm: float, level: float, slack: float) -> None:
+    """Cut one case's range of the input symbols to where fixed + row·e <= level + slack can be."""
+    for j in range(space.middle.size):
+        a = row[j]
+        if abs(a) > 1e-6 * norm:
+            reach = (level - fixed + norm * UP - abs(a) + slack) / abs(a)
+            if reach < 1.0:
+                reach += 1e-12
+                if a > 0.0:
+                    space.high_one[j] = min(space.high_one[j], reach)
+                else:
+                    space.low_one[j] = max(space.low_one[j], -reach)
+
+
+@kernel
+def clip(space: Space, lp: Program, rows: int, total: int, level: float) -> None:
+    """Widen the range of the input symbols by what this case needs."""
+    n = space.middle.size
+    for j in range(n):
+        space.low_one[j], space.high_one[j] = -1.0, 1.0
+    fixed, norm, size, unit = 0.0, 0.0, level, 8.0 * U * (rows + total + 8)
+    for i in range(rows):
+        slack = unit * (abs(lp.fixed[i]) + lp.norm[i] + level)
+        clip_by(space, lp.row[i, :total], lp.fixed[i], lp.norm[i], level, slack)
+        fixed += lp.weight[i] * lp.fixed[i]
+        norm += lp.weight[i] * lp.norm[i]
+        size += lp.weight[i] * (abs(lp.fixed[i]) + lp.norm[i])
+    clip_by(space, lp.joined[:total], fixed, norm, level, unit * size)
+    for j in range(n):
+        space.low_clip[j] = min(space.low_clip[j], space.low_one[j])
+        space.high_clip[j] = max(space.high_clip[j], space.high_one[j])
+
+
+@kernel
+def cut_box(space: Space, lower: Reals, upper: Reals) -> bool:
+    """Whether anything was cut off the box by the ranges of its symbols that are needed."""
+    cut = False
+    for j in range(lower.size):
+        slack = 8.0 * U * (abs(space.middle[j]) + space.half[j])
+        if space.high_clip[j] < 1.0:
+            edge = space.middle[j] + space.half[j] * space.high_clip[j] + slack
+            if edge < upper[j]:
+                upper[j], cut = max(lower[j], edge), True
+        if space.low_clip[j] > -1.0:
+            edge = space.middle[j] + space.half[j] * space.low_clip[j] - slack
+            if edge > lower[j]:
+                lower[j], cut = min(upper[j], edge), True
+    return cut
+
+
+@kernel
+def share_symbols(net: Table, space: Space) -> None:
+    """Set for each symbol which part of it comes from which input."""
+    n, share = net.sizes[0], space.share
+    for j in range(n):
+        for d in range(n):
+            share[j, d] = 1.0 if j == d else 0.0
+    for k in range(1, net.sizes.size - 1):
+        f, m, total = net.first[k - 1], net.sizes[k], space.count[k]
+        for i in range(m):
+            s, base = space.symbol[f + i], space.owner.size * f + i
+            if s < 0:
+                continue
+            mine = share[s]
+            for d in range(n):
+                mine[d] = 0.0
+            part = 1.0 / max(space.spread[f + i], TINY)
+            for j in range(total):
+                a, theirs = abs(space.form[base + j * m]) * part, share[j]
+                for d in range(n):
+                    mine[d] += a * theirs[d]
+
+
+@kernel
+def best_input(space: Space, lp: Program, total: int, floor: Reals) -> tuple[int, float]:
+    """The input that the weighted row owes most to, and how much; -1 when none is wide enough."""
+    n, best, most = floor.size, -1, -1.0
+    for d in range(n):
+        part = 0.5 * (space.high_clip[d] - space.low_clip[d])
+        if part * space.half[d] > floor[d]:
+            mine = abs(lp.kept[d])
+            for s in range(n, total):
+                mine += abs(lp.kept[s]) * space.share[s, d]
+            if mine * part > most:
+                best, most = d, mine * part
+    return best, most
+
+
+@kernel
+def best_neuron(space: Space, lp: Program, n: int, total: int) -> tuple[int, float]:
+    """The open neuron that weighs most in the weighted row, and how much; -1 when none does."""
+    best, most = -1, 0.0
+    for s in range(n, total):
+        if abs(lp.kept[s]) > most:
+            best, most = space.owner[s], abs(lp.kept[s])
+    return best, most
+
+
+@kernel
+def copy_up(stack: Stack, top: int) -> None:
+    """Copy the box at `top` to the place above it."""
+    for d in range(stack.lower.shape[1]):
+        stack.lower[top + 1, d], stack.upper[top + 1, d] = stack.lower[top, d], stack.upper[top, d]
+    for q in range(stack.phase.shape[1]):
+        stack.phase[top + 1, q] = stack.phase[top, q]
+    for c in range(stack.alive.shape[1]):
+        stack.alive[top + 1, c] = stack.alive[top, c]
+
+
+@kernel
+def halve(stack: Stack, top: int, d: int, x: float) -> None:
+    """Replace the box at `top` by its halves along input d, the one with x on top."""
+    copy_up(stack, top)
+    at = 0.5 * stack.lower[top, d] + 0.5 * stack.upper[top, d]
+    if x <= at:
+        stack.lower[top, d], stack.upper[top + 1, d] = at, at
+    else:
+        stack.upper[top, d], stack.lower[top + 1, d] = at, at
+
+
+@kernel
+def split(net: Table, space: Space, lp: Program, stack: Stack, top: int) -> bool:
+    """Whether the box at `top` could be split in two; they are then at `top` and above."""
+    n, total = net.sizes[0], space.count[net.sizes.size - 1]
+    share_symbols(net, space)
+    d, most = best_input(space, lp, total, stack.floor)
+    neuron, weight = best_neuron(space, lp, n, total)
+    if neuron >= 0 and (d < 0 or weight * LEAN >= most):
+        copy_up(stack, top)
+        stack.phase[top, neuron], stack.phase[top + 1, neuron] = 1, -1
+        return True
+    if d >= 0:
+        halve(stack, top, d, space.middle[d] + space.half[d] * lp.kept_point[d])
+    return d >= 0
+
+
+@kernel
+def split_widest(stack: Stack, top: int) -> bool:
+    """Whether the box at `top` could be halved where it is widest."""
+    best, most = -1, 1.0
+    for d in range(stack.floor.size):
+        width = 0.5 * (stack.upper[top, d] - stack.lower[top, d]) / stack.floor[d]
+        if width > most:
+            best, most = d, width
+    if best >= 0:
+        halve(stack, top, best, stack.lower[top, best])
+    return best >= 0
+
+
+@part
+def solve_case(
+    net: Table, space: Space, lp: Program, case: int, rows: int, enough: float
+) -> tuple[int, int, float]:
+    """How the case's program ended, how many rows it has with its cuts, and its certified bound."""
+    total, goals = space.count[net.sizes.size - 1], 2 * (net.start[case + 1] - net.start[case])
+    begin(lp, goals, rows, total)
+    how, bound = improve(lp, rows, total, enough)
+    for _ in range(ROUNDS):
+        if how != BEST or bound > 0.0:
+            break
+        find_vertex(lp, rows, total)
+        now = cut_rows(net, space, lp, rows, CUTS)
+        if now == rows:
+            break
+        while rows < now:
+            append(lp, rows, total)
+            rows += 1
+        how, bound = improve(lp, rows, total, enough)
+    return how, rows, bound
+
+
+@part
+def settle(
+    net: Table, space: Space, lp: Program, stack: Stack, case: int, real: Reals, whole: Whole
+) -> tuple[int, int, float]:
+    """NONE when the case cannot be met in the top box; else how its program ended, its rows and its bound."""
+    bound = goal_rows(net, space, lp, case)
+    if bound > real[TARGET]:
+        real[MARGIN] = min(real[MARGIN], bound)
+        return NONE, 0, bound
+    back_rows(net, space, lp, case)
+    goals = 2 * (net.start[case + 1] - net.start[case])
+    rows = phase_rows(net, space, lp, stack.phase[whole[TOP]], goals)
+    how, rows, bound = solve_case(net, space, lp, case, rows, real[TARGET])
+    whole[SOLVED] += 1
+    if bound > 0.0:
+        share = 0.0
+        for i in range(goals):
+            share += lp.weight[i]
+        if how != NONE or share > 0.0:  # otherwise the phases alone contradict one another
+            real[MARGIN] = min(real[MARGIN], bound / max(share, 0.5) * (1.0 - 1e-12))
+        return NONE, rows, bound
+    return how, rows, bound
+
+
+@kernel
+def remember(net: Table, space: Space, lp: Program, case: int, rows: int) -> None:
+    """Keep the weighted row that says where to split: weights of backward rows go to forward ones.
+
+    At a vertex inside the cube the rows cancel in all symbols but those that hardly matter. So that not
+    only these are split, a symbol counts at least a part of what it weighs in the rows one by one.
+    """
+    m, total = net.start[case + 1] - net.start[case], space.count[net.sizes.size - 1]
+    for j in range(total):
+        lp.kept[j], lp.kept_point[j], lp.ratio[j] = 0.0, lp.point[j], 0.0
+    for i in range(rows):
+        w = lp.weight[i]
+        if i < m:
+            w += lp.weight[i + m]
+        if w > 0.0 and (i < m or i >= 2 * m):
+            row = lp.row[i]
+            for j in range(total):
+                lp.kept[j] += w * row[j]
+                lp.ratio[j] += w * abs(row[j])
+    for j in range(total):
+        lp.kept[j] = max(abs(lp.kept[j]), ALONE * lp.ratio[j])
+
+
+@kernel
+def try_vertex(net: Table, space: Space, lp: Program, stack: Stack, real: Reals) -> bool:
+    """Whether the program's vertex looks unsafe in the net itself."""
+    for j in range(net.sizes[0]):
+        x = space.middle[j] + space.half[j] * lp.point[j]
+        space.trial[j] = rounded(x, stack.lower32[j], stack.upper32[j])
+    _, value = evaluate(net, space, space.trial)
+    return seen_best(stack, space.trial, value, real)
+
+
+@part
+def look(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> tuple[int, int]:
+    """DONE when no case can be met in the top box, FOUND, or MORE; and how the worst case's program ended."""
+    total, top = space.count[net.sizes.size - 1], whole[TOP]
+    for j in range(net.sizes[0]):
+        space.low_clip[j], space.high_clip[j] = 1.0, -1.0
+    worst, ended, left = np.inf, NONE, False
+    for case in range(stack.alive.shape[1]):
+        if stack.alive[top, case] == 0:
+            continue
+        how, rows, bound = settle(net, space, lp, stack, case, real, whole)
+        if how == NONE:
+            stack.alive[top, case] = 0
+            continue
+        find_vertex(lp, rows, total)
+        if try_vertex(net, space, lp, stack, real):
+            return FOUND, how
+        clip(space, lp, rows, total, real[TARGET])
+        left = True
+        if not bound >= worst:  # also when it is no number
+            worst, ended = bound, how
+            remember(net, space, lp, case, rows)
+    real[WORST] = min(real[WORST], worst)
+    return MORE if left else DONE, ended
+
+
+@kernel
+def any_open(net: Table, space: Space) -> bool:
+    """Whether an activation is open in the box."""
+    for q in range(net.first[net.sizes.size - 2]):  # noqa: SIM110 - a kernel
+        if space.state[q] >= 2:
+            return True
+    return False
+
+
+@part
+def step(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> int:
+    """MORE, FOUND or LEAF, after the box on top was looked at, and dropped or split.
+
+    A LEAF was dropped undecided, with a point that nearly is a counterexample.
+    """
+    top = whole[TOP]
+    state = forward(net, space, stack.lower[top], stack.upper[top], stack.phase[top])
+    if state == EMPTY:
+        whole[TOP] -= 1
+        return MORE
+    if state == WILD:
+        whole[TOP] += 1 if split_widest(stack, top) else -1
+        return MORE if whole[TOP] > top else LEAF
+    whole[SYMBOLS] += space.count[net.sizes.size - 1]
+    code, how = look(net, space, lp, stack, real, whole)
+    if code == FOUND:
+        return FOUND
+    if code == DONE:
+        whole[TOP] -= 1
+        return MORE
+    exact = how == BEST and not any_open(net, space)
+    if not exact:
+        if cut_box(space, stack.lower[top], stack.upper[top]):
+            real[MARGIN] = min(real[MARGIN], real[TARGET])
+        if split(net, space, lp, stack, top):
+            whole[TOP] += 1
+            return MORE
+    whole[TOP] -= 1
+    for j in range(net.sizes[0]):
+        stack.point[j] = space.trial[j]
+    return LEAF
+
+
+@kernel
+def walk(net: Table, space: Space, lp: Program, stack: Stack, real: Reals, whole: Whole) -> int:
+    """Why it paused: DONE when nothing is open, MORE after as many boxes as asked, FULL, FOUND, LEAF."""
+    if burst(net, space, lp, stack, real, whole, whole[CLIMBS]):
+        return FOUND
+    for _ in range(whole[MOST]):
+        if whole[TOP] < 0:
+            return DONE
+        if whole[TOP] + 2 >= stack.lower.shape[0]:
+            return FULL
+        whole[SEEN] += 1
+        code = step(net, space, lp, stack, real, whole)
+        if code != MORE:
+            return code
+    return MORE
+
+
+_views = kernel(views)
+
+
+def cached_walk(sources: str) -> Callable[[Blocks], int]:
+    """The compiled walk. `sources` is a hash of the sources of all kernels.
+
+    numba's cache notices changes of this file alone. Variables of a closure are part of the cache's key,
+    and so a change of any kernel is noticed too.
+    """
+
+    def run(blocks: Any) -> int:
+        _ = sources
+        net, space, lp, stack = _views(blocks)
+        return walk(net, space, lp, stack, blocks.real, blocks.whole)
+
+    compiled: Callable[[Blocks], int] = njit(cache=True, nogil=True, _nrt=False)(run)
+    return compiled

@@ -1,0 +1,182 @@
+"""Affine forms of every neuron over a box, in one forward pass.
+
+A neuron before its activation is centre + Σ form[symbol] · e[symbol] ± error, each symbol within [-1, 1]:
+one for each input and one for each open (unstable) activation. `error` bounds all rounding so far.
+"""
+
+from __future__ import annotations
+
+from holdfast.verify.lowdim.compiled import HUGE, TINY, UP, U, kernel, part
+from holdfast.verify.lowdim.tables import Reals, Signs, Space, Table, Whole
+
+FINE, EMPTY, WILD = 1, 0, -1
+
+
+@kernel
+def add_rows(out: Reals, coef: Reals, pick: Whole, count: int, table: Reals) -> None:
+    """Add to out (n,) Σ coef[q] · row pick[q] of the flat table (.., n), over q < count."""
+    n = out.size
+    q = 0
+    while q + 4 <= count:
+        a, b, c, d = coef[q], coef[q + 1], coef[q + 2], coef[q + 3]
+        ra = table[pick[q] * n : pick[q] * n + n]
+        rb = table[pick[q + 1] * n : pick[q + 1] * n + n]
+        rc = table[pick[q + 2] * n : pick[q + 2] * n + n]
+        rd = table[pick[q + 3] * n : pick[q + 3] * n + n]
+        for i in range(n):
+            out[i] += a * ra[i] + b * rb[i] + c * rc[i] + d * rd[i]
+        q += 4
+    while q < count:
+        a = coef[q]
+        ra = table[pick[q] * n : pick[q] * n + n]
+        for i in range(n):
+            out[i] += a * ra[i]
+        q += 1
+
+
+@kernel
+def enter(space: Space, lower: Reals, upper: Reals) -> int:
+    """FINE, or WILD when the box is not finite; the inputs' forms: middle ± half covers the box."""
+    state = FINE
+    for i in range(lower.size):
+        middle = 0.5 * lower[i] + 0.5 * upper[i]
+        half = max(upper[i] - middle, middle - lower[i])
+        half = half * UP + 4.0 * U * (abs(lower[i]) + abs(upper[i])) + TINY
+        space.middle[i] = middle
+        space.half[i] = half
+        space.post[i] = middle
+        space.post_error[i] = 0.0
+        space.post_size[i] = abs(middle) + half
+        space.post_radius[i] = half
+        space.owner[i] = -1
+        if not (abs(middle) < HUGE and half < HUGE):
+            state = WILD
+    return state
+
+
+@kernel
+def carry_symbols(net: Table, space: Space, k: int) -> None:
+    """Set the forms of layer k (1..) from those of the layer before."""
+    n, m = net.sizes[k - 1], net.sizes[k]
+    column = net.column[net.at[k - 1] : net.at[k]]
+    base = space.owner.size * net.first[k - 1]
+    total = 0
+    if k > 1:
+        total = space.count[k - 1]
+        p, before = net.first[k - 2], space.owner.size * net.first[k - 2]
+        active = 0
+        for i in range(n):
+            if space.keep[p + i] != 0.0:
+                space.pick[active] = i
+                active += 1
+        for j in range(total):
+            last = space.form[before + j * n : before + j * n + n]
+            for q in range(active):
+                i = space.pick[q]
+                space.coef[q] = space.keep[p + i] * last[i]
+            out = space.form[base + j * m : base + j * m + m]
+            for i in range(m):
+                out[i] = 0.0
+            add_rows(out, space.coef, space.pick, active, column)
+    for i in range(n):
+        radius = space.post_radius[i]
+        if radius > 0.0:
+            row = column[i * m : i * m + m]
+            out = space.form[base + total * m : base + total * m + m]
+            for o in range(m):
+                out[o] = radius * row[o]
+            total += 1
+    space.count[k] = total
+
+
+@kernel
+def bound_layer(net: Table, space: Space, k: int) -> None:
+    """Set centre, error and range of layer k (1..), after `carry_symbols`."""
+    n, m, f, unit = net.sizes[k - 1], net.sizes[k], net.first[k - 1], net.unit[k - 1]
+    column, size = net.column[net.at[k - 1] : net.at[k]], net.size[net.at[k - 1] : net.at[k]]
+    centre, error, total = space.centre[f : f + m], space.error[f : f + m], space.sum[f : f + m]
+    spread = space.spread[f : f + m]
+    for i in range(m):
+        centre[i], error[i], total[i], spread[i] = net.bias[f + i], 0.0, net.bias_size[f + i], 0.0
+    used = 0
+    for i in range(n):
+        if space.post_size[i] != 0.0:  # so that no number is no zero
+            space.pick[used] = i
+            used += 1
+    for which in range(3):
+        source = space.post if which == 0 else space.post_error if which == 1 else space.post_size
+        for q in range(used):
+            space.coef[q] = source[space.pick[q]]
+        out = centre if which == 0 else error if which == 1 else total
+        add_rows(out, space.coef, space.pick, used, column if which == 0 else size)
+    base = space.owner.size * f
+    for j in range(space.count[k]):
+        row = space.form[base + j * m : base + j * m + m]
+        for i in range(m):
+            spread[i] += abs(row[i])
+    for i in range(m):
+        error[i] = (error[i] + unit * total[i]) * UP + TINY
+        reach = (spread[i] + error[i] + 4.0 * U * abs(centre[i])) * UP
+        space.low[f + i] = centre[i] - reach
+        space.high[f + i] = centre[i] + reach
+
+
+@kernel
+def relaxed(low: float, high: float, slope: float) -> tuple[float, float]:
+    """The slope and the height of a parallelogram around f(x) = max(x, slope·x) over [low, high] about 0.
+
+    f(x) lies in keep·x + [0, lift] for every keep in [slope, 1] with lift the larger gap at the ends: f is
+    convex and f(0) = 0.
+    """
+    keep = min(1.0, max(slope, (high - slope * low) / (high - low)))
+    return keep, max((slope - keep) * low, (1.0 - keep) * high) * UP + TINY
+
+
+@kernel
+def relax(net: Table, space: Space, k: int, phase: Signs) -> int:
+    """FINE, EMPTY when layer k (1..) cannot be in these phases, or WILD; the forms after its activations."""
+    f, total = net.first[k - 1], space.count[k]
+    for i in range(net.sizes[k]):
+        q = f + i
+        low, high, a = space.low[q], space.high[q], net.slope[q]
+        centre, error, spread = space.centre[q], space.error[q], space.spread[q]
+        if (phase[q] > 0 and high < 0.0) or (phase[q] < 0 and low > 0.0):
+            return EMPTY
+        if not (low > -HUGE and high < HUGE):
+            return WILD
+        keep, lift, radius = 1.0, 0.0, 0.0
+        space.symbol[q] = -1
+        if a >= 1.0 or phase[q] > 0 or low >= 0.0:
+            space.state[q] = 1
+        elif phase[q] < 0 or high <= 0.0:
+            space.state[q], keep = -1, a
+        else:
+            keep, lift = relaxed(low, high, a)
+            radius = (0.5 * lift + keep * error + 4.0 * U * (abs(centre) + lift + spread)) * UP
+            space.state[q] = 3
+            if total < space.owner.size:
+                space.state[q], space.symbol[q], space.owner[total] = 2, total, q
+                total += 1
+        space.keep[q], space.lift[q], space.radius[q] = keep, lift, radius
+        pooled = space.state[q] == 3
+        space.post[i] = keep * centre + 0.5 * lift
+        space.post_error[i] = radius if pooled else keep * error if radius == 0.0 else 0.0
+        space.post_radius[i] = 0.0 if pooled else radius
+        space.post_size[i] = (abs(space.post[i]) + keep * (spread + error) + radius) * UP
+    return FINE
+
+
+@part
+def forward(net: Table, space: Space, lower: Reals, upper: Reals, phase: Signs) -> int:
+    """FINE, EMPTY when the box cannot be in these phases, or WILD; the forms and ranges of all layers."""
+    if enter(space, lower, upper) == WILD:
+        return WILD
+    last = net.sizes.size - 1
+    for k in range(1, last + 1):
+        carry_symbols(net, space, k)
+        bound_layer(net, space, k)
+        if k < last:
+            state = relax(net, space, k, phase)
+            if state != FINE:
+                return state
+    return FINE

@@ -1,0 +1,224 @@
+"""Rows of the outputs over many boxes at once, bounded from below by a linear function of the inputs.
+
+The way back of CROWN, with each box's own lines: a positive coefficient takes the line below a curve, a
+negative one the line above. Rows keep their signs, where the forms on the way forward add magnitudes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from holdfast.graph.ir import Activation, Product, sources_of
+from holdfast.verify.problem import Case, stacked_rows
+from holdfast.verify.rounding import UNIT
+from holdfast.verify.split.forms import Band, Form, Machine, Passed
+
+Tensor = Any
+TURNS = 24  # of the weights of a conjunction
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Row >= base + slopes t for all t in [-1, 1]: (q,) and (q, d).
+
+    `loss` (b, d) is what curves cost all rows of a box, charged to its inputs.
+    """
+
+    base: Tensor
+    slopes: Tensor
+    loss: Tensor
+
+    @property
+    def lower(self) -> Tensor:
+        """The least value (q,)."""
+        return self.base - self.slopes.abs().sum(1)
+
+
+def along(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+    """Rows (q, k) of the forms of the outputs plus rows (q, d) of the inputs, each of its own box (q,)."""
+    unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
+    base = (rows * output.middle[box]).sum(1) - (rows.abs() * output.off[box]).sum(1) * (1 + unit)
+    base = base - unit * (rows.abs() * output.size[box]).sum(1)
+    slopes = torch.einsum("qk,qdk->qd", rows, output.slopes[box])
+    return _tied(given, box, over, base, slopes)
+
+
+def between(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+    """The same when every output may be anywhere between its own bounds."""
+    unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
+    positive = rows.clamp(min=0)
+    base = (positive * output.lower[box] + (rows - positive) * output.upper[box]).sum(1)
+    size = torch.maximum(output.lower.abs(), output.upper.abs())
+    base = base - unit * (rows.abs() * size[box]).sum(1)
+    return _tied(given, box, over, base, torch.zeros_like(over))
+
+
+def _tied(given: Form, box: Tensor, over: Tensor, base: Tensor, slopes: Tensor) -> Plane:
+    """A plane with the rows over the inputs themselves."""
+    if bool(over.any()):
+        base = base + (over * given.middle[box]).sum(1)
+        base = base - 8 * (over.shape[1] + 8) * UNIT * (over.abs() * given.size[box]).sum(1)
+        slopes = slopes + over * given.slopes.diagonal(dim1=1, dim2=2)[box]
+    return Plane(base, slopes, torch.zeros_like(given.middle))
+
+
+def backward(machine: Machine, given: Form, passed: Passed, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
+    """Rows (q, k) of the outputs plus rows `over` (q, d) of the inputs, each of its own box (q,)."""
+    walk = _Back(machine, passed, box, given)
+    top = len(machine.net.steps) - 1
+    pending = {top: rows}
+    for at in range(top, 0, -1):
+        if at in pending:
+            for source, part in walk.step(at, pending.pop(at)):
+                pending[source] = pending[source] + part if source in pending else part
+    ends = pending[0] + over if 0 in pending else over
+    middle, radius = given.middle[box], given.slopes.diagonal(dim1=1, dim2=2)[box]
+    base = walk.const + (ends * middle).sum(1)
+    unit = machine.unit(0)
+    slack = walk.slack + unit * (ends.abs() * (middle.abs() + radius)).sum(1)
+    return Plane(base - 1.01 * slack, ends * radius, walk.loss)
+
+
+class _Back:
+    """A way back under way: constants, what rounding may have added, and losses."""
+
+    def __init__(self, machine: Machine, passed: Passed, box: Tensor, given: Form) -> None:
+        self.machine, self.passed, self.box = machine, passed, box
+        self.const = given.middle.new_zeros(len(box))
+        self.slack = torch.zeros_like(self.const)
+        self.loss = torch.zeros_like(given.middle)
+
+    def step(self, at: int, rows: Tensor) -> list[tuple[int, Tensor]]:
+        """The coefficients of a step's sources for those of the step, rows (q, n)."""
+        step = self.machine.net.steps[at]
+        if isinstance(step, Activation):
+            return [(step.source, self.curve(at, rows, self.passed.bands[at]))]
+        if isinstance(step, Product):
+            return self.product(at, step, rows)
+        pieces, unit = self.machine.pieces, self.machine.unit(at) + self.machine.step_error(at)
+        self.slack += unit * (rows.abs() * self.passed.mass[at][self.box]).sum(1)
+        bias = pieces.bias(at)
+        if bias is not None:
+            self.const += rows @ bias
+        return list(zip(sources_of(step), pieces.backward(at, rows), strict=True))
+
+    def curve(self, at: int, rows: Tensor, found: Band) -> Tensor:
+        """The rows before a curve."""
+        box, slope = self.box, found.slope[self.box]
+        positive = rows.clamp(min=0)
+        negative = rows - positive
+        low, high = found.low[box], found.high[box]
+        under, above = slope, slope
+        if found.below is not None:
+            under, low = found.below[box], torch.zeros_like(low)
+        if found.above is not None:
+            above, high = found.above[box], torch.zeros_like(high)
+        self.const += (positive * low + negative * high).sum(1)
+        given = self.passed.sources[at]
+        size = torch.maximum(under.abs(), above.abs()) * given.size[box] + low.abs() + high.abs()
+        self.slack += self.machine.unit(at) * (rows.abs() * size).sum(1)
+        self.slack += (rows.abs() * self.passed.mass[at][box]).sum(1)
+        self.attribute(rows.abs() * found.gap[box], given)
+        return positive * under + negative * above
+
+    def product(self, at: int, step: Product, rows: Tensor) -> list[tuple[int, Tensor]]:
+        """The rows before a product of two steps."""
+        found = self.passed.times[at]
+        own, other, rest = (value[self.box] for value in (found.own, found.other, found.rest))
+        self.const -= (rows * own * other + rows.abs() * rest).sum(1)
+        size = self.passed.mass[at][self.box] + (own * other).abs() + rest
+        unit = 4 * self.machine.unit(at) + self.machine.step_error(at)
+        self.slack += unit * (rows.abs() * size).sum(1)
+        self.attribute(rows.abs() * rest, self.passed.sources[at])
+        return [(step.left, rows * other), (step.right, rows * own)]
+
+    def attribute(self, loss: Tensor, given: Form) -> None:
+        """Charge what a curve loses (q, n) to the inputs by their shares in what it is given."""
+        total = loss.new_zeros(len(given.middle), loss.shape[1]).index_add_(0, self.box, loss)
+        share = total / given.spread.clamp(min=1e-30)
+        self.loss += torch.einsum("bn,bdn->bd", share, given.slopes.abs())
+
+
+@dataclass(frozen=True, eq=False)
+class Goals:
+    """All cases: rows (c, m, k), of inputs (c, m, d), bounds (c, m); short cases repeat their first row."""
+
+    rows: Tensor
+    over: Tensor
+    bound: Tensor
+
+
+def goals_of(cases: Sequence[Case]) -> Goals:
+    """The cases side by side; one without rows is met by any output."""
+    return Goals(*(torch.as_tensor(value) for value in stacked_rows(cases)))
+
+
+def excess(goals: Goals, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
+    """The largest row of each case (p,) beyond its bound at a point (p, d): at most 0 where it is met."""
+    left = (goals.rows[case] * outputs[:, None]).sum(2) + (goals.over[case] * points[:, None]).sum(2)
+    return (left - goals.bound[case]).amax(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Mix:
+    """The best bounds of p cases (p,), the weights of the planes that gave them (p, m), and slopes (p, d)."""
+
+    lower: Tensor
+    weight: Tensor
+    slopes: Tensor
+
+    def pick(self, which: Tensor) -> Mix:
+        """Those of some of the cases."""
+        return Mix(self.lower[which], self.weight[which], self.slopes[which])
+
+
+def mixed(base: Tensor, slopes: Tensor) -> Mix:
+    """The best mix of planes, bases (p, m) already beyond the bounds, slopes (p, m, d).
+
+    The least value of a mix is concave in the weights: they climb by its gradient, the planes' values at the
+    corner where the mix is least. Any weights are valid.
+    """
+    reach = slopes.abs().sum(2)
+    alone = base - reach - 8 * slopes.shape[2] * UNIT * (base.abs() + reach)
+    best, at = alone.max(1)
+    weight = torch.nn.functional.one_hot(at, base.shape[1]).to(base.dtype)
+    if base.shape[1] == 1:
+        return Mix(best, weight, slopes[:, 0])
+    tried = torch.full_like(base, 1.0 / base.shape[1])
+    for turn in range(TURNS):
+        blend = (tried[:, :, None] * slopes).sum(1)
+        size = (tried[:, :, None] * slopes.abs()).sum((1, 2)) + (tried * base.abs()).sum(1)
+        lower = (tried * base).sum(1) - blend.abs().sum(1) - 8 * sum(slopes.shape[1:]) * UNIT * size
+        better = lower > best
+        best, weight = torch.where(better, lower, best), torch.where(better[:, None], tried, weight)
+        value = base - (slopes * blend.sign()[:, None]).sum(2)
+        value = value / value.abs().amax(1, keepdim=True).clamp(min=1e-30)
+        tried = torch.softmax(tried.clamp(min=1e-9).log() + value * 3.0 / (1 + 0.3 * turn), 1)
+    return Mix(best, weight, (weight[:, :, None] * slopes).sum(1))
+
+
+def blended(
+    goals: Goals, case: Tensor, weight: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows (p, k), input rows (p, d) and bounds (p,) mixed by weights (p, m), and what that can be off (p,).
+
+    `size` (p, k + d) are the magnitudes of outputs and inputs. Weights below zero do not occur.
+    """
+    rows = (weight[:, :, None] * goals.rows[case]).sum(1)
+    over = (weight[:, :, None] * goals.over[case]).sum(1)
+    bound = (weight * goals.bound[case]).sum(1)
+    both = torch.cat([goals.rows[case], goals.over[case]], 2).abs()
+    mass = (weight[:, :, None] * both * size[:, None]).sum((1, 2)) + (weight * goals.bound[case].abs()).sum(1)
+    return rows, over, bound, 4 * (weight.shape[1] + both.shape[2] + 4) * UNIT * mass
+
+
+def stacked(planes: Sequence[Plane], bound: Tensor) -> tuple[Tensor, Tensor]:
+    """Bases (p, m) beyond bounds (p, r) and slopes (p, m, d) of several kinds of planes of the same rows."""
+    pairs, rows = bound.shape
+    base = torch.cat([plane.base.reshape(pairs, rows) - bound for plane in planes], 1)
+    pad = 4 * UNIT * (torch.cat([bound.abs()] * len(planes), 1) + base.abs())
+    return base - pad, torch.cat([plane.slopes.reshape(pairs, rows, -1) for plane in planes], 1)

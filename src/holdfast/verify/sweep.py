@@ -1,0 +1,409 @@
+"""Engine for piecewise-linear nets of one input: the range is cut at breakpoints and walked to its end.
+
+On a segment [a, b] every step's values v(x) lie within `off` of the chord c(x) from V(a) to V(b), the values
+as computed. A linear step W v + b keeps this with |W| off, plus the rounding of its own sums at both ends. A
+relu whose chord runs from -p to q bends away from its new chord by at most p q / (p + q); where the sign is
+known it does not bend at all. So a bound holds wherever segments end, and it is exact up to rounding once
+they end at the breakpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.graph.evaluate import curve_of, step_values
+from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+from holdfast.verify.problem import (
+    Answer,
+    Case,
+    Clock,
+    Problem,
+    first_float,
+    last_float,
+    products,
+    stacked_rows,
+)
+from holdfast.verify.rounding import CURVE, MERGED, UNIT, magnitude, step_error, terms
+
+ENGINE = "sweep"
+SHARP = 1e-6  # behind other breakpoints of a segment one is cut at only if this part of its rise is in doubt
+SURE = 2e-4  # a margin above this is not improved any more: float32 runtimes differ by less
+MOST_PAIRS = 1 << 22  # of segments and cases at the start: with more, cases do not share segments
+MOST_WORK = 1 << 29  # multiply-adds of one batch: well below a second
+REPLAYED = 16  # points of one batch that are replayed at most
+TRIED = 17  # points of a doubtful segment
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Chords:
+    """The outputs at both ends of s segments and the most they are off the chord (s, k).
+
+    `where` (c,) and `at` (c,) are segments and the places inside them at which a neuron changes its sign.
+    """
+
+    left: Array
+    right: Array
+    off: Array
+    where: Index
+    at: Array
+
+
+def piecewise(net: Net) -> bool:
+    """Whether a net has at most one input and is made of linear steps and relus only."""
+    linear = (Start, Take, Dense, Conv, Scale, Total)
+    return net.inputs <= 1 and all(
+        isinstance(s, linear) or (isinstance(s, Activation) and s.curve in ("relu", "leaky"))
+        for s in net.steps
+    )
+
+
+def sizes_of(net: Net) -> tuple[Step, ...]:
+    """The steps with the magnitudes of their weights: what carries the offs."""
+    curves = (Start, Activation)
+    return tuple(s if isinstance(s, curves) else magnitude(s, unit_of(net, s)) for s in net.steps)
+
+
+def unit_of(net: Net, step: Step) -> float:
+    """What the sums of a linear step can be off at most, here and in a runtime, as a part of their sizes."""
+    return 2 * (terms(step) + MERGED + 8) * UNIT + step_error(net, step)
+
+
+def chords(net: Net, left: Array, right: Array, sizes: tuple[Step, ...] | None = None) -> Chords:
+    """The net's chords on segments from left (s,) to right (s,); `sizes` are those of the net."""
+    points, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+    sizes = sizes or sizes_of(net)
+    walk = _Walk(net, left, right, places[: len(left)], places[len(left) :])
+    last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
+    values: dict[int, Array] = {}
+    for at, step in enumerate(net.steps):
+        if isinstance(step, Start):
+            values[at] = points[:, None][:, : net.inputs]
+            walk.off[at] = np.zeros((len(left), net.inputs))
+        elif isinstance(step, Activation):
+            values[at] = curve_of(step, values[step.source])
+            walk.bend(at, step, values[step.source])
+        else:
+            given = [values[source] for source in sources_of(step)]
+            values[at] = step_values(step, given, net)
+            walk.carry(at, step, sizes[at], given)
+        for source in set(sources_of(step)):
+            if last_use[source] == at:
+                del values[source], walk.off[source]
+    last = len(net.steps) - 1
+    where, cuts = np.concatenate(walk.where), np.concatenate(walk.cuts)
+    return Chords(values[last][walk.first], values[last][walk.second], walk.off[last], where, cuts)
+
+
+class _Walk:
+    """A pass over the steps under way: how far off the chords are (s, n), by step, and cuts found so far."""
+
+    def __init__(self, net: Net, left: Array, right: Array, first: Index, second: Index) -> None:
+        self.net, self.left, self.right, self.first, self.second = net, left, right, first, second
+        self.off: dict[int, Array] = {}
+        self.where, self.cuts = [np.zeros(0, np.int64)], [np.zeros(0)]
+        self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
+
+    def carry(self, at: int, step: Step, size_of: Step, given: list[Array]) -> None:
+        """Set a linear step's offs."""
+        unit = unit_of(self.net, step)
+        parts = []
+        for source, values in zip(sources_of(step), given, strict=True):
+            size = np.abs(values)
+            largest = np.maximum(size[self.first], size[self.second])
+            parts.append(self.off[source] + (0.0 if isinstance(step, Take) else unit) * largest)
+        grown: Array = step_values(size_of, parts, self.net) * (1 + 2 * unit)
+        self.off[at] = grown
+
+    def bend(self, at: int, step: Activation, values: Array) -> None:
+        """Set an activation's offs, and add the places where neurons change their sign for sure."""
+        slope, off = step.slope if step.curve == "leaky" else 0.0, self.off[step.source]
+        start, end = values[self.first], values[self.second]
+        below, above = np.maximum(-np.minimum(start, end), 0.0), np.maximum(np.maximum(start, end), 0.0)
+        rise = below + above
+        bow = abs(1.0 - slope) * np.divide(below, rise, out=np.zeros_like(rise), where=rise > 0) * above
+        either = max(1.0, abs(slope)) * off + bow * (1 + 16 * UNIT)
+        positive, negative = np.minimum(start, end) >= off, np.maximum(start, end) <= -off
+        grown = np.where(positive, off, np.where(negative, abs(slope) * off, either))
+        # a leaky relu's product is rounded
+        rounded = 4 * UNIT + CURVE * self.net.roundoff
+        self.off[at] = grown + (rounded * (abs(slope) * below + off) if slope else 0.0)
+        # Beyond a doubt, for a doubt may be a corner that an end already lies on; and at a place known well.
+        known = (off <= SHARP * rise) | ~self.cut[:, None]
+        where, neuron = np.nonzero((np.minimum(below, above) > off) & known)
+        share = start[where, neuron] / (start[where, neuron] - end[where, neuron])
+        cuts = self.left[where] + share * (self.right[where] - self.left[where])
+        inside = (cuts > self.left[where]) & (cuts < self.right[where])
+        self.cut[where[inside]] = True
+        self.where.append(where[inside])
+        self.cuts.append(cuts[inside])
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """All cases side by side: box (c,), widened by a unit; rows (c, m, k), of x (c, m), bounds (c, m).
+
+    A case with fewer rows says its first one again. `first` and `last` are the numbers of the input's type in
+    its box.
+    """
+
+    lower: Array
+    upper: Array
+    first: NDArray[Any]
+    last: NDArray[Any]
+    rows: Array
+    over: Array
+    bound: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """By how much p pairs of segment and case are proven to be exceeded (p,).
+
+    And the rows' lower bounds at both ends (p, m), and the largest excess as computed there (p,).
+    """
+
+    margin: Array
+    left: Array
+    right: Array
+    worst_left: Array
+    worst_right: Array
+
+
+def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Asked:
+    """The cases whose box is not empty; without an input all boxes are [0, 0]."""
+    ends = [(float(c.lower[0]), float(c.upper[0])) if len(c.lower) else (0.0, 0.0) for c in cases]
+    kept = [(case, end) for case, end in zip(cases, ends, strict=True) if end[0] <= end[1]]
+    lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
+    rows, over, bound = stacked_rows([case for case, _ in kept])
+    return Asked(
+        np.nextafter(lower, -np.inf),
+        np.nextafter(upper, np.inf),
+        first_float(lower, dtype),
+        last_float(upper, dtype),
+        rows,
+        over.sum(axis=2),  # of one input, or of none
+        bound,
+    )
+
+
+def judged(
+    asked: Asked, case: Index, x: tuple[Array, Array], y: tuple[Array, Array], off: Array, sure: float
+) -> Judged:
+    """How far each case (p,) is exceeded on its segment from x[0] to x[1] (p,).
+
+    Outputs are within `off` (p, k) of the chords y. Rows are mixed where none alone is exceeded by `sure`.
+    """
+    rows, over, bound = asked.rows[case], asked.over[case], asked.bound[case]
+    ends = [np.einsum("pmk,pk->pm", rows, y[s]) + over * x[s][:, None] - bound for s in (0, 1)]
+    unit = 2 * (rows.shape[2] + 8) * UNIT
+    size = np.maximum(np.abs(y[0]), np.abs(y[1]))
+    reach = np.maximum(np.abs(x[0]), np.abs(x[1]))[:, None]
+    slack = np.einsum("pmk,pk->pm", np.abs(rows), off + unit * size) * (1 + unit)
+    slack += unit * (np.abs(over) * reach + np.abs(bound))
+    left, right = ends[0] - slack, ends[1] - slack
+    margin = np.minimum(left, right).max(axis=1)
+    again = np.flatnonzero(~(margin > sure))
+    if rows.shape[1] > 1 and len(again):
+        margin[again] = np.fmax(margin[again], _mixed(left[again], right[again]))
+    return Judged(margin, left, right, ends[0].max(axis=1), ends[1].max(axis=1))
+
+
+def _mixed(left: Array, right: Array) -> Array:
+    """The best bound (p,) of w f + (1 - w) g over all pairs of rows, w chosen so that both ends are equal.
+
+    On a line this is all there is: the least maximum of many rows is that of two of them.
+    """
+    best = np.full(len(left), -np.inf)
+    fall = left - right
+    for one in range(left.shape[1] - 1):
+        mine, others = fall[:, one : one + 1], fall[:, one + 1 :]
+        apart = others - mine
+        weight = np.divide(others, apart, out=np.zeros_like(apart), where=apart != 0)
+        weight = np.where(np.isfinite(weight), np.clip(weight, 0.0, 1.0), 0.0)
+        for_ends = []
+        for end in (left, right):
+            mix = weight * end[:, one : one + 1] + (1.0 - weight) * end[:, one + 1 :]
+            size = weight * np.abs(end[:, one : one + 1]) + (1.0 - weight) * np.abs(end[:, one + 1 :])
+            for_ends.append(mix - 8 * UNIT * size)
+        best = np.fmax(best, np.minimum(*for_ends).max(axis=1))
+    return best
+
+
+def doubtful(left: Array, right: Array) -> tuple[float, float]:
+    """The part of a segment, as shares of it, where the rows' lower bounds (m,) are all at most 0."""
+    begin, end = 0.0, 1.0
+    for start, stop in zip(left.tolist(), right.tolist(), strict=True):
+        if start > 0 >= stop:
+            begin = max(begin, start / (start - stop))
+        elif stop > 0 >= start:
+            end = min(end, start / (start - stop))
+    return begin, end
+
+
+def search(problem: Problem, clock: Clock) -> Answer:
+    """Whether a case can be met, for a piecewise-linear net of one input; else unknown.
+
+    "holds" is proven for every evaluation of the net's `roundoff`, all rounding of the proof accounted for.
+    """
+    if not piecewise(problem.net):
+        return Answer("unknown", ENGINE, note="not a piecewise-linear net of one input")
+    with np.errstate(all="ignore"):  # what is not finite compares false, and nothing is proven
+        return _Sweep(problem, clock).run()
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Pairs of a segment and a case that are open, each (w,)."""
+
+    left: Array
+    right: Array
+    case: Index
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def part(self, which: NDArray[np.generic] | slice) -> Work:
+        """Some of them."""
+        return Work(self.left[which], self.right[which], self.case[which])
+
+
+def segments_of(asked: Asked) -> Work:
+    """The boxes of the cases, cut where another one begins or ends, in order: cases share segments then."""
+    ends = np.unique(np.concatenate([asked.lower, asked.upper]))
+    begin, stop = np.searchsorted(ends, asked.lower), np.searchsorted(ends, asked.upper)
+    case, count = np.arange(len(asked.lower)), stop - begin
+    if count.sum() > MOST_PAIRS:
+        return Work(asked.lower, asked.upper, case)
+    case = np.repeat(case, count)
+    at = np.arange(len(case)) - np.repeat(np.cumsum(count) - count, count) + begin[case]
+    order = np.argsort(at, kind="stable")
+    return Work(ends[at], ends[at + 1], case).part(order)
+
+
+class _Sweep:
+    """A sweep under way: what was proven, and how many segments were left in doubt."""
+
+    def __init__(self, problem: Problem, clock: Clock) -> None:
+        self.problem, self.clock = problem, clock
+        self.asked = asked_of(problem.cases, problem.dtype)
+        self.sizes = sizes_of(problem.net)
+        self.margin, self.doubts, self.seen = np.inf, 0, 0
+        self.size = _batch(problem.net, self.asked, clock.budget.memory_bytes)
+
+    def run(self) -> Answer:
+        """The answer once no segment is open, or the time is up."""
+        stack = [segments_of(self.asked)] if len(self.asked.lower) else []
+        while stack:
+            if self.clock.left <= 0:
+                return Answer("timeout", ENGINE, note=f"{sum(map(len, stack)):,} segments open")
+            work = stack.pop()
+            if len(work) > self.size:
+                stack.append(work.part(slice(self.size, None)))
+                work = work.part(slice(self.size))
+            witness, rest = self.step(work)
+            if witness is not None:
+                return Answer("violated", ENGINE, witness, note=f"{self.seen:,} segments")
+            if len(rest):
+                stack.append(rest)
+            self.clock.tell("sweeping", sum(map(len, stack)), float(self.margin))
+        if self.doubts:
+            kind = self.problem.dtype.name
+            note = f"{self.doubts:,} segments come too near, and no {kind} there was seen to violate"
+            return Answer("unknown", ENGINE, note=note, at_limit=True)
+        margin = float(self.margin) if np.isfinite(self.margin) else None
+        return Answer("holds", ENGINE, margin=margin, note=f"{self.seen:,} segments")
+
+    def step(self, work: Work) -> tuple[NDArray[Any] | None, Work]:
+        """A witness met on the way, and what is still open, cut where neurons change their sign."""
+        order = np.lexsort((work.right, work.left))
+        work = work.part(order)
+        new = np.ones(len(work), np.bool_)
+        new[1:] = (np.diff(work.left) != 0) | (np.diff(work.right) != 0)
+        segment = np.cumsum(new) - 1
+        left, right = work.left[new], work.right[new]
+        self.seen += len(left)
+        drawn = chords(self.problem.net, left, right, self.sizes)
+        ends = (work.left, work.right)
+        outputs = (drawn.left[segment], drawn.right[segment])
+        found = judged(self.asked, work.case, ends, outputs, drawn.off[segment], SURE)
+        witness = self.met(work, found)
+        sure = np.minimum(SURE, 1e-3 * np.maximum(np.abs(found.worst_left), np.abs(found.worst_right)))
+        cuts = np.bincount(drawn.where, minlength=len(left))[segment]
+        done = (found.margin > sure) | ((cuts == 0) & (found.margin > 0))
+        if done.any():
+            self.margin = min(self.margin, float(found.margin[done].min()))
+        leaves = np.flatnonzero(~done & (cuts == 0))
+        if witness is None and len(leaves):
+            self.doubts += len(leaves)
+            witness = self.replayed(work, found, leaves)
+        return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, drawn)
+
+    def met(self, work: Work, found: Judged) -> NDArray[Any] | None:
+        """A replayed witness among the ends of segments."""
+        x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
+        worst = np.concatenate([found.worst_left, found.worst_right])
+        near = np.flatnonzero(worst <= 0)
+        near = near[np.argsort(worst[near], kind="stable")[:REPLAYED]]
+        return self.real(x[near].astype(self.problem.dtype), case[near]) if len(near) else None
+
+    def replayed(self, work: Work, found: Judged, leaves: Index) -> NDArray[Any] | None:
+        """A replayed witness among the numbers of the doubtful parts of segments."""
+        points, cases = [], []
+        for at in leaves.tolist():
+            case, width = work.case[at], work.right[at] - work.left[at]
+            share = doubtful(found.left[at], found.right[at])
+            low, high = (work.left[at] + width * np.array([part]) for part in share)
+            first = np.maximum(first_float(low, self.problem.dtype), self.asked.first[case])[0]
+            last = np.minimum(last_float(high, self.problem.dtype), self.asked.last[case])[0]
+            if first <= last:
+                some = np.linspace(first, last, TRIED).astype(self.problem.dtype)
+                points.append(np.clip(some, first, last))
+                cases.append(np.full(TRIED, case))
+            if len(points) >= 64:
+                witness = self.real(np.concatenate(points), np.concatenate(cases))
+                points, cases = [], []
+                if witness is not None or self.clock.left <= 0:
+                    return witness
+        return self.real(np.concatenate(points), np.concatenate(cases)) if points else None
+
+    def real(self, points: NDArray[Any], case: Index) -> NDArray[Any] | None:
+        """The first of points (p,), moved into their cases' boxes, that violates on the original file."""
+        possible = self.asked.first[case] <= self.asked.last[case]
+        inside = np.clip(points, self.asked.first[case], self.asked.last[case])[possible]
+        whole = np.unique(inside)[:, None][:, : self.problem.net.inputs]
+        if not len(whole):
+            return None
+        hit = np.flatnonzero(self.problem.violates(whole))
+        return whole[hit[0]].copy() if len(hit) else None
+
+
+def _cut(work: Work, segment: Index, left: Array, right: Array, drawn: Chords) -> Work:
+    """The pairs with their segments cut at the places inside; `left` and `right` are of all segments."""
+    own = np.arange(len(left))
+    where, at = np.concatenate([own, drawn.where]), np.concatenate([left, drawn.at])
+    order = np.lexsort((at, where))
+    where, at = where[order], at[order]
+    new = np.ones(len(at), np.bool_)
+    new[1:] = (np.diff(where) != 0) | (np.diff(at) != 0)
+    where, at = where[new], at[new]
+    begin = np.searchsorted(where, own)
+    end = np.append(at[1:], 0.0)
+    end[np.append(begin[1:], len(at)) - 1] = right
+    count = np.append(begin[1:], len(at)) - begin
+    many = count[segment]
+    place = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    place += np.repeat(begin[segment], many)
+    return Work(at[place], end[place], np.repeat(work.case, many))
+
+
+def _batch(net: Net, asked: Asked, memory: int) -> int:
+    """How many pairs are looked at together."""
+    values = sum(prod(step.shape) for step in net.steps) + asked.rows[:1].size
+    return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))
