@@ -82,9 +82,9 @@ def make(
     from holdfast.engine.progress import progress
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
+    from holdfast.patchbench.graph import check_single
     from holdfast.patchbench.make import BLACK, FREE, Plan
     from holdfast.patchbench.make import make as make_bench
-    from holdfast.patchbench.network.detector import check_single
 
     chosen = load_model(model, card)
     check_single(chosen)
@@ -119,7 +119,7 @@ def check(
     from holdfast.config.output import write_json
     from holdfast.engine.progress import progress
     from holdfast.patchbench.check import as_dict, check_bench
-    from holdfast.patchbench.network.folder import listed
+    from holdfast.patchbench.folder import listed
 
     bench = listed(folder)
     with progress("check", len(bench.rows)) as step:

@@ -91,7 +91,7 @@ def _tell(result: Result, out: Path | None, json: Path | None) -> int:
 
 def _bench(folder: Path, images: int | None, jobs: int) -> Result:
     from holdfast.engine.progress import progress
-    from holdfast.patchbench.network.folder import open_bench
+    from holdfast.patchbench.folder import open_bench
     from holdfast.patchbench.run import evaluate_bench
 
     bench = open_bench(folder)
@@ -107,7 +107,7 @@ def _model(
     from holdfast.data.open import open_dataset
     from holdfast.engine.progress import progress
     from holdfast.graph.load import load_model
-    from holdfast.patchbench.positions.types import Bar
+    from holdfast.patchbench.positions.sweep import Bar
     from holdfast.patchbench.run import evaluate_model
 
     if Path(subject).is_dir():

@@ -1,4 +1,4 @@
-"""The network of the benchmark: the user's detector as it is, with patch, IoU and class test around it."""
+"""A single-object detector seen from outside: which tensor is its input, its box, its scores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,77 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.errors import ModelError
+from holdfast.core.errors import CardError, ModelError
 from holdfast.core.model import Input, Model
 from holdfast.core.patch import Patch
+from holdfast.core.registry import part
+from holdfast.core.types import Detections, Floats
 from holdfast.graph.inspect import load_proto, opset_of
-from holdfast.patchbench.network.detector import Detector, detector_of
-from holdfast.patchbench.network.layout import Layout
+from holdfast.patchbench.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """The names of input, box and scores; raw box · `scale` (4,) is the box in parts of the picture."""
+
+    input: str
+    box: str
+    scores: str
+    scale: Floats
+
+
+def check_single(model: Model) -> None:
+    """Raise CardError unless the model finds a single object."""
+    head = part("head", model.card.head.name)
+    if model.card.task != "single" or head.facts.get("task") != "single":
+        raise CardError(
+            f"{model.path}: expected a detector of a single object (task single, such as signs-single), "
+            f"got the task {model.card.task!r} with the head {model.card.head.name!r}"
+        )
+
+
+def detector_of(model: Model, proto: Any) -> Detector:
+    """How the detector is read, inferred by feeding its card's head numbers that identify their source."""
+    check_single(model)
+    name = image_input(model, proto)
+    names = [value.name for value in proto.graph.output]
+    if len(names) != 2:
+        raise ModelError(f"{model.path}: expected two outputs, a box and scores, got {len(names)}")
+    box, scores, scale = _distinguish(model, names, part("head", model.card.head.name).function)
+    return Detector(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
+
+
+def image_input(model: Model, proto: Any) -> str:
+    """The name of the one image input; raise ModelError if there are several or it takes a larger batch."""
+    weights = {weight.name for weight in proto.graph.initializer}
+    inputs = [value for value in proto.graph.input if value.name not in weights]
+    if len(inputs) != 1:
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)}")
+    for batch in inputs[0].type.tensor_type.shape.dim[:1]:
+        if batch.dim_value > 1:
+            raise ModelError(
+                f"{model.path}: takes {batch.dim_value} images at once; export it with a batch of 1"
+            )
+    return str(inputs[0].name)
+
+
+def _distinguish(model: Model, names: list[str], head: Any) -> tuple[str, str, Floats]:
+    """The box's name, the scores' name, and what the head multiplies each corner by."""
+    corners = np.array([1.0, 2.0, 3.0, 4.0])
+    refused = None
+    for box, scores in (names, names[::-1]):
+        raw = {box: corners[None], scores: 100.0 + np.arange(len(model.card.classes))[None]}
+        try:  # in the order of the graph: a head may tell them apart by it
+            found = head({name: raw[name] for name in names}, model.card)
+        except CardError as problem:
+            refused = refused or problem
+            continue
+        if isinstance(found, Detections) and len(found) == 1:
+            scale = found.boxes[0] / corners
+            if (scale > 0).all() and scale.max() < 20 * max(model.card.input.size):
+                return box, scores, scale
+    raise refused or CardError(f"{model.path}: the head {model.card.head.name!r} gives no single box")
+
 
 PREFIX = "patchbench/"  # of all names that are not the user's
 INPUT, PICTURE, BOX, LABEL, OUTPUT = (PREFIX + n for n in ("input", "picture", "box", "class", "output"))
@@ -109,7 +174,7 @@ def _looked_up(g: _Writer, table: str, rows: str, columns: str, axis: int) -> st
 
 
 def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
-    """Nothing; the tensor that the detector reads is made of the picture, as the card says."""
+    """Compute the tensor that the detector reads from the picture, as the card says."""
     steps: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
     if wanted.colour == "bgr":
         steps.append(("Gather", (g.constant([2, 1, 0]),), {"axis": 1}))
@@ -145,7 +210,7 @@ def _answer(g: _Writer, detector: Detector) -> tuple[str, str]:
 
 
 def _output(g: _Writer, box: str, label: str, layout: Layout) -> None:
-    """Nothing; the output is IoU · equal(class), each of shape (1,).
+    """Compute the output IoU · equal(class), each of shape (1,).
 
     Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
     """

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from holdfast.patchbench.positions.settle import settle, ties
-from holdfast.patchbench.positions.types import Bar, PositionMap
+from holdfast.patchbench.positions.sweep import Bar, PositionMap, settle, ties
 
 
 def asked(truth):
