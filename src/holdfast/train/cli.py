@@ -183,9 +183,8 @@ def tent(
     shape = Shape(csv, markdown, latex, json)
     shape.check()
     check_torch()
-    from holdfast.train.tent import check_adaptable
-    from holdfast.train.threads import threads
-    from holdfast.train.tune import trainable_of
+    from holdfast.train.loop import threads
+    from holdfast.train.tune import check_adaptable, trainable_of
 
     plan = _plan(model, data, Choices(card, data_format, split, images, jobs=jobs))
     over = words_of(only) or FAMILIES
