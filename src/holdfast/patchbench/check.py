@@ -1,4 +1,4 @@
-"""A network of the benchmark against numpy: patch, detector and IoU, each computed apart from it."""
+"""A benchmark folder checked as a whole: whether networks, specifications, images and numpy agree."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from holdfast.patchbench.probe import Effect, Probe, clean_picture, effect_of, o
 from holdfast.verify.replay import session_of
 
 Values = NDArray[np.float32]
+CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
+Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +157,6 @@ def card_of(plain: Mapping[str, Any]) -> Card:
         raise InputError(
             f"manifest.json: expected the model's card, got one with a fault: {problem}"
         ) from None
-
-
-CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
-Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

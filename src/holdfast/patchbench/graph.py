@@ -1,4 +1,4 @@
-"""A single-object detector seen from outside: which tensor is its input, its box, its scores."""
+"""The network of the benchmark: the user's detector as it is, with patch, IoU and class test around it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from holdfast.core.registry import part
 from holdfast.core.types import Detections, Floats
 from holdfast.graph.inspect import load_proto, opset_of
 from holdfast.patchbench.layout import Layout
+
+PREFIX = "patchbench/"  # of all names that are not the user's
+INPUT, PICTURE, BOX, LABEL, OUTPUT = (PREFIX + n for n in ("input", "picture", "box", "class", "output"))
+OLDEST = 11  # opset: the first in which all operators used here take their types
+_FLOAT, _INT64 = 1, 7
+_KINDS = {"float16": 10, "uint8": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +84,6 @@ def _distinguish(model: Model, names: list[str], head: Any) -> tuple[str, str, F
             if (scale > 0).all() and scale.max() < 20 * max(model.card.input.size):
                 return box, scores, scale
     raise refused or CardError(f"{model.path}: the head {model.card.head.name!r} gives no single box")
-
-
-PREFIX = "patchbench/"  # of all names that are not the user's
-INPUT, PICTURE, BOX, LABEL, OUTPUT = (PREFIX + n for n in ("input", "picture", "box", "class", "output"))
-OLDEST = 11  # opset: the first in which all operators used here take their types
-_FLOAT, _INT64 = 1, 7
-_KINDS = {"float16": 10, "uint8": 2}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Where picture, position and target lie in the flat input of a benchmark network."""
+"""The flat input of a benchmark network, its output in numpy, and the VNN-LIB text of an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark folder made: networks, specifications, images, labels, list, manifest; whole or not at all."""
+"""Make a benchmark folder: draw instances, write networks, specifications, images, labels and manifest."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ BLACK, FREE = "black", "free"
 SHARE = 10  # one instance of this many is in the test part
 _TRAINED = 1  # the seed of the scenes on which the shipped models were trained
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
+Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,6 @@ class Plan:
     strict: bool = False
     held_out: bool = False
     places: int | None = 4  # free content: how many an image; None: all
-
-
-Step = Callable[[int, int], None]
 
 
 def black(size: Size) -> Patch:

@@ -27,6 +27,11 @@ _LEAD = (
     "patch) at which the output is unsafe; the ring is the patch where the output is smallest. The worst "
     "pictures come first."
 )
+_SIDE = 320.0  # of a drawing, in its own units
+_EDGE = 30.0  # room for numbers along the left and the lower side
+# From the threshold up to 1: pale to blue. Below: yellow to red: no unsafe place looks like a safe one.
+_SAFE = ((0.93, 0.95, 0.97), (0.42, 0.68, 0.84), (0.03, 0.32, 0.56))
+_UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
 
 def table_of(result: Result) -> Table:
@@ -160,13 +165,6 @@ def _cards(result: Result, kind: Kind) -> Sequence[Card]:
         Card("unsafe pictures", unsafe, f"of {len(maps)}, {words}"),
         Card("smallest output", min(found.minimum for found in maps), words, 4),
     )
-
-
-_SIDE = 320.0  # of a drawing, in its own units
-_EDGE = 30.0  # room for numbers along the left and the lower side
-# From the threshold up to 1: pale to blue. Below: yellow to red: no unsafe place looks like a safe one.
-_SAFE = ((0.93, 0.95, 0.97), (0.42, 0.68, 0.84), (0.03, 0.32, 0.56))
-_UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
 
 def cells_of(one: Mapped) -> str:

@@ -1,4 +1,4 @@
-"""A benchmark's own file: the cells of its position inputs, and the picture that it makes at each."""
+"""A benchmark's own file: its positions, the picture that it makes at each, and the maps of both."""
 
 from __future__ import annotations
 

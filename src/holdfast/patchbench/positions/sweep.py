@@ -1,4 +1,4 @@
-"""Maps of positions: what a single-object detector says with the patch at each place."""
+"""A patch at every position of one picture: batches, replays of what decides, and the map of outputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import numpy as np
 from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.patchbench.positions.batches import Batches, Values, in_batches
+
+NEAR = 1e-3  # outputs this near the threshold, and class scores this near each other, are run again
+WRONG = 1e-4  # if a batch is off by more anywhere, no batch is believed
+_SAMPLES = 16  # positions that are run again in any case
+# Raw outputs (n, m) each -> the map's outputs (n,), and where they are doubtful.
+Read = Callable[[list[Tensor]], tuple[Floats, Bools]]
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,6 @@ class PositionMap:
         return "violated" if self.unsafe.any() else "holds"
 
 
-NEAR = 1e-3  # outputs this near the threshold, and class scores this near each other, are run again
-WRONG = 1e-4  # if a batch is off by more anywhere, no batch is believed
-_SAMPLES = 16  # positions that are run again in any case
-
-
 @dataclass(frozen=True, eq=False)
 class Settled:
     """The outputs (n,), how many of them were run one by one, and how far off the batches were there."""
@@ -124,10 +125,6 @@ def ties(scores: Floats) -> Bools:
     best = np.partition(scores, -2, axis=1)[:, -2:]
     scale = np.maximum(np.abs(best).max(axis=1), 1.0)
     return np.asarray(~(best[:, 1] - best[:, 0] > NEAR * scale))
-
-
-# Raw outputs (n, m) each -> the map's outputs (n,), and where they are doubtful.
-Read = Callable[[list[Tensor]], tuple[Floats, Bools]]
 
 
 def pasted(clean: Tensor, content: Tensor, spots: Ints, last: bool = False) -> Tensor:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 REPLICATES: Final = 1000
 ALLOWED: Final = 0.5  # points of mean that mix training may cost by the paper's claim
+FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,6 @@ def as_plain(found: Matrix) -> dict[str, Any]:
     said = {"verdict": verdict(found)} if MIX in found.rows else {}
     behind = {line.train: found.behind(line) for line in found.lines}
     return {"holdfast": 1, "kind": "matrix", **dataclasses.asdict(found), "behind": behind, **said}
-
-
-FAMILIES: Final = ("decode", "resize", "colour", "precision", "ceil")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a value is while a graph is read for training, and the steps that a forward pass runs."""
+"""An ONNX classifier as a torch module: its own graph, its own weights, in native torch operators."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
 
 Run: TypeAlias = Callable[..., Any]  # (net, *inputs) -> a tensor, or a tuple of as many as the node has
 _NOWHERE: Final = np.zeros(0, np.int64)
+Statistics: TypeAlias = Literal["file", "batch", "moving"]
+# What torch raises for values that do not fit an operator; the node is then named.
+_TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +126,6 @@ def _held(value: Value | None) -> int | Tensor | None:
     if value is None or isinstance(value, Symbol):
         return None if value is None else value.number
     return torch.from_numpy(np.array(value))  # a copy: arrays of a parsed file may not be written to
-
-
-Statistics: TypeAlias = Literal["file", "batch", "moving"]
-# What torch raises for values that do not fit an operator; the node is then named.
-_TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyError, ZeroDivisionError)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""An ONNX file opened for training: parsed once, compared with ONNX Runtime before it is handed out."""
+"""An ONNX file opened for training: its weights, its steps, and a comparison with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network in torch beside its file in ONNX Runtime: the two must say the same."""
+"""A trained network as the file it came from, checked against ONNX Runtime."""
 
 from __future__ import annotations
 
