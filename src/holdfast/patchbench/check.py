@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import HoldfastError, InputError, ModelError
+from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import Card, Head, Input, read_onnx
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.registry import lookup, part
 from holdfast.core.seeds import generator
 from holdfast.core.types import Detections, Image, Size
 from holdfast.data.patchfile import patch_of
-from holdfast.graph.inspect import condense, read_proto
+from holdfast.graph.inspect import read_proto
 from holdfast.graph.lower.nodes import part_of
 from holdfast.patchbench.folder import (
     Bench,
@@ -31,7 +32,7 @@ from holdfast.patchbench.folder import (
     left_over,
 )
 from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, output_of, unit
-from holdfast.patchbench.probe import Effect, Probe, clean_picture, effect_of, open_probe, told
+from holdfast.patchbench.probe import Effect, Probe, clean_picture, effect_of, first_output, open_probe, told
 from holdfast.verify.replay import session_of
 
 Values = NDArray[np.float32]
@@ -51,20 +52,13 @@ class Opened:
 
     def output(self, point: Values) -> float:
         """The output for a flat input."""
-        return _first(self.whole, {self.probe.input: point})
+        return float(first_output(self.whole, {self.probe.input: point}).ravel()[0])
 
     def after(self, picture: Values, point: Values) -> float:
         """The output if the network proper reads this picture; the target is the point's."""
         given = {self.probe.tensor: picture, self.probe.input: point}
-        return _first(self.tail, {port.name: given[port.name] for port in self.tail.get_inputs()})
-
-
-def _first(session: Any, given: Mapping[str, Values]) -> float:
-    """The first output of a session."""
-    try:
-        return float(np.asarray(session.run(None, dict(given))[0]).ravel()[0])
-    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
-        raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
+        fed = {port.name: given[port.name] for port in self.tail.get_inputs()}
+        return float(first_output(self.tail, fed).ravel()[0])
 
 
 def opened(network: Path, instance: Instance) -> Opened:
@@ -175,7 +169,7 @@ class _Notes:
     findings: list[Finding] = field(default_factory=list)
     networks: dict[str, Opened | None] = field(default_factory=dict)
     inside: dict[str, Apart] = field(default_factory=dict)
-    rules: dict[tuple[float, bool], int] = field(default_factory=dict)
+    rules: Counter[tuple[float, bool]] = field(default_factory=Counter)
     clean: list[float] = field(default_factory=list)
     swapped: int = 0  # pictures with blue before red
     compared: int = 0
@@ -191,9 +185,8 @@ def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
             try:
                 _look(bench, row, notes)
             except HoldfastError as problem:
-                notes.findings.append(
-                    Finding("unreadable", row.spec_name, str(problem).removeprefix(f"{row.spec}: "))
-                )
+                said = str(problem).removeprefix(f"{row.spec}: ")
+                notes.findings.append(Finding("unreadable", row.spec_name, said))
         step(1, 0)
     return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
 
@@ -210,8 +203,7 @@ def _patch(bench: Bench, row: Row) -> Patch:
 def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     """Check one instance and write down what it shows."""
     instance = instance_of(bench, row)
-    rule = (instance.threshold, instance.strict)
-    notes.rules[rule] = notes.rules.get(rule, 0) + 1
+    notes.rules[instance.threshold, instance.strict] += 1
     found, problems = beside(bench, row)
     notes.findings += problems
     notes.findings += _contradictions(bench, row, instance, found, notes)
@@ -238,30 +230,29 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
 
 def _contradictions(
     bench: Bench, row: Row, instance: Instance, found: Beside, notes: _Notes
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Where specification, image, label and manifest say different things."""
-    problems = []
     if found.image is not None:
-        problems += _picture(row, instance, found.image, notes)
+        yield from _picture(row, instance, found.image, notes)
     if found.predicted is not None:
         far = np.abs(np.array(found.predicted.box) - np.array(instance.target.box)).max()
         if far > 1e-6 or found.predicted.label != instance.target.label:
             said = f"its target is {instance.target}, the predicted label {found.predicted}"
-            problems.append(Finding("other target", row.spec_name, said))
+            yield Finding("other target", row.spec_name, said)
     if instance.threshold != THRESHOLD:
         said = f"its threshold is {instance.threshold:g}; expected {THRESHOLD}"
-        problems.append(Finding("other threshold", row.spec_name, said))
+        yield Finding("other threshold", row.spec_name, said)
     if bench.manifest is not None and bench.manifest["rule"]["strict"] != instance.strict:
         said = f"it is {'strict' if instance.strict else 'not strict'}; the manifest says otherwise"
-        problems.append(Finding("other rule", row.spec_name, said))
-    return problems
+        yield Finding("other rule", row.spec_name, said)
 
 
-def _picture(row: Row, instance: Instance, image: Image, notes: _Notes) -> list[Finding]:
+def _picture(row: Row, instance: Instance, image: Image, notes: _Notes) -> Iterator[Finding]:
     own = instance.image
     if image.shape != own.shape:
         said = f"its picture is {own.shape[1]}×{own.shape[0]}, the image {image.shape[1]}×{image.shape[0]}"
-        return [Finding("other picture", row.spec_name, said)]
+        yield Finding("other picture", row.spec_name, said)
+        return
     same = np.ones(own.shape[:2], bool)
     if instance.free:
         (x, _), (y, _), (w, h) = instance.columns, instance.rows, instance.patch
@@ -274,28 +265,29 @@ def _picture(row: Row, instance: Instance, image: Image, notes: _Notes) -> list[
         notes.swapped += 1  # no fault: what the network was trained on
     if min(far, swapped) > 0:
         said = f"its picture differs from the image by up to {min(far, swapped)} of 255"
-        return [Finding("other picture", row.spec_name, said)]
-    return []
+        yield Finding("other picture", row.spec_name, said)
 
 
-def _meant(row: Row, network: Opened, instance: Instance) -> list[Finding]:
+def _meant(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
     """Whether a position does to the picture what the benchmark's text says."""
-    moved = any(axis.length for axis in network.effect.axes)
-    if instance.free:
+    if instance.free and any(axis.length for axis in network.effect.axes):
         said = "the patch's content is free, yet a position changes the picture"
-        return [Finding("position", row.network_name, said)] if moved else []
-    if network.effect.as_described:
-        return []
-    said = f"a position is no patch at column = first, row = second value, but {told(network.effect)}"
-    return [Finding("position", row.network_name, said)]
+        yield Finding("position", row.network_name, said)
+    if not instance.free and not network.effect.as_described:
+        said = f"a position is no patch at column = first, row = second value, but {told(network.effect)}"
+        yield Finding("position", row.network_name, said)
 
 
-def _ranges(row: Row, network: Opened, instance: Instance) -> list[Finding]:
+def _ranges(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
     """Whether the positions of a specification are those at which the patch lies wholly in the picture."""
     height, width = instance.image.shape[:2]
     if instance.free:
-        return _free_place(row, instance)
-    side, problems = network.effect.patch, []
+        (x, x2), (y, y2), (w, h) = instance.columns, instance.rows, instance.patch
+        if not (x == x2 and y == y2 and 0 <= x <= width - w and 0 <= y <= height - h):
+            said = f"expected one place inside the picture, got columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
+            yield Finding("wrong range", row.spec_name, said)
+        return
+    side = network.effect.patch
     whole = (("column", instance.columns, width, side.width), ("row", instance.rows, height, side.height))
     for word, (low, high), extent, length in whole:
         last = extent - length
@@ -305,17 +297,7 @@ def _ranges(row: Row, network: Opened, instance: Instance) -> list[Finding]:
         if low != 0:
             why = f"it should begin at 0{'' if high == last else '; ' + why}"
         said = f"{word} {low:g} to {high:g}; a {side.width}×{side.height} patch fits at 0 to {last}: {why}"
-        problems.append(Finding("wrong range", row.network_name, said))
-    return problems
-
-
-def _free_place(row: Row, instance: Instance) -> list[Finding]:
-    (x, x2), (y, y2), (w, h) = instance.columns, instance.rows, instance.patch
-    height, width = instance.image.shape[:2]
-    if x == x2 and y == y2 and 0 <= x <= width - w and 0 <= y <= height - h:
-        return []
-    said = f"expected one place inside the picture, got columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
-    return [Finding("wrong range", row.spec_name, said)]
+        yield Finding("wrong range", row.network_name, said)
 
 
 def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes: _Notes) -> None:

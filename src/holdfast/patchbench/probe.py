@@ -70,17 +70,21 @@ class Probe:
 
     def picture(self, point: Values) -> Values:
         """That tensor for one flat input."""
-        try:
-            found = self.session.run([self.tensor], {self.input: point})[0]
-        except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
-            raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
-        return np.asarray(found)
+        return first_output(self.session, {self.input: point})
 
     def at(self, point: Values, x: float, y: float) -> Values:
         """That tensor for a flat input with another position."""
         moved = point.copy()
         moved[-TAIL : 2 - TAIL] = x, y
         return self.picture(moved)
+
+
+def first_output(session: Any, given: Mapping[str, Values]) -> Values:
+    """The first output of an ONNX Runtime session; raise ModelError if it cannot run."""
+    try:
+        return np.asarray(session.run(None, dict(given))[0])
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
 
 
 def open_probe(model: Any, length: int) -> Probe:
