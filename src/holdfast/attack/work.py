@@ -147,8 +147,7 @@ def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], 
 
 def victims_of(task: Task) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
-    from holdfast.attack.gradient.threads import use_threads
-    from holdfast.attack.gradient.victim import open_victim
+    from holdfast.attack.gradient.victim import open_victim, use_threads
 
     use_threads(task.threads)
     rule = task.method.rule
