@@ -29,15 +29,13 @@ from pathlib import Path
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.model import Model
-from holdfast.core.pipeline import pipeline_of
+from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.data.open import open_dataset
 from holdfast.engine.executor import cores
-from holdfast.engine.job import Job, job_of
-from holdfast.engine.share import tensors
-from holdfast.engine.store import Store
+from holdfast.engine.pipelines import input_stages
+from holdfast.engine.preprocess import distinct_tensors
 from holdfast.engine.versions import versions
-from holdfast.engine.work import routes_of
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, sweep
@@ -143,7 +141,9 @@ def one_by_one(model: Model, data: Dataset, variants: tuple[Variant, ...], runs:
         evaluate(Plan(model, data, variant.pipeline, runs=runs / str(number), jobs=jobs))
 
 
-def inferences(jobs: tuple[Job, ...], entries: Sequence[Entry], processes: int) -> tuple[Time, int]:
+def inferences(
+    model: Model, pipelines: tuple[Pipeline, ...], entries: Sequence[Entry], processes: int
+) -> tuple[Time, int]:
     """The time of the distinct inferences alone, and how many there are."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.Queue()
@@ -151,7 +151,9 @@ def inferences(jobs: tuple[Job, ...], entries: Sequence[Entry], processes: int) 
     shares = [entries[n::processes] for n in range(processes)]
     longest = max(map(len, shares))
     staff = [
-        context.Process(target=infer_share, args=(jobs, share, longest, threads, barrier, answers))
+        context.Process(
+            target=infer_share, args=(model, pipelines, share, longest, threads, barrier, answers)
+        )
         for share in shares
     ]
     for process in staff:
@@ -162,21 +164,21 @@ def inferences(jobs: tuple[Job, ...], entries: Sequence[Entry], processes: int) 
     return Time(max(t[0] for t in told), sum(t[1] for t in told)), sum(t[2] for t in told)
 
 
-def infer_share(jobs, entries, longest, threads, barrier, answers) -> None:  # noqa: ANN001
-    """Nothing; puts wall and CPU seconds of this process's inferences, and their number, into the queue."""
-    routes = routes_of(dict(enumerate(jobs)))
-    wanted = jobs[0].model.card.input
+def infer_share(model, pipelines, entries, longest, threads, barrier, answers) -> None:  # noqa: ANN001
+    """Put wall and CPU seconds of this process's inferences, and their number, into the queue."""
+    stages = input_stages(dict(enumerate(pipelines)))
+    names = [pipeline.describe()["infer"] for pipeline in pipelines]
     runs = {}
-    for job in jobs:
-        if job.stages["infer"] not in runs:
-            runs[job.stages["infer"]] = lookup("infer", job.pipeline.infer)(job.model, threads)
+    for name, pipeline in zip(names, pipelines, strict=True):
+        if name not in runs:
+            runs[name] = lookup("infer", pipeline.infer)(model, threads)
     wall = cpu = 0.0
     count = 0
     for at in range(0, longest, BLOCK):
         todo = []
         for number, entry in enumerate(entries[at : at + BLOCK]):
-            for ready in tensors(routes, wanted, number, entry.load(), {}):
-                todo += [(ready.tensor, runs[i]) for i in {jobs[n].stages["infer"] for n in ready.frames}]
+            for ready in distinct_tensors(stages, model.card.input, number, entry.load(), {}):
+                todo += [(ready.tensor, runs[name]) for name in {names[n] for n in ready.frames}]
         barrier.wait()
         began, spent = time.perf_counter(), time.process_time()
         for tensor, run in todo:
@@ -238,13 +240,11 @@ def main() -> None:
         data = data.first(asked.images)
         variants = chosen(model, data, asked.cells, folder / "rewritten")
         plan = SweepPlan(model, data, variants, folder / "a", asked.jobs)
-        jobs = tuple(
-            job_of(model, v.pipeline, len(model.card.classes), None, Store(folder)) for v in variants
-        )
-        before = inferences(jobs, data.entries[::2], asked.jobs)
+        pipelines = tuple(v.pipeline for v in variants)
+        before = inferences(model, pipelines, data.entries[::2], asked.jobs)
         a = timed(lambda: sweep(plan, lambda done, found: None))
         print(f"a  sweep of {len(variants)} cells      {a.wall:8.1f} s wall {a.cpu:8.1f} s CPU", flush=True)
-        after = inferences(jobs, data.entries[1::2], asked.jobs)
+        after = inferences(model, pipelines, data.entries[1::2], asked.jobs)
         b, count = Time(before[0].wall + after[0].wall, before[0].cpu + after[0].cpu), before[1] + after[1]
         print(f"b  {count} distinct inferences {b.wall:6.1f} s wall {b.cpu:8.1f} s CPU", flush=True)
         for half, (spent, number) in (("before", before), ("after", after)):

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from holdfast.audit.gates import check, gate_of, gates_of
-from holdfast.cli.app import COMMANDS, load
-from holdfast.config.args import parse, slots_of
+from holdfast.audit.options import AuditOptions
+from holdfast.config.parser import parse
 
 ROOT = Path(__file__).parents[1]
 DOC = (ROOT / "docs" / "ci.md").read_text("utf-8")
@@ -39,9 +39,9 @@ def test_the_command_of_a_workflow_can_be_called(file):
     (line,) = commands(yaml.safe_load(file.read_text("utf-8")))
     holdfast, word, *words = shlex.split(line)
     assert (holdfast, word) == ("holdfast", "audit")
-    values = parse("holdfast audit", slots_of(load(COMMANDS["audit"])), words)
-    check([gate_of(text) for text in values["fail_if"]])
-    assert (str(values["junit"]), str(values["sarif"]), str(values["out"])) == (
+    options = parse(AuditOptions, words)
+    check([gate_of(text) for text in options.fail_if])
+    assert (str(options.junit), str(options.sarif), str(options.out)) == (
         "audit.xml", "audit.sarif", "report.html",
     )  # fmt: skip
     text = file.read_text("utf-8")

@@ -12,7 +12,7 @@ from holdfast.graph.load import load_model
 def test_no_distance_is_none_from_python_too(tmp_path):
     plan = Plan(load_model(MODEL), open_dataset("signs:0:2", task="detect"))
     setups = {
-        features: task_of(AttackPlan(plan, tmp_path, features=features), alignment_of(plan)).setup
+        features: task_of(AttackPlan(plan, tmp_path, features=features), alignment_of(plan)).setup.name
         for features in ("none", "", "signs")
     }
     assert setups["none"] == setups[""] != setups["signs"]
@@ -24,9 +24,11 @@ def test_what_another_version_attacked_is_not_in_the_way(tmp_path, monkeypatch):
     wanted = AttackPlan(plan, tmp_path / "attack", Method(black_box=True), features="")
     folders = set()
     for code in ("a", "b", "a"):
-        monkeypatch.setattr("holdfast.attack.plan.code_of", lambda kind, code=code: code)
+        monkeypatch.setattr("holdfast.engine.cells.code_of", lambda kind, code=code: code)
         mine = apart(wanted, alignment_of(plan))
-        claim(mine.out, task_of(mine, alignment_of(plan)).setup, data.entries)  # DataError if it is another's
+        claim(
+            mine.out, task_of(mine, alignment_of(plan)).setup.name, data.entries
+        )  # DataError if it is another's
         folders.add(mine.out.name)
     assert len(folders) == 2
     assert ":" not in "".join(folders)

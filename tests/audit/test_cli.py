@@ -82,7 +82,7 @@ def test_a_command_on_the_page_gives_its_number_again(holdfast, blobs, tmp_path)
     ("words", "told"),
     [
         (("--budget", "soon"), "--budget: expected a time such as 10m"),
-        (("--only", "square"), "unknown part of an audit 'square'. Did you mean 'squares'?"),
+        (("--only", "square"), "got 'square'; did you mean 'squares'?"),
         (("--fail-if", "noise.map5.drop > 0.1"), "noise.map5"),
         (("--fail-if", "noise.top1.drop > 0.1"), "noise.top1.drop"),
         (("--fail-if", "clean.map50"), "--fail-if: expected"),

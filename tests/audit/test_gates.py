@@ -328,13 +328,6 @@ def test_the_least_number_of_images_stands_in_the_table() -> None:
             gates_of({"min-images": bad, "fail-if": []}, "g")
 
 
-def test_the_option_s_default_is_the_number_of_an_indication() -> None:
-    from holdfast.audit import cli as audit
-    from holdfast.audit import result
-
-    assert audit.ENOUGH == result.ENOUGH
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "not measured"), (math.nan, "not measured"), (math.inf, "none"), (3.0, "3"), (12345.0, "12345"),

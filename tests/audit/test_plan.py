@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.audit.plan import SHARES, Clock, Wish, budget_of
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.audit.options import SHARES, AuditSettings, budget_seconds
+from holdfast.audit.plan import Clock
+from holdfast.core.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ from holdfast.core.errors import InputError, UnknownName
     ],
 )
 def test_times_are_read(text, seconds):
-    assert budget_of(text) == seconds
+    assert budget_seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -32,43 +33,43 @@ def test_times_are_read(text, seconds):
 )
 def test_what_is_no_time_is_one_line(text):
     with pytest.raises(InputError, match="--budget: expected a time such as 10m"):
-        budget_of(text)
+        budget_seconds(text)
 
 
 def test_parts_bring_what_they_stand_on():
-    assert Wish(only=("matrix",)).parts == ("evaluate", "noise", "attack", "squares", "matrix")
-    assert Wish(only=("recheck",)).parts == ("evaluate", "noise", "squares", "recheck")
-    with_spec = Wish(only=("recheck",), specs=(Path("a.vnnlib"),)).parts
+    assert AuditSettings(only=("matrix",)).parts == ("evaluate", "noise", "attack", "squares", "matrix")
+    assert AuditSettings(only=("recheck",)).parts == ("evaluate", "noise", "squares", "recheck")
+    with_spec = AuditSettings(only=("recheck",), spec=(Path("a.vnnlib"),)).parts
     assert with_spec == ("evaluate", "noise", "squares", "specs", "recheck")
-    assert Wish(only=("attack",)).parts == ("evaluate", "attack")
-    assert Wish().parts == tuple(name for name in SHARES if name != "specs")
-    assert Wish(specs=(Path("a.vnnlib"),)).parts == tuple(SHARES)
-    with pytest.raises(UnknownName, match="Did you mean 'squares'"):
-        Wish(only=("square",))
-    with pytest.raises(InputError, match="--pixels"):
-        Wish(pixels=(0,))
+    assert AuditSettings(only=("attack",)).parts == ("evaluate", "attack")
+    assert AuditSettings().parts == tuple(name for name in SHARES if name != "specs")
+    assert AuditSettings(spec=(Path("a.vnnlib"),)).parts == tuple(SHARES)
+    with pytest.raises(InputError, match="did you mean 'squares'"):
+        AuditSettings(only=("square",))
+    with pytest.raises(InputError, match="pixels: expected a whole number from 1"):
+        AuditSettings(pixels=(0,))
 
 
 @given(st.floats(1, 1e6), st.floats(0, 1e6))
 def test_what_is_left_is_shared_and_never_more(budget, elapsed):
-    wish = Wish(budget=budget)
-    clock = Clock(wish, path=None)
+    options = AuditSettings(budget=f"{budget:f}")
+    clock = Clock(options, path=None)
     clock.began -= elapsed
     left = max(0.0, budget - elapsed)
-    total = sum(clock.seconds(name) for name in wish.parts)
+    total = sum(clock.seconds(name) for name in options.parts)
     assert total <= left + 1e-6
-    clock.done = list(wish.parts[:-1])
-    assert clock.seconds(wish.parts[-1]) <= left
+    clock.done = list(options.parts[:-1])
+    assert clock.seconds(options.parts[-1]) <= left
 
 
 def test_without_a_budget_there_is_no_end(tmp_path):
-    clock = Clock(Wish(budget=0.0), tmp_path / "plan.json")
+    clock = Clock(AuditSettings(budget="none"), tmp_path / "plan.json")
     assert clock.seconds("noise") == float("inf")
     assert clock.number("noise", None, clock.seconds("noise"), 1, 128) == 128
 
 
 def test_a_number_is_chosen_once(tmp_path):
-    clock = Clock(Wish(), tmp_path / "plan.json")
+    clock = Clock(AuditSettings(), tmp_path / "plan.json")
     assert clock.number("noise", None, 17.9, 2, 100) == 17
     assert clock.number("noise", None, 50, 2, 100) == 17
     assert clock.number("attack", None, 0.2, 1, 100) == 1
@@ -77,6 +78,6 @@ def test_a_number_is_chosen_once(tmp_path):
 
 
 def test_a_kept_number_is_held_to_what_can_be(tmp_path):
-    clock = Clock(Wish(), tmp_path / "plan.json", kept={"evaluate": 0, "attack": 10**9})
+    clock = Clock(AuditSettings(), tmp_path / "plan.json", kept={"evaluate": 0, "attack": 10**9})
     assert clock.number("evaluate", None, 5.0, 2, 6) == 2
     assert clock.number("attack", None, 5.0, 1, 6) == 6

@@ -12,8 +12,9 @@ import pytest
 from helpers import models as making
 from holdfast.attack import run as measure
 from holdfast.audit import cross, recheck, strike
-from holdfast.audit.cli import AuditChoices, audit_plan
+from holdfast.audit.cli import audit_plan
 from holdfast.audit.made import Made
+from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import SCHEDULE, Clock
 from holdfast.audit.progress import PROGRESS
 from holdfast.audit.result import NO_THREAT, TRAINED, open_audit
@@ -34,13 +35,11 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     making.detector(folder)
     making.blob_coco(folder / "data", IMAGES)
-    how = AuditChoices(
-        budget="none", attack_images=3, square_images=3, places=60, pixels=(5, 200), steps=15, jobs=1,
-        runs=folder / "runs",
+    how = AuditOptions(
+        model=str(folder / "blobs.onnx"), data=str(folder / "data"), budget="none", attack_images=3,
+        square_images=3, places=60, pixels=(5, 200), steps=15, jobs=1, runs=folder / "runs",
     )  # fmt: skip
-    return audit(
-        dataclasses.replace(audit_plan(str(folder / "blobs.onnx"), str(folder / "data"), how), replicates=50)
-    )
+    return audit(dataclasses.replace(audit_plan(how), replicates=50))
 
 
 def test_every_part_ran_or_says_why_not(made):
@@ -114,18 +113,23 @@ def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
     for annotation in content["annotations"]:
         annotation["category_id"] = 7
     file.write_text(json.dumps(content))
-    how = AuditChoices(budget="none", only=("evaluate",), jobs=1, common=True, runs=tmp_path / "runs")
-    made = audit(audit_plan(str(tmp_path / "blobs.onnx"), str(tmp_path / "data"), how))
+    how = AuditOptions(
+        model=str(tmp_path / "blobs.onnx"), data=str(tmp_path / "data"), budget="none", only=("evaluate",),
+        jobs=1, classes="common", runs=tmp_path / "runs",
+    )  # fmt: skip
+    made = audit(audit_plan(how))
     assert made.found.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
     assert made.found.clean.low is not None
 
 
 def wanted(folder, data="data", **choices):
     """A plan of the attack alone within 5 and 20 pixels, unless something else is asked for."""
-    how = AuditChoices(
-        **{"only": ("attack",), "pixels": (5, 20), "steps": 2, "jobs": 1, "runs": folder / "runs"} | choices
+    how = AuditOptions(
+        model=str(folder / "blobs.onnx"),
+        data=str(folder / data),
+        **{"only": ("attack",), "pixels": (5, 20), "steps": 2, "jobs": 1, "runs": folder / "runs"} | choices,
     )
-    return dataclasses.replace(audit_plan(str(folder / "blobs.onnx"), str(folder / data), how), replicates=20)
+    return dataclasses.replace(audit_plan(how), replicates=20)
 
 
 @pytest.fixture
@@ -137,8 +141,8 @@ def blobs(tmp_path):
 
 @pytest.mark.slow
 def test_more_images_may_be_attacked_than_met_the_noises(made):
-    wish = dataclasses.replace(made.plan.wish, noise_images=2, only=("matrix",), steps=2)
-    found = audit(dataclasses.replace(made.plan, wish=wish)).found
+    options = dataclasses.replace(made.plan.options, noise_images=2, only=("matrix",), steps=2)
+    found = audit(dataclasses.replace(made.plan, options=options)).found
     assert {m.images for m in found.matrix.meetings} == {2}
     assert found.matrix.at("200px", TRAINED).value is not None
     assert found.strikes[0].images == 3
@@ -146,8 +150,8 @@ def test_more_images_may_be_attacked_than_met_the_noises(made):
 
 def test_a_short_time_leaves_the_matrix_fewer_images(made):
     """As an earlier begin had planned it; its command gives the same fields again."""
-    wish = dataclasses.replace(made.plan.wish, budget=3600.0, only=("matrix",))
-    plan = dataclasses.replace(made.plan, wish=wish)
+    options = dataclasses.replace(made.plan.options, budget="1h", only=("matrix",))
+    plan = dataclasses.replace(made.plan, options=options)
     plan.folder.mkdir(parents=True)
     (plan.folder / SCHEDULE).write_text('{"matrix images": 2}')
     found = audit(plan).found
@@ -157,25 +161,25 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     words = shlex.split(found.matrix.meetings[-1].command)
     given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
     assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
-    fewer = dataclasses.replace(wish, budget=0.0, noise_images=IMAGES, attack_images=2, square_images=2)
-    again = audit(dataclasses.replace(plan, wish=fewer)).found
+    fewer = dataclasses.replace(options, budget="none", noise_images=IMAGES, attack_images=2, square_images=2)
+    again = audit(dataclasses.replace(plan, options=fewer)).found
     plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
     assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
 
 
 def ended_after(monkeypatch, module, counts):
     """The work of a module ends after so many shards, each time it has an end; 0: before the first."""
-    real, left = module.execute, list(counts)
+    real, left = module.run, list(counts)
 
-    def execute(task, entries, jobs, progress, size=25, until=math.inf):
+    def run(work, items, store, *, until=math.inf, **more):
         if until == math.inf or not left:
-            return real(task, entries, jobs, progress, size)
+            return real(work, items, store, **more)
         count = left.pop(0)
         if not count:
             raise BudgetSpent("late")
-        return real(task, entries[: size * count], jobs, progress, size)
+        return real(work, items[: work.batch * count], store, **more)
 
-    monkeypatch.setattr(module, "execute", execute)
+    monkeypatch.setattr(module, "run", run)
 
 
 def same_again(plan, found):
@@ -235,8 +239,8 @@ def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
 
 
 def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkeypatch):
-    wish = dataclasses.replace(made.plan.wish, budget=3601.0, only=("matrix",))
-    plan = dataclasses.replace(made.plan, wish=wish)
+    options = dataclasses.replace(made.plan.options, budget="3601", only=("matrix",))
+    plan = dataclasses.replace(made.plan, options=options)
     real, asked = cross.matrix, []
 
     def matrix(prepared, chosen, threats, watch, names, replicates):
@@ -276,7 +280,7 @@ def test_calibrating_is_skipped_where_it_would_take_the_noises_time(blobs):
 def test_the_command_of_the_matrix_gives_its_threats_again(made):
     words = shlex.split(made.found.matrix.meetings[-1].command)
     only = tuple(words[i + 1] for i, word in enumerate(words) if word == "--only")
-    assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.wish, only=only).parts)
+    assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.options, only=only).parts)
 
 
 def test_a_first_image_that_cannot_be_read_does_not_end_an_audit_within_a_time(blobs):
@@ -357,7 +361,7 @@ def test_without_anything_true_there_is_nothing_to_measure(blobs):
 def test_commands_name_what_changes_a_number(blobs):
     plan = wanted(
         blobs, budget="none", only=("evaluate",), images=2, rule="coco", calibration=str(blobs / "data"),
-        specs=(blobs / "a b.vnnlib",), seed=3,
+        spec=(blobs / "a b.vnnlib",), seed=3,
     )  # fmt: skip
     words = shlex.split(Made(plan).whole("specs"))
     for pair in (("--images", "2"), ("--rule", "coco"), ("--calibration", str(blobs / "data")),
@@ -388,7 +392,7 @@ def test_a_short_time_takes_places_before_images(blobs):
     """Four attacked images are covered too, on a coarser grid; below a coarse one images are given up."""
     plan = wanted(blobs, budget="60s")
     for affordable, expected in ((4 * 91, (4, 91)), (2 * 64 + 30, (2, 79)), (45 * 400, (45, 400))):
-        clock = Clock(plan.wish, blobs / f"{affordable}.json")
+        clock = Clock(plan.options, blobs / f"{affordable}.json")
         made = Made(plan, seconds_an_image=clock.seconds("squares") / (affordable + 0.5))
         made.outcome = SimpleNamespace(attempts=[None] * 4)
         assert (_covered(made, clock, 50), made.places) == expected

@@ -57,8 +57,13 @@ def both(folder):
 
 
 @pytest.fixture(scope="module")
-def answers(model, both):
-    return decided(model, both, LONG)
+def answers(model, both, folder):
+    return decided(model, both, LONG, Store(folder / "cells"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "cells")
 
 
 def changed(pipeline, change, name="odd"):
@@ -102,30 +107,32 @@ def test_each_specification_has_its_answer_and_its_command(both, answers):
     assert str(both[0]) in holds.command
 
 
-def test_no_time_and_failures_are_unknown_never_holds(model, both, monkeypatch):
+def test_no_time_and_failures_are_unknown_never_holds(model, both, store, monkeypatch):
     for word, said in (("unknown", "why"), ("timeout", "not decided in time; why")):
         says(monkeypatch, saying(word, 3, engine="odd", note="why"))
-        assert {(one.proof.answer, one.proof.note) for one in decided(model, both, 60)} == {("unknown", said)}
+        assert {(one.proof.answer, one.proof.note) for one in decided(model, both, 60, store)} == {
+            ("unknown", said)
+        }
     for command, said in (
         (saying("error", 2, note="nobody foresaw this"), "failed; nobody foresaw this"),
         (saying("holds", 7), "exit code 7"),
         ([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
     ):
         says(monkeypatch, command)
-        one = decided(model, both, 60)[0].proof
+        one = decided(model, both, 60, store)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
 
 
-def test_a_process_that_does_not_end_is_ended(model, both, monkeypatch):
+def test_a_process_that_does_not_end_is_ended(model, both, store, monkeypatch):
     monkeypatch.setattr(attempt, "GRACE", 0.5)
     says(monkeypatch, [sys.executable, "-c", "import time; time.sleep(600)"])
-    one = decided(model, both[:1], 0.5)[0].proof
+    one = decided(model, both[:1], 0.5, store)[0].proof
     assert one.answer == "unknown"
     assert "killed" in one.note
 
 
-def test_a_witness_counts_only_if_it_replays(model, both, monkeypatch):
+def test_a_witness_counts_only_if_it_replays(model, both, store, monkeypatch):
     def text(value, inputs=INPUTS):
         return "(" + " ".join(f"(X_{i} {value})" for i in range(inputs)) + " (Y_0 9.0) (Y_1 0.0))"
 
@@ -136,23 +143,25 @@ def test_a_witness_counts_only_if_it_replays(model, both, monkeypatch):
         ("", "failed"),
     ):
         says(monkeypatch, saying("violated", 1, witness=witness))
-        one = decided(model, both[1:], 60)[0].proof
+        one = decided(model, both[1:], 60, store)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
     says(monkeypatch, saying("violated", 1, witness=text(0.375)))
-    assert decided(model, both[1:], 60)[0].proof.answer == "violated"
+    assert decided(model, both[1:], 60, store)[0].proof.answer == "violated"
 
 
-def test_a_file_of_another_network_is_refused_before_anything_is_decided(model, both, tmp_path, monkeypatch):
+def test_a_file_of_another_network_is_refused_before_anything_is_decided(
+    model, both, store, tmp_path, monkeypatch
+):
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("something was decided"))
     with pytest.raises(InputError, match="12"):
-        decided(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10)
+        decided(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10, store)
     with pytest.raises(InputError, match="twice"):
-        decided(model, [both[0], both[0]], 10)
+        decided(model, [both[0], both[0]], 10, store)
 
 
-def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, tmp_path, monkeypatch):
-    store, done = Store(tmp_path / "cells"), []
+def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, store, monkeypatch):
+    done = []
     first = decided(model, both, LONG, store=store, tell=lambda one, found: done.append(one))
     assert done == [1, 1]
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("asked again"))
@@ -163,8 +172,7 @@ def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, 
     assert np.array_equal(again[1].witness, first[1].witness)
 
 
-def test_what_was_not_decided_is_asked_again(model, both, tmp_path, monkeypatch):
-    store = Store(tmp_path / "cells")
+def test_what_was_not_decided_is_asked_again(model, both, store, monkeypatch):
     with monkeypatch.context() as patch:
         says(patch, saying("timeout"))
         decided(model, both, 60, store=store)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast.cli.app import COMMANDS
+from holdfast.cli.app import root
 from holdfast.cli.complete import SCRIPTS, install, offers, shell_named
 from holdfast.core.errors import InputError
 
@@ -18,7 +18,7 @@ def offered(*words):
 
 
 def test_commands_and_root_options():
-    assert offered("") == list(COMMANDS)
+    assert offered("") == list(root().commands)
     assert offered("d") == ["demo", "doctor", "data", "diagnose"]
     assert offered("model", "") == ["info", "card", "list", "convert"]
     assert "--version" in offered("--")

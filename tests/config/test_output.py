@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.config.output import check_writable, write_json
 from holdfast.core.errors import OutputError
-from holdfast.noise.output import Shape
+from holdfast.evaluate.options import PageOptions
 
 PRINTS = """
 import sys
@@ -78,7 +78,7 @@ def test_a_folder_that_is_a_link_to_nowhere_is_told(tmp_path):
 
 
 def test_to_try_leaves_nothing_behind(tmp_path):
-    Shape(json=tmp_path / "a/b/n.json", out=tmp_path / "c/n.html", runs=tmp_path / "d/e").check()
+    PageOptions(json=tmp_path / "a/b/n.json", out=tmp_path / "c/n.html").check_output(tmp_path / "d/e")
     assert not list(tmp_path.iterdir())
     with pytest.raises(OutputError, match="Not a directory"):
         check_writable(Path("/dev/null/a/b"))
@@ -90,10 +90,10 @@ def test_one_file_for_two_results_is_refused(tmp_path, monkeypatch, other):
     Path("folder").mkdir()
     Path("link").symlink_to("n.json")
     with pytest.raises(OutputError, match=r"^--json n\.json and --out .*: are one and the same"):
-        Shape(json=Path("n.json"), out=Path(other)).check()
+        PageOptions(json=Path("n.json"), out=Path(other)).check_output()
     with pytest.raises(OutputError, match=r"^--out n and --runs n: are one and the same"):
-        Shape(out=Path("n"), runs=Path("n")).check()
-    Shape(json=Path("/dev/null"), out=Path("/dev/null")).check()
+        PageOptions(out=Path("n")).check_output(Path("n"))
+    PageOptions(json=Path("/dev/null"), out=Path("/dev/null")).check_output()
 
 
 def test_a_command_that_fails_makes_no_folders(fails, tmp_path):

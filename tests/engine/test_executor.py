@@ -1,6 +1,7 @@
 """Jobs on processes: what a cell's name depends on, and stages that cannot be sent."""
 
 import dataclasses
+import math
 import multiprocessing
 import sys
 import time
@@ -9,13 +10,13 @@ import numpy as np
 import pytest
 
 from helpers import models as making
-from helpers.counting_work import Counting
+from helpers.counting_work import Counting, in_shards
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.engine import executor, workers
-from holdfast.engine.job import job_of
-from holdfast.engine.store import Store
+from holdfast.engine.executor import choose_executor, silent
+from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 
@@ -73,8 +74,12 @@ def test_a_plug_in_is_known_to_other_processes_and_its_source_to_the_cells(plan,
 
 
 def test_a_cell_is_named_by_all_that_can_change_a_number(plan):
-    model, pipeline, store = plan.model, plan.pipeline, Store(plan.runs)
+    model, pipeline = plan.model, plan.pipeline
     card = model.card
+
+    def name(model, pipeline, *more, **strict):
+        return PipelineWork(model, (ImagePipeline(pipeline),), *more, **strict).setups()[0].name
+
     others = [
         dataclasses.replace(model, sha256="0" * 64),
         *(
@@ -89,11 +94,11 @@ def test_a_cell_is_named_by_all_that_can_change_a_number(plan):
             )
         ),
     ]
-    names = [job_of(other, pipeline, 2, None, store).setup for other in (model, *others)]
-    names += [job_of(model, pipeline.replace(resize="pillow-box"), 2, None, store).setup]
-    names += [job_of(model, pipeline, 3, None, store).setup, job_of(model, pipeline, 2, 255, store).setup]
+    names = [name(other, pipeline, 2) for other in (model, *others)]
+    names += [name(model, pipeline.replace(resize="pillow-box"), 2)]
+    names += [name(model, pipeline, 3), name(model, pipeline, 2, 255)]
     assert len(set(names)) == len(names)
-    assert job_of(model, pipeline, 2, None, store, strict=True).setup == names[0]
+    assert name(model, pipeline, 2, strict=True) == names[0]
 
 
 ENDS = """
@@ -160,24 +165,28 @@ def test_what_a_part_registered_for_the_end_is_done_in_every_worker(plan, tmp_pa
     assert 1 <= len(list((tmp_path / "left").iterdir())) <= 2
 
 
+def execute(task, shards, jobs, progress=silent, until=math.inf):
+    return choose_executor(jobs, len(shards)).run(task, shards, progress, until)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_work_that_begins_too_late_says_so(jobs):
     with pytest.raises(BudgetSpent, match="before the first image was finished"):
-        executor.execute(Counting(stuck_at=0), range(6), jobs, lambda *_: None, 1, until=time.monotonic())
+        execute(Counting(stuck_at=0), in_shards(range(6)), jobs, until=time.monotonic())
 
 
-def test_a_row_that_gives_up_ends_the_work_in_this_process():
+def test_a_shard_that_gives_up_ends_the_work_in_this_process():
     class Late(Counting):
-        def work(self, state, shard):
+        def process(self, state, shard, threads):
             if 3 in shard:
                 raise BudgetSpent("late")
-            return super().work(state, shard)
+            return super().process(state, shard, threads)
 
-    assert executor.execute(Late(), range(6), 1, lambda *_: None, size=2) == ((0, 1),)
+    assert execute(Late(), in_shards(range(6), 2), 1) == [(0, 1)]
 
 
-def test_processes_are_ended_in_the_middle_of_a_row_and_what_is_finished_is_the_answer(monkeypatch):
-    """The end comes once all rows but the stuck one are finished, whenever that is."""
+def test_processes_are_killed_in_the_middle_of_a_shard_and_what_is_finished_is_the_answer(monkeypatch):
+    """The end comes once all shards but the stuck one are finished, whenever that is."""
     ends = []
 
     class Timer:
@@ -199,15 +208,16 @@ def test_processes_are_ended_in_the_middle_of_a_row_and_what_is_finished_is_the_
             ends[0]()
 
     monkeypatch.setattr(executor.threading, "Timer", Timer)
-    found = executor.execute(Counting(stuck_at=2), range(6), 2, progress, 1, until=time.monotonic() + 1e6)
+    shards = in_shards(range(6))
+    found = execute(Counting(stuck_at=2), shards, 2, progress, until=time.monotonic() + 1e6)
     assert len(done) == 5
-    assert found == ((0,), (1,))  # 3, 4 and 5 are finished too, but not all before them
+    assert found == [(0,), (1,)]  # 3, 4 and 5 are finished too, but not all before them
 
 
-def test_a_worker_that_is_lost_before_the_end_is_still_an_error(monkeypatch):
+def test_a_worker_that_is_lost_before_the_end_is_still_an_error():
     def progress(images, found):
         for process in multiprocessing.active_children():
             process.kill()
 
     with pytest.raises(workers.WorkerLost):
-        executor.execute(Counting(stuck_at=2), range(6), 2, progress, 1, until=time.monotonic() + 1e6)
+        execute(Counting(stuck_at=2), in_shards(range(6)), 2, progress, until=time.monotonic() + 1e6)

@@ -36,7 +36,7 @@ def cells(folder):
 
 def kill_midway(process, folder, how):
     deadline = time.monotonic() + 60
-    while not cells(folder) and process.poll() is None and time.monotonic() < deadline:
+    while len(cells(folder)) < 10 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(how)
     process.wait(timeout=30)
@@ -62,14 +62,14 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(tmp_path, how, jobs
     kill_midway(process, tmp_path, how)
     finished = cells(tmp_path)
     assert finished, "the run ended before its first cell was seen"
-    assert len(finished) < IMAGES / 25, "the run was over before it could be killed"
+    assert len(finished) < IMAGES, "the run was over before it could be killed"
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "run the same command again to resume" in said(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in finished}
     again = start(tmp_path, "--jobs", jobs, "--json", "again.json")
     assert again.wait(timeout=120) == 0
-    assert f"({25 * len(finished)} were finished already)" in said(tmp_path)
+    assert f"({len(finished)} were finished already)" in said(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in finished} == before, "a finished cell was redone"
     undisturbed = start(tmp_path, "--jobs", "1", "--json", "undisturbed.json", "--runs", "elsewhere")
     assert undisturbed.wait(timeout=120) == 0

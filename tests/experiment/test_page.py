@@ -23,9 +23,12 @@ LINES = (
 
 @pytest.fixture
 def found():
-    models = (GivenModel("net.onnx", "net"), GivenModel("bad.onnx", "bad"))
+    models = (GivenModel(path="net.onnx", name="net"), GivenModel(path="bad.onnx", name="bad"))
     experiment = Experiment(
-        Path("exp.toml"), models, (GivenData("s", "scenes"),), (Condition("evaluate", "clean"),)
+        file=Path("exp.toml"),
+        models=models,
+        data=(GivenData(path="s", name="scenes"),),
+        conditions=(Condition(do="evaluate", name="clean"),),
     )
     return Findings(experiment, LINES, 5, "2026-01-01T00:00:00+00:00", 12.0, "holdfast run exp.toml")
 

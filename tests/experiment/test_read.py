@@ -35,7 +35,7 @@ black-box = true
 [[condition]]
 do = "verify"
 spec = "prop.vnnlib"
-seconds = 5
+timeout = 5
 [[condition]]
 do = "audit"
 budget = "90s"
@@ -81,7 +81,7 @@ def test_all_of_a_file_is_read(folder):
     assert works[0] == Evaluate()
     assert works[1] == Evaluate(stage=("decode=opencv", "resize=opencv-bilinear"), noise=("precision=int8",))
     assert works[2] == Attack(pixels=300, black_box=True)
-    assert works[3] == Verify((folder / "prop.vnnlib",), 5.0)
+    assert works[3] == Verify(spec=(folder / "prop.vnnlib",), timeout=5.0)
     assert [(g.text, g.min_images) for g in found.gates] == [("noise.map50.drop > 0.02", 8)]
 
 

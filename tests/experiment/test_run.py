@@ -242,7 +242,7 @@ def test_a_specification_is_verified_once_a_model_without_data(tmp_path):
 def test_gates_of_an_audit_that_failed_have_failed(made, monkeypatch):
     bench = made()
     gates = (gate_of("verify.violated > 0"),)
-    conditions = (Condition("audit", "all", Audit()),)
+    conditions = (Condition(do="audit", name="all", work=Audit()),)
     monkeypatch.setattr(
         bench, "experiment", running.replace(bench.experiment, conditions=conditions, gates=gates)
     )

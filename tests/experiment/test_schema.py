@@ -7,9 +7,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from holdfast.experiment.plan import DOES
+from holdfast.experiment.plan import DOES, GivenData, GivenModel
+from holdfast.experiment.read import keys_of
 from holdfast.experiment.schema import schema
-from holdfast.experiment.slots import slots_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,26 +81,24 @@ def test_every_field_of_every_condition_is_in_the_schema_with_words():
     tables = {t["title"]: t for t in schema()["properties"]["condition"]["items"]["oneOf"]}
     assert set(tables) == set(DOES)
     for does, shape in DOES.items():
-        assert set(tables[does]["properties"]) == {"do", "name", *slots_of(shape)}
+        assert set(tables[does]["properties"]) == {"do", "name", *keys_of(shape)}
         assert all(value["description"] for value in tables[does]["properties"].values())
 
 
 def test_every_field_is_in_the_documentation():
-    text = (ROOT / "docs" / "experiment.md").read_text()
-    for shape in DOES.values():
-        for key in slots_of(shape):
-            assert f"`{key}`" in text, key
+    lines = (ROOT / "docs" / "experiment.md").read_text().splitlines()
+    for shape in (GivenModel, GivenData, *DOES.values()):
+        for key, spec in keys_of(shape).items():
+            row = next(line for line in lines if line.startswith(f"| `{key}` |") and spec.option.help in line)
+            assert spec.default in (None, "", (), {}) or spec.many or str(spec.default).lower() in row.lower()
 
 
-def test_defaults_are_those_of_the_commands():
+def test_defaults_are_those_of_the_functions():
+    from pathlib import Path
+
+    from holdfast.attack.cli import attack_plan
+    from holdfast.attack.options import AttackSettings
     from holdfast.attack.types import Limits, Method
-    from holdfast.audit.plan import Wish
-    from holdfast.experiment.plan import Attack, Audit
 
-    attack, audit, wish = Attack(), Audit(), Wish()
-    limits = (attack.pixels, attack.amplitude, attack.regions, attack.steps, attack.restarts, attack.seconds)
-    assert Limits(*limits) == Limits()
-    assert (attack.mask, attack.goal, attack.shrink) == (Method().mask, Method().goal, Method().shrink)
-    assert (audit.places, audit.square, audit.pixels, audit.steps) == (
-        wish.places, wish.share, wish.pixels, wish.steps,
-    )  # fmt: skip
+    plan = attack_plan(None, AttackSettings(), Path(), 0)
+    assert (plan.limits, plan.method) == (Limits(), Method())

@@ -1,22 +1,20 @@
-"""Work for the executor that does nothing, or never ends."""
+"""Tasks for executors that do nothing, or never end."""
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Work that answers with its numbers, and never gets past one of them."""
+    """A task that answers with its numbers, and never gets past one of them."""
 
     stuck_at: int = -1
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
 
-    def on(self, threads):
-        return self
-
-    def work(self, state, shard):
+    def process(self, state, shard, threads):
         while self.stuck_at in shard:
             time.sleep(0.01)
         return tuple(shard), state, (len(shard), 0)
+
+
+def in_shards(numbers, size=1):
+    return [tuple(numbers[i : i + size]) for i in range(0, len(numbers), size)]

@@ -11,6 +11,7 @@ from holdfast.attack.run import as_plain
 from holdfast.core import fingerprint
 from holdfast.core.patch import Patch
 from holdfast.core.types import Boxes, Detections, Size
+from holdfast.engine.cells import CellSet, cell_key
 from holdfast.engine.records import Found, to_plain
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
@@ -37,9 +38,10 @@ def record(name, found=(0, 1), move=0.0, truth=BOXES):
 
 def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES, data="scenes"):
     """The folder of an evaluation with these records."""
-    key = fingerprint.of([str(runs), name])
-    cell = {"records": [to_plain(r) for r in records], "notes": [], "content": {}, "inputs": {}}
-    Store(runs / CELLS).put(key, to_json(cell))
+    cells = CellSet(Store(runs / CELLS), fingerprint.of(name), tuple(fingerprint.of(r.name) for r in records))
+    for item, one in zip(cells.items, records, strict=True):
+        cell = {"record": to_plain(one), "notes": [], "name": one.name, "content": "", "input": ""}
+        cells.store.put(cell_key(cells.setup, item), to_json(cell))
     told = {"rule": settings.rule.name, "iou": settings.iou, "score": settings.score}
     about = About(
         f"holdfast evaluate {name}", "2026-01-02T03:04:05+00:00", 1.0, task,
@@ -49,7 +51,7 @@ def evaluation(runs, name, records, task="detect", settings=VOC, classes=CLASSES
     result = score_records(tuple(records), task, tuple(classes), settings)
     places = np.arange(len(classes))
     save(
-        Evaluation(about, tuple(records), (), (), result, (key,), Alignment(tuple(classes), places, places)),
+        Evaluation(about, tuple(records), (), (), result, cells, Alignment(tuple(classes), places, places)),
         runs / name,
     )
     return runs / name
@@ -75,8 +77,10 @@ def attack(folder, attempts, goal="vanish", data="scenes", kept=True, limit=300)
     }  # fmt: skip
     effect = effect_of(attempts, folder.name, [a.model for a in attempts], EVERY, VOC)
     points = (Point(300, len(attempts), 1.0, effect.after, None),)
-    outcome = Outcome(tuple(attempts), (), (effect,), points, "", EVERY, about)
+    items = tuple(fingerprint.of(one.name) for one in attempts)
+    cells = CellSet(Store(folder / ATTACK_CELLS), fingerprint.of("attack"), items)
+    outcome = Outcome(tuple(attempts), (), (effect,), points, "", EVERY, about, cells)
     write_atomic(folder / "attack.json", to_json(as_plain(outcome)))
-    for number, one in enumerate(attempts if kept else ()):
-        Store(folder / ATTACK_CELLS).put(f"{number:064x}", to_json(attempt_to_plain(one)))
+    for item, one in zip(items, attempts, strict=True) if kept else ():
+        cells.store.put(cell_key(cells.setup, item), to_json(attempt_to_plain(one)))
     return folder

@@ -172,20 +172,21 @@ def rewritten(folder):
     return run
 
 
+CELLS = "engine.cells:CellTask.process"
 # Kind of work -> a small job of that kind, and the functions inside which its results are made.
 JOBS = {
-    "evaluate": (evaluated, ("engine.work:work",)),
-    "evaluate, segments": (segmented, ("engine.work:work",)),
+    "evaluate": (evaluated, (CELLS,)),
+    "evaluate, segments": (segmented, (CELLS,)),
     "patched": (patched, ("audit.threats:Laid.load",)),
     "signs": (drawn, ("data.embedded:SignsEntry.load", "data.embedded:FarEntry.load")),
-    "attack": (attacked, ("attack.work:AttackWork.work",)),
-    "squares": (squared, ("audit.squares.work:SquareWork.work", "audit.recheck:RecheckWork.work")),
-    "contest": (contested, ("contest.pool:Pool.work", "contest.judging:Judging.work")),
-    "language": (asked, ("noise.language.work:Scoring.work", "noise.language.build:_made")),
-    "speech": (spoken, ("noise.speech.cells:Job.work", "noise.speech.rewritten:_made")),
+    "attack": (attacked, (CELLS,)),
+    "squares": (squared, (CELLS,)),
+    "contest": (contested, (CELLS,)),
+    "language": (asked, (CELLS, "noise.language.build:_made")),
+    "speech": (spoken, (CELLS, "noise.speech.rewritten:_made")),
     "train": (
         tuned,
-        ("train.mitigate.training:train_one", "train.mitigate.judge:right", "train.shown:fill"),
+        (CELLS, "train.shown:fill"),
     ),
     "rewrite": (rewritten, ("stages.deployed:Deployed._made",)),
 }

@@ -82,7 +82,7 @@ def test_several_models_make_a_row_each(holdfast, tiny, tmp_path):
 def test_a_dry_run_counts_and_runs_nothing(holdfast, tiny, tmp_path):
     done = holdfast("noise", *tiny, *QUICK, "--dry-run")
     assert done.code == 0
-    assert re.search(r"tiny +12 +4 +4 ", done.out)
+    assert re.search(r"tiny +12 +4 +48 of 48 ", done.out)
     assert not list((tmp_path / "holdfast-runs").rglob("noise.json"))
 
 
@@ -290,12 +290,12 @@ def test_what_cannot_be_written_is_told_before_anything_is_run(fails, tiny, tmp_
 
 def test_the_tables_are_printed_even_if_the_disk_fails_at_the_end(holdfast, tiny, monkeypatch):
     from holdfast.core.errors import OutputError
-    from holdfast.noise import output as noise_shape
+    from holdfast.noise import cli as noise_cli
 
     def full(path, value):
         raise OutputError(f"{path}: could not be written: No space left on device")
 
-    monkeypatch.setattr(noise_shape, "write_json", full)
+    monkeypatch.setattr(noise_cli, "write_json", full)
     done = holdfast("noise", *tiny, *QUICK, "--json", "n.json", "--jobs", 1)
     assert done.code == 2
     assert "No space left" in done.err

@@ -14,7 +14,7 @@ from holdfast.core.model import Input
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
-from holdfast.engine.share import Route, tensors
+from holdfast.engine.preprocess import InputStages, distinct_tensors
 from holdfast.stages.decode import jpeg
 from holdfast.stages.decode.idct import basis, dct, idct
 from holdfast.stages.decode.ijg import without_notes
@@ -252,10 +252,11 @@ def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
         looked.clear()
         rows = [Pipeline(decode=name).describe() for name in decoders]
         routes = {
-            n: Route(row, **{kind: lookup(kind, row[kind]) for kind in before}) for n, row in enumerate(rows)
+            n: InputStages(row, **{kind: lookup(kind, row[kind]) for kind in before})
+            for n, row in enumerate(rows)
         }
         errors = {}
-        made = list(tensors(routes, wanted, 0, sample, errors))
+        made = list(distinct_tensors(routes, wanted, 0, sample, errors))
         assert not errors
         assert sorted(n for ready in made for n in ready.frames) == list(range(len(decoders)))
         assert len(looked) == times

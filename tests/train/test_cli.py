@@ -144,7 +144,7 @@ def test_classes_may_be_renamed_and_lists_are_read(holdfast, place):
         (("old.onnx", "data", "-o", "old.onnx"), "is the model that is trained, which is never changed"),
         (("old.onnx", "data", "-o", "old.onnx.gz"), "expected the name of a new .onnx file"),
         (("old.onnx", "data", "-o", "taken.onnx"), "its card taken.toml is there already"),
-        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot be written there"),
+        (("old.onnx", "data", "-o", "old.toml/n.onnx"), "cannot write there"),
         (("blobs.onnx", "data", "-o", "n.onnx"), "expected a classifier, got a model of the task 'detect'"),
         (("old.onnx", "empty", "-o", "n.onnx"), "empty: the folder is empty"),
         (("old.onnx", "data", "-o", "n.onnx", "--batch", "91"), "as a batch holds, 91, got 90"),

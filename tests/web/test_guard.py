@@ -5,7 +5,7 @@ import re
 import pytest
 
 HERE = {"sec-fetch-site": "same-origin", "origin": "null"}
-FIELDS = {"model": "net.onnx", "data": "scenes", "budget": "1m", "gates": ""}
+FIELDS = {"model": "net.onnx", "data": "scenes", "budget": "1m", "fail-if": ""}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_parts_of_the_page_are_not_given_to_other_sites(site):
 
 def test_a_long_form_is_refused(site):
     with site() as client:
-        found = client.post("/start", data={"token": client.token, "gates": "x" * 70_000}, headers=HERE)
+        found = client.post("/start", data={"token": client.token, "fail-if": "x" * 70_000}, headers=HERE)
         assert found.status_code == 413
         many = {f"f{n}": "" for n in range(200)}
         assert client.post("/start", data=many, headers=HERE).status_code == 400

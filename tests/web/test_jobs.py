@@ -8,14 +8,16 @@ import sys
 import pytest
 
 from helpers.server import gone, until
+from holdfast.audit.options import AuditOptions
+from holdfast.config.parser import parse
 from holdfast.core.errors import InputError
-from holdfast.web.wanted import Asked, Places, Wanted, command_of, wanted_of
+from holdfast.web.form import Places, command_of, options_of
 
 HERE = {"sec-fetch-site": "same-origin", "origin": "null"}
 
 
 def start(client, **changed):
-    fields = {"model": "net.onnx", "data": "scenes", "budget": "1m", "gates": "", **changed}
+    fields = {"model": "net.onnx", "data": "scenes", "budget": "1m", "fail-if": "", **changed}
     return client.post("/start", data={**fields, "token": client.token}, headers=HERE)
 
 
@@ -215,12 +217,13 @@ def test_an_audit_of_another_terminal_is_shown_but_not_ended_here(site, folders)
         ({"data": "signs:x"}, "below the root"),
         ({"budget": "soon"}, "--budget"),
         ({"budget": "-1m"}, "--budget"),
-        ({"budget": ""}, "--budget"),
-        ({"gates": "noise.map50.drop"}, "gates"),
-        ({"gates": "--json=x > 1"}, "gates"),
-        ({"gates": "nois.map50.drop > 0.02"}, "Did you mean"),
-        ({"gates": "\n".join(["noise.map50.drop > 0.02"] * 60)}, "at most 50"),
-        ({"gates": "noise.map50.drop\x00 > 0.02"}, "printable"),
+        ({"places": "3"}, "places: expected a whole number from 4"),
+        ({"only": "squares\natack"}, "only: expected"),
+        ({"fail-if": "noise.map50.drop"}, "gates"),
+        ({"fail-if": "--json=x > 1"}, "gates"),
+        ({"fail-if": "nois.map50.drop > 0.02"}, "Did you mean"),
+        ({"fail-if": "\n".join(["noise.map50.drop > 0.02"] * 60)}, "at most 50"),
+        ({"fail-if": "noise.map50.drop\x00 > 0.02"}, "printable"),
     ],
 )
 def test_a_form_that_cannot_be_taken_comes_back_with_one_line(site, changed, line):
@@ -237,28 +240,23 @@ def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):
     root, runs = folders
     (root / "-o.onnx").touch()
     (root / "--version").mkdir()
-    asked = Asked("-o.onnx", "--version", "90s", "noise.map50.drop > 0.02\n\n  clean.map50 < 0.5 ")
-    wanted = wanted_of(asked, Places(root, runs), runs / "page.html")
-    assert command_of(wanted) == [
-        sys.executable, "-P", "-m", "holdfast", "audit", "--budget=90s", "--runs", str(runs), "-o",
-        str(runs / "page.html"),
-        "--fail-if=noise.map50.drop > 0.02", "--fail-if=clean.map50 < 0.5", "--", str(root / "-o.onnx"),
-        str(root / "--version"),
+    gates = "noise.map50.drop > 0.02\n\n  clean.map50 < 0.5 "
+    values = {"model": "-o.onnx", "data": "--version", "budget": "90s", "split": "--json=x", "fail-if": gates}
+    options = options_of(values, Places(root, runs), runs / "page.html")
+    assert command_of(options) == [
+        sys.executable, "-P", "-m", "holdfast", "audit", str(root / "-o.onnx"), str(root / "--version"),
+        "--budget", "90s", "--split=--json=x", "--runs", str(runs),
+        "--fail-if", "noise.map50.drop > 0.02", "--fail-if", "clean.map50 < 0.5",
+        "-o", str(runs / "page.html"),
     ]  # fmt: skip
     with pytest.raises(InputError):
-        wanted_of(Asked("net.onnx", "scenes", "x" * 5000), Places(root, runs), runs)
+        options_of(values | {"budget": "x" * 5000}, Places(root, runs), runs)
 
 
-def test_the_audit_command_takes_what_we_give_it(folders):
-    """The words are those of `holdfast audit`: parsed as it parses them, and as they were meant."""
-    from holdfast.cli.app import load, walk
-    from holdfast.config.args import parse, slots_of
-
+def test_the_audit_command_parses_to_the_options_of_the_form(folders):
     runs = folders[1]
-    wanted = Wanted("signs-yolo", "signs:0:4", "90s", ("noise.map50.drop > 0.02",), runs, runs / "page.html")
-    command, home, rest = walk(command_of(wanted)[4:])
-    found = parse(command, slots_of(load(home)), rest)
-    assert found == {
-        "model": "signs-yolo", "data": "signs:0:4", "budget": "90s", "fail_if": ("noise.map50.drop > 0.02",),
-        "runs": runs, "out": runs / "page.html",
-    }  # fmt: skip
+    gates = ("noise.map50.drop > 0.02",)
+    options = AuditOptions(
+        model="signs-yolo", data="signs:0:4", budget="90s", fail_if=gates, runs=runs, out=runs / "page.html"
+    )
+    assert parse(AuditOptions, command_of(options)[5:]) == options

@@ -163,7 +163,7 @@ def test_names_are_escaped_everywhere(site, folders):
     with site() as client:
         texts = [client.get("/").text, client.get("/files").text]
         texts.append(client.get("/files", params={"at": f"folder {BAD}"}).text)
-        texts.append(client.get("/", params={"model": BAD, "data": BAD, "budget": BAD, "gates": BAD}).text)
+        texts.append(client.get("/", params={"model": BAD, "data": BAD, "budget": BAD, "fail-if": BAD}).text)
         texts.append(client.get("/choose", params={"model": BAD}).text)
         texts.append(client.get("/files", params={"at": BAD}).text)
         started = {"model": f"{BAD}.onnx", "data": f"folder {BAD}", "budget": "1m", "token": client.token}

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from holdfast.attack.types import Limits, Method
-from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, MissingExtra
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
 from holdfast.core.types import Ints, plain_name
+from holdfast.engine.cells import Setup
+from holdfast.engine.pipelines import ImagePipeline
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment
-from holdfast.evaluate.run import Plan, job_for
+from holdfast.evaluate.run import Plan, work_for
 from holdfast.stages.families import applied, is_installed, options_of
 
 CELLS = "cells"
@@ -64,53 +65,60 @@ class Task:
     unseen: tuple[Model, ...]
     features: str
     patch: Patch | None  # the universal one
-    store: Store
-    setup: str  # the hash of all that can change a result, but for the image
+    facts: Mapping[str, Any]  # all that can change a result, but for the image
     out: Path
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    threads: int = 1
     until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
-    def key(self, name: str, content: str) -> str:
-        """The name of an image's cell."""
-        return fingerprint.of([self.setup, name, content])
+    @property
+    def store(self) -> Store:
+        """Where results are stored."""
+        return Store(self.out / CELLS)
+
+    @property
+    def setup(self) -> Setup:
+        """What the cells depend on, besides the image."""
+        return Setup("attack", self.facts)
 
 
 def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
-    """The task, its set-up hashed: models, pipelines, classes, method, limits, seed, versions and code."""
+    """The task with all it depends on: models, pipelines, classes, method, limits and seed."""
     plan = attack.plan
     check_attack(attack)
     clean = plan.pipeline or pipeline_of(plan.model.card)
     deployed = tuple(applied(clean, options_of(text)) for text in attack.deployments)
-    store = Store(attack.out / CELLS)
-    jobs = [job_for(plan, pipeline, store) for pipeline in (clean, *deployed)]
+    pipelines = work_for(plan, *(ImagePipeline(pipeline) for pipeline in (clean, *deployed)))
     others = [(m.name, m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
-    laid = None if patch is None else (patch.pixels.tobytes().hex(), patch.mask.tobytes().hex(), patch.where)
-    setup = fingerprint.of(
-        {
-            "jobs": [job.setup for job in jobs],
-            "others": [len(attack.surrogates), others],
-            "classes": to_model(alignment),
-            "method": attack.method,
-            "limits": attack.limits,
-            "seed": attack.seed,
-            "features": [attack.features, _features_hash(attack.features)],
-            "patch": laid,
-            "code": code_of("attack"),
-        }
-    )
+    facts = {
+        "pipelines": [setup.facts for setup in pipelines.setups()],
+        "others": [len(attack.surrogates), others],
+        "classes": to_model(alignment),
+        "method": attack.method,
+        "limits": attack.limits,
+        "seed": attack.seed,
+        "features": [attack.features, _features_hash(attack.features)],
+        "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
+    }
     return Task(
-        plan.model, clean, to_model(alignment), attack.method, attack.limits, attack.seed, attack.surrogates,
-        deployed, attack.unseen, attack.features, patch, store, setup, attack.out,
-        modules=tuple(sorted({m for job in jobs for m in job.modules})), files=jobs[0].files,
+        model=plan.model,
+        pipeline=clean,
+        to_model=to_model(alignment),
+        method=attack.method,
+        limits=attack.limits,
+        seed=attack.seed,
+        surrogates=attack.surrogates,
+        deployments=deployed,
+        unseen=attack.unseen,
+        features=attack.features,
+        patch=patch,
+        facts=facts,
+        out=attack.out,
         until=plan.until,
-    )  # fmt: skip
+    )
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
     """The attack in a folder named by what it is, so that what another version left is not in the way."""
-    setup = task_of(attack, alignment).setup
+    setup = task_of(attack, alignment).setup.name
     return dataclasses.replace(attack, out=attack.out.with_name(f"{attack.out.name}-{setup[:8]}"))
 
 

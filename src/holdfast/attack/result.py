@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.attack.attempt import Attempt, Pair
+from holdfast.engine.cells import CellSet
 from holdfast.engine.records import Failed
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.score import Settings, score_records
@@ -53,6 +54,7 @@ class Outcome:
     distance: str  # what the Fréchet distance is called; empty: none was asked for
     alignment: Alignment
     about: dict[str, Any] = field(default_factory=dict)
+    cells: CellSet | None = field(default=None, repr=False)
 
     @property
     def aimed(self) -> tuple[Attempt, ...]:

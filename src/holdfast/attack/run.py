@@ -10,11 +10,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from holdfast.attack.attempt import Attempt, attempt_from_plain, row_of
 from holdfast.attack.guard import claim, file_names, state_of
-from holdfast.attack.plan import AttackPlan, Task, task_of
+from holdfast.attack.plan import AttackPlan, task_of
 from holdfast.attack.result import Effect, Outcome, effect_of, points_of
 from holdfast.attack.universal import write_patch
 from holdfast.attack.work import AttackWork
@@ -24,7 +22,8 @@ from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image
-from holdfast.engine.executor import Progress, execute
+from holdfast.engine.cells import run
+from holdfast.engine.executor import Progress, silent
 from holdfast.engine.records import Failed
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.engine.versions import versions
@@ -34,9 +33,7 @@ from holdfast.evaluate.run import Plan, alignment_of, settings_plain
 MANIFEST, TABLE = "attack.json", "images.csv"
 
 
-def attack(
-    plan: AttackPlan, progress: Progress = lambda done, reused: None, patch: Patch | None = None
-) -> Outcome:
+def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> Outcome:
     """The outcome, its files in the plan's folder; a killed run goes on where it was.
 
     `patch` is the universal one, if the plan wants one. The model's file and what it says of the first image
@@ -47,13 +44,16 @@ def attack(
     others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
     task = task_of(plan, alignment, patch)
     entries = plan.plan.dataset.entries
-    claim(plan.out, task.setup, entries, plan.shared)
+    claim(plan.out, task.setup.name, entries, plan.shared)
     before = state_of(plan, entries)
     if patch is not None:
         write_patch(plan, patch)
     work = AttackWork(task, file_names(entries))
-    rows = execute(work, entries, plan.plan.jobs, progress, size=1, until=plan.plan.until)
-    attempts, failed = _read(task, [key for row in rows for key in row])
+    until = plan.plan.until
+    cells = run(work, entries, task.store, jobs=plan.plan.jobs, progress=progress, until=until)
+    results = [attempt_from_plain(plain) for plain in cells.read()]
+    attempts = tuple(a for a in results if isinstance(a, Attempt))
+    failed = tuple(f for f in results if isinstance(f, Failed))
     after = state_of(plan, entries)
     if after != before:
         raise ModelError(f"{plan.plan.model.path}: expected the model to stay as it was, got another one")
@@ -64,20 +64,9 @@ def attack(
     about = _about(plan, alignment, before, time.perf_counter() - began)
     name = "" if attempts[0].features is None else _distance_name(plan)
     effects = _effects(plan, attempts, alignment, others)
-    found = Outcome(attempts, failed, effects, points, name, alignment, about)
+    found = Outcome(attempts, failed, effects, points, name, alignment, about, cells.of())
     _save(plan, found)
     return found
-
-
-def _read(task: Task, keys: list[str]) -> tuple[tuple[Attempt, ...], tuple[Failed, ...]]:
-    found = []
-    for key in keys:
-        data = task.store.get(key)
-        if data is None:
-            raise DataError(f"{task.store.path(key)}: the cell is missing or damaged; attack again")
-        found.append(attempt_from_plain(orjson.loads(data)))
-    attempts = tuple(a for a in found if isinstance(a, Attempt))
-    return attempts, tuple(f for f in found if isinstance(f, Failed))
 
 
 def _effects(
@@ -149,6 +138,7 @@ def as_plain(found: Outcome) -> dict[str, Any]:
         "curve": [dataclasses.asdict(p) for p in found.points],
         "images": [{**row_of(a), **_said(a)} for a in found.attempts],
         "failed": [str(f) for f in found.failed],
+        "cells": found.cells.to_plain() if found.cells else None,
     }
 
 

@@ -3,46 +3,64 @@
 from __future__ import annotations
 
 import base64
-
-import orjson
+from dataclasses import dataclass
+from typing import Any
 
 from holdfast.attack.judge import open_judge, target_in
 from holdfast.attack.plan import AttackPlan, Task, task_of
 from holdfast.attack.work import known_boxes, victims_of
-from holdfast.core import fingerprint
+from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.patch import OnBoxes, Patch, Spot
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes
 from holdfast.data.patchfile import files_of, patch_of
-from holdfast.engine.executor import Progress
-from holdfast.engine.job import content_of
-from holdfast.engine.store import to_json, write_atomic
+from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.pipelines import content_of
+from holdfast.engine.store import write_atomic
 from holdfast.evaluate.run import alignment_of
 
 UNIVERSAL = "universal.png"
 
 
-def make_universal(plan: AttackPlan, progress: Progress = lambda done, reused: None) -> Patch:
-    """One patch for the whole data set, searched on the images in which something true is found.
+@dataclass(frozen=True)
+class UniversalWork(ItemWork[tuple[Entry, ...], None]):
+    """The search for one patch; its item is the whole dataset."""
 
-    It is kept as a cell: a run that goes on goes on with the same patch.
+    plan: AttackPlan
+    task: Task
+    progress: Progress
+
+    def setups(self) -> list[Setup]:
+        """The attack and where the patch lies."""
+        return [Setup("attack", [self.task.facts, "universal", self.plan.universal])]
+
+    def contents(self, item: tuple[Entry, ...]) -> list[Any]:
+        """Name and content of every image."""
+        return [[content_of(entry) for entry in item]]
+
+    def open(self, threads: int) -> None:
+        """Open nothing: the search opens what it needs."""
+
+    def compute_item(self, state: None, item: tuple[Entry, ...]) -> list[str]:
+        """The patch as PNG and TOML."""
+        png, toml = files_of(_search(self.plan, self.task, self.progress))
+        return [base64.b64encode(png).decode(), toml.decode()]
+
+
+def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
+    """One patch for the whole dataset, searched on the images in which something true is found.
+
+    It is stored as a cell: a resumed run continues with the same patch.
     """
-    alignment = alignment_of(plan.plan)
-    task = task_of(plan, alignment)
-    entries = plan.plan.dataset.entries
-    key = fingerprint.of(["universal", task.setup, plan.universal, content_of(entries)])
-    held = task.store.get(key)
-    if held is not None:
-        png, toml = orjson.loads(held)
-        return patch_of(base64.b64decode(png), toml.encode())
-    made = _searched(plan, task, progress)
-    png, toml = files_of(made)
-    task.store.put(key, to_json([base64.b64encode(png).decode(), toml.decode()]))
-    return made
+    task = task_of(plan, alignment_of(plan.plan))
+    work = UniversalWork(plan, task, progress)
+    ((png, toml),) = run(work, [plan.plan.dataset.entries], task.store).read()
+    return patch_of(base64.b64decode(png), toml.encode())
 
 
-def _searched(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
+def _search(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
     from holdfast.attack.gradient.universal import universal  # here, because it needs torch
 
     judge = open_judge(task.model, task.pipeline, plan.method.rule)

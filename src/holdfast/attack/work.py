@@ -6,11 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from holdfast.attack.attempt import Attempt, Pair, attempt_from_plain, attempt_to_plain
 from holdfast.attack.goals import shortfall
@@ -23,12 +21,14 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.patch import amplitude, apply, changed, changed_pixels, difference
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.registry import lookup
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Floats, Image, Sample, Size
 from holdfast.data.patchfile import files_of, png_of
-from holdfast.engine.job import content_of
+from holdfast.engine.cells import ItemWork, Setup
+from holdfast.engine.pipelines import content_of
 from holdfast.engine.records import Failed
-from holdfast.engine.store import to_json, write_atomic
+from holdfast.engine.store import write_atomic
 from holdfast.metrics.similarity import psnr, ssim
 
 IMAGES, PATCHES = "images", "patches"
@@ -47,90 +47,76 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class AttackWork:
-    """The attack as work for any number of processes."""
+class AttackWork(ItemWork[Entry, Opened]):
+    """The attack on images, one by one."""
 
     task: Task
     names: dict[str, str]  # image -> its file's name in the folder of results
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules other processes must import first."""
-        return self.task.modules
+    def setups(self) -> list[Setup]:
+        """Models, pipelines, method, limits and seed."""
+        return [self.task.setup]
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of parts other processes must load first."""
-        return self.task.files
+    def contents(self, item: Entry) -> list[list[str]]:
+        """Name and content of the image."""
+        return [content_of(item)]
 
-    def on(self, threads: int) -> AttackWork:
-        """The same work with so many threads a process."""
-        return dataclasses.replace(self, task=dataclasses.replace(self.task, threads=threads))
+    def open(self, threads: int) -> Opened:
+        """The judges and the search."""
+        return open_work(self.task, threads)
 
-    def work(
-        self, opened: Opened | None, shard: Sequence[Entry]
-    ) -> tuple[tuple[str, ...], Opened | None, tuple[int, int]]:
-        """The keys of the images' cells, what is open now, and how far that brings the run."""
-        keys, found = [], 0
-        for entry, (name, content) in zip(shard, content_of(shard), strict=True):
-            key = self.task.key(name, content)
-            keys.append(key)
-            held = self.task.store.get(key)
-            found += held is not None
-            attempt = attempt_from_plain(orjson.loads(held)) if held else None
-            if attempt is None:
-                opened = opened or open_work(self.task)
-                attempt = attacked(self.task, opened, entry)
-                self.task.store.put(key, to_json(attempt_to_plain(attempt)))
-            if isinstance(attempt, Attempt):
-                self._write(entry, attempt)
-        return tuple(keys), opened, (len(shard), found)
+    def compute_item(self, state: Opened, item: Entry) -> dict[str, Any]:
+        """The attempt on one image."""
+        return attempt_to_plain(attacked(self.task, state, item))
 
-    def _write(self, entry: Entry, attempt: Attempt) -> None:
-        """Nothing; the attacked image and its patch lie in the folder of results."""
-        name = self.names[entry.name]
+    def use(self, item: Entry, values: Sequence[Any]) -> None:
+        """Write the attacked image and its patch to the folder of results."""
+        attempt = attempt_from_plain(values[0])
+        if isinstance(attempt, Failed):
+            return
+        name = self.names[item.name]
         image, patch = (self.task.out / folder / f"{name}.png" for folder in (IMAGES, PATCHES))
         if image.is_file() and fingerprint.of_file(image) == attempt.image_sha256:
             return  # it is written last
         if attempt.pixels:
-            about = {"image": entry.name, "model": self.task.model.name, "sha256": self.task.model.sha256}
+            about = {"image": item.name, "model": self.task.model.name, "sha256": self.task.model.sha256}
             png, toml = files_of(attempt.patch, {**about, "seed": self.task.seed, "pixels": attempt.pixels})
             write_atomic(patch, png, durable=False)
             write_atomic(patch.with_suffix(".toml"), toml, durable=False)
-        clean = _decode(self.task)(entry.load().data)
+        clean = lookup("decode", self.task.pipeline.decode)(item.load().data)
         write_atomic(image, png_of(apply(clean, attempt.patch)), durable=False)
 
 
-def open_work(task: Task) -> Opened:
+def open_work(task: Task, threads: int) -> Opened:
     """Everything an attack needs, opened once a process."""
     rule = task.method.rule
-    judge = open_judge(task.model, task.pipeline, rule, task.threads)
-    unseen = {m.name: open_judge(m, None, rule, task.threads) for m in task.unseen}
+    judge = open_judge(task.model, task.pipeline, rule, threads)
+    unseen = {m.name: open_judge(m, None, rule, threads) for m in task.unseen}
     features = None
     if task.features:
         from holdfast.stages.features import open_features
 
-        features = open_features(task.features, task.threads)
-    return Opened(judge, unseen, _search(task, judge), features)
+        features = open_features(task.features, threads)
+    return Opened(judge, unseen, _search(task, judge, threads), features)
 
 
-def _search(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], Found]:
+def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
     if task.patch is not None:
         return lambda target, _rng: _laid(task, judge, target)
     if task.method.black_box:
-        return _black(task, judge)
+        return _black(task, judge, threads)
     from holdfast.attack.gradient.search import search
 
-    victims = victims_of(task)
+    victims = victims_of(task, threads)
     return lambda target, rng: search(victims, target, task.method, task.limits, rng, task.until)
 
 
-def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], Found]:
+def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
     """The search from predictions alone; it is told of weak detections too, which show where to go."""
     from holdfast.attack.blackbox.search import search_black
 
     rule = dataclasses.replace(task.method.rule, score=min(WEAK, task.method.rule.score))
-    judges = [open_judge(task.model, p, rule, task.threads) for p in (task.pipeline, *task.deployments)]
+    judges = [open_judge(task.model, p, rule, threads) for p in (task.pipeline, *task.deployments)]
 
     def hints(image: Image) -> Detections:
         check_time(task.until)
@@ -145,14 +131,14 @@ def _black(task: Task, judge: Judge) -> Callable[[Target, np.random.Generator], 
     return search
 
 
-def victims_of(task: Task) -> list[Any]:
+def victims_of(task: Task, threads: int = 1) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
     from holdfast.attack.gradient.victim import open_victim, use_threads
 
-    use_threads(task.threads)
+    use_threads(threads)
     rule = task.method.rule
-    own = [open_victim(task.model, p, rule, task.threads) for p in (task.pipeline, *task.deployments)]
-    others = [open_victim(m, pipeline_of(m.card), rule, task.threads) for m in task.surrogates]
+    own = [open_victim(task.model, p, rule, threads) for p in (task.pipeline, *task.deployments)]
+    others = [open_victim(m, pipeline_of(m.card), rule, threads) for m in task.surrogates]
     return [*own, *others]
 
 
@@ -225,10 +211,3 @@ def known_boxes(truth: Boxes, task: Task) -> Boxes:
     classes = task.to_model[truth.classes] if len(task.to_model) else truth.classes
     keep = classes >= 0
     return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])
-
-
-def _decode(task: Task) -> Callable[[bytes], Image]:
-    from holdfast.core.registry import lookup
-
-    decode: Callable[[bytes], Image] = lookup("decode", task.pipeline.decode)
-    return decode

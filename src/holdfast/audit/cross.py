@@ -37,9 +37,10 @@ def fewer(count: int, whole: int, given: int | None = None) -> str:
 
 def squares_plan(made: Made, count: int, until: float = math.inf) -> SquaresPlan:
     """The square on the first images, as the audit planned its places."""
-    wish, plan = made.plan.wish, dataclasses.replace(made.plan.plan, until=until)
+    options, plan = made.plan.options, dataclasses.replace(made.plan.plan, until=until)
     names = tuple(e.name for e in plan.dataset.entries[:count])
-    return SquaresPlan(plan, made.pipeline, RULE, wish.share, made.places or wish.places, names)
+    places = made.places or options.places
+    return SquaresPlan(plan, made.pipeline, RULE, share=options.square, most=places, names=names)
 
 
 def matrix_part(made: Made, clock: Clock, watch: Watch) -> Ran:
@@ -130,7 +131,7 @@ def recheck_part(made: Made, clock: Clock, watch: Watch) -> Ran:
         why = "no precision or runtime applies" if made.proofs else "nothing was proven or refuted"
         return Ran(0, why, False)
     allowed = clock.seconds("recheck") / (max(1, len(made.maps)) * len(under) * made.seconds_an_image)
-    places = clock.number("recheck places", None, allowed, 8, made.places or made.plan.wish.places)
+    places = clock.number("recheck places", None, allowed, 8, made.places or made.plan.options.places)
     asked = len([one for one in made.maps if one.answer != "unknown"]) * len(under)
     until = clock.until("recheck")
     if made.maps:

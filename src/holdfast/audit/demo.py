@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from holdfast.config.args import Option
-from holdfast.config.output import say
+from holdfast.audit.options import AuditOptions, DemoOptions
+from holdfast.config.options import carry
+from holdfast.config.output import check_outputs, say
 
 if TYPE_CHECKING:
-    from holdfast.evaluate.cli import Choices
     from holdfast.report.parts import Section
 
 MODEL = "signs-yolo"
 
 
-def demo(
-    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
-    budget: Annotated[str, Option("Time for all of it: 4m, 90s, none.", shown="TIME")] = "4m",
-    images: Annotated[int, Option("How many embedded scenes there are.", least=2)] = 120,
-    more: Annotated[bool, Option("Also a small contest, language and speech.")] = False,
-    questions: Annotated[int, Option("With --more: questions of each set.", least=2)] = 60,
-    clips: Annotated[int, Option("With --more: texts the speech models speak.", least=2)] = 2,
-    contest_images: Annotated[int, Option("With --more: images of the contest.", least=2)] = 16,
-    runs: Annotated[Path, Option("Where the run is kept.", shown="FOLDER")] = Path("holdfast-runs"),
-    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
-) -> int:
+def demo(options: DemoOptions) -> int:
     """Audit the embedded detector: evaluation, noise, patches, proofs, and all of them across each other."""
-    from holdfast.audit.cli import AuditChoices, run_audit, told, write_all
-    from holdfast.core.errors import OutputError
-    from holdfast.evaluate.cli import Choices
+    from holdfast.audit.cli import audit_plan, print_verdict, run_plan, write_all
 
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    how = AuditChoices(
-        budget=budget, attack_images=8, square_images=8, pixels=(100, 1000), runs=runs, jobs=jobs
+    check_outputs({"--out": options.out}, {})
+    audited = carry(
+        options,
+        AuditOptions,
+        model=MODEL,
+        data=f"signs:0:{options.images}",
+        images=None,
+        attack_images=8,
+        square_images=8,
+        pixels=(100, 1000),
     )
-    made = run_audit(MODEL, f"signs:0:{images}", how)
-    others = _more(Choices(runs=runs, jobs=jobs), questions, clips, contest_images) if more else []
-    write_all(made, (), out, more=others)
-    return told(made, ())
+    made = run_plan(audit_plan(audited))
+    write_all(made, (), audited, more=_more(options) if options.more else [])
+    return print_verdict(made, ())
 
 
-def _more(how: Choices, questions: int, clips: int, contest_images: int) -> list[Section]:
+def _more(options: DemoOptions) -> list[Section]:
     """Sections of what is not about one detector."""
     from holdfast.audit.demo_beyond import sections as beyond
 
-    return [*_contest(contest_images, how), *beyond(how, questions, clips)]
+    return [*_contest(options), *beyond(options)]
 
 
-def _contest(images: int, how: Choices) -> list[Section]:
+def _contest(options: DemoOptions) -> list[Section]:
     """A contest of a few images with its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
@@ -60,13 +52,14 @@ def _contest(images: int, how: Choices) -> list[Section]:
     from holdfast.contest.setup import HIDDEN, MAKING, Setup, ready
     from holdfast.engine.progress import progress
 
-    folder = how.runs / f"contest-{images}"
+    images, jobs = options.contest_images, options.jobs
+    folder = options.runs / f"contest-{images}"
     if (folder / RULES_FILE).is_file() and not (folder / MAKING).exists():
         contest = open_contest(folder)
     else:
-        setup = Setup(folder, "signs", MODEL, HIDDEN, images, 0, f"demo of {images} images")
-        contest = make(ready(setup), progress, how.jobs)
+        setup = Setup(folder, model=MODEL, members=HIDDEN, images=images, name=f"demo of {images} images")
+        contest = make(ready(setup), progress, jobs)
         finish(folder)
-    enter_baselines(contest, progress, how.jobs)
+    enter_baselines(contest, progress, jobs)
     say("")
     return [board_section(board(folder))]

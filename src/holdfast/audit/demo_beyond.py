@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.config.output import say
-from holdfast.noise.tasks import Beyond
+from holdfast.config.parser import command_line
+from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
-    from holdfast.evaluate.cli import Choices
+    from holdfast.audit.options import DemoOptions
     from holdfast.report.parts import Figure, Section
     from holdfast.report.tables import Table
 
@@ -17,16 +18,16 @@ LANGUAGE = ("road-lm", "road-piqa", "road-lambada", "road-hellaswag", "road-wino
 SPEECH = ("fast-speech", "taco", "clips")
 
 
-def sections(how: Choices, questions: int, clips: int) -> list[Section]:
+def sections(options: DemoOptions) -> list[Section]:
     """A section with the tables of both, each on a few of what comes with the package."""
     from holdfast.report.parts import Section
 
-    figures = (*_language(how, questions), *_speech(how, clips))
+    figures = (*_language(options), *_speech(options))
     lead = "The same question for models that read and models that speak."
     return [Section("beyond", "Beyond pictures", figures, lead)]
 
 
-def _language(how: Choices, questions: int) -> list[Figure]:
+def _language(options: DemoOptions) -> list[Figure]:
     from holdfast.engine.progress import progress
     from holdfast.noise.language.cli import plan_of
     from holdfast.noise.language.plan import prepare
@@ -37,18 +38,25 @@ def _language(how: Choices, questions: int) -> list[Figure]:
     if not is_installed("tokenizers"):
         sys.stderr.write("note     language models are left out: pip install 'holdfast[language]'\n")
         return []
-    plan = plan_of(Beyond(LANGUAGE, images=questions, runs=how.runs, jobs=how.jobs))
+    plan = plan_of(_noise(options, LANGUAGE, "language", options.questions))
     return [
         _figure("Language: likelihood of answers", models_table(measure(prepare(plan, progress), progress)))
     ]
 
 
-def _speech(how: Choices, clips: int) -> list[Figure]:
+def _speech(options: DemoOptions) -> list[Figure]:
     from holdfast.noise.speech.cli import plans_of, suite_of
     from holdfast.noise.speech.tables import paper_table
 
-    made, _ = suite_of(plans_of(Beyond(SPEECH, images=clips, runs=how.runs, jobs=how.jobs)))
+    noise = _noise(options, SPEECH, "speech", options.clips)
+    made, _ = suite_of(plans_of(noise), command_line(noise))
     return [_figure("Speech: the spectrogram that is heard", paper_table(made))]
+
+
+def _noise(
+    options: DemoOptions, words: tuple[str, ...], task: Literal["language", "speech"], images: int
+) -> NoiseOptions:
+    return NoiseOptions(models_data=words, task=task, images=images, runs=options.runs, jobs=options.jobs)
 
 
 def _figure(title: str, table: Table) -> Figure:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.audit.names import ENDS, METRICS, RANGES, Pattern, required_pattern
-from holdfast.audit.result import ENOUGH, Audit, Part
+from holdfast.audit.options import ENOUGH
+from holdfast.audit.result import Audit, Part
 from holdfast.audit.values import STILL, Measured, measured
 from holdfast.core.errors import InputError
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.attack.result import Outcome
-from holdfast.audit.plan import AuditPlan, Wish
+from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import Audit, Matrix, Part, Proof, Recheck
 from holdfast.audit.specs import Decided
 from holdfast.audit.squares.map import SquareMap
 from holdfast.audit.strike import Struck
 from holdfast.core.pipeline import Pipeline, pipeline_of
-from holdfast.engine.executor import SHARD
+from holdfast.engine.pipelines import SHARD
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.run import Plan
 from holdfast.noise.vision.combine import Staircase
 from holdfast.noise.vision.result import ModelNoise, Suite
 from holdfast.noise.vision.run import Prepared
@@ -76,30 +75,12 @@ class Made:
         `first`: threats on so many images alone, as fewer met all deployments.
         """
         few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
-        counts = [word for name, count in few.items() for word in (f"--{name}-images", count)]
-        return self.plan.command("audit", "--only", part, "--budget", "none", *counts, *self._asked)
+        counts = {f"{name}_images": count for name, count in few.items()}
+        places = self.places or self.plan.options.places
+        return self.plan.audit_line(only=(part,), budget="none", places=places, **counts)
 
     def whole(self, part: str) -> str:
         """The line that runs a part without a limit of time, on all images."""
-        return self.plan.command("audit", "--only", part, "--budget", "none", *self._asked)
-
-    @property
-    def _asked(self) -> list[str | int | float]:
-        """The options that change a number; of parts that did not run only those that are not the default."""
-        plan, asked = self.plan, Wish()
-        wish = plan.wish
-        words: list[str | int | float] = [*rule_words(plan.plan), *plan.calibrated]
-        if plan.limit is not None:
-            words += ["--images", plan.limit]
-        if "square" in self.counts or (wish.places, wish.share) != (asked.places, asked.share):
-            words += ["--places", self.places or wish.places, "--square", wish.share]
-        attacks = [(one.pixels, one.steps, one.seed) for one in (wish, asked)]
-        if "attack" in self.counts or attacks[0] != attacks[1]:
-            words += [word for p in wish.pixels for word in ("--pixels", p)]
-            words += ["--steps", wish.steps, "--seed", wish.seed]
-        return [*words, *(word for path in wish.specs for word in ("--spec", str(path)))]
-
-
-def rule_words(plan: Plan) -> tuple[str, ...]:
-    """The option that names the rule, for detectors."""
-    return ("--rule", plan.settings.rule.name) if plan.model.card.task == "detect" else ()
+        none = {"noise_images": None, "attack_images": None, "square_images": None}
+        places = self.places or self.plan.options.places
+        return self.plan.audit_line(only=(part,), budget="none", places=places, **none)

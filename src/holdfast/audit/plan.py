@@ -4,102 +4,84 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from holdfast.audit.options import SHARES, AuditedOptions, AuditSettings
+from holdfast.config.options import carry
+from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.store import to_json, write_atomic
+from holdfast.evaluate.options import ClassOptions, EvaluationOptions, SubjectOptions
 from holdfast.evaluate.run import Plan
+from holdfast.noise.options import NoiseOptions
 
-# In the order they are run, with the share of the time each gets; what one leaves over goes to the others.
-SHARES: Mapping[str, float] = {
-    "evaluate": 0.10, "noise": 0.27, "attack": 0.27, "squares": 0.11, "specs": 0.04, "matrix": 0.09,
-    "recheck": 0.05, "combine": 0.07,
-}  # fmt: skip
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    "combine": ("noise",), "matrix": ("noise", "attack", "squares"), "recheck": ("noise", "squares", "specs"),
-}  # fmt: skip
-PIXELS = (100, 300, 1000, 3000)
 RESERVE = 0.1  # of the budget, for what estimates leave out
 PAGE = 15.0  # seconds that starting and writing the page take; at least this is kept in reserve
 SCHEDULE = "plan.json"
 LATE = "time budget reached"  # why something was skipped
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What was asked for. Numbers of images that are not given are chosen so that the budget suffices."""
-
-    budget: float = 600.0  # seconds; 0: no limit
-    only: tuple[str, ...] = ()  # parts; empty: all
-    noise_images: int | None = None
-    attack_images: int | None = None
-    square_images: int | None = None
-    places: int = 400  # of the square, at most
-    share: float = 0.05  # the square's side as a part of the image's shorter side
-    pixels: tuple[int, ...] = PIXELS
-    steps: int = 40
-    specs: tuple[Path, ...] = ()
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in self.only:
-            if name not in SHARES:
-                raise UnknownName("part of an audit", name, SHARES)
-        if not self.pixels or min(self.pixels) < 1:
-            raise InputError(f"--pixels: expected numbers of 1 or more, got {list(self.pixels)}")
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts that are asked for, with those they stand on, in order."""
-        asked = set(self.only or SHARES) | {"evaluate"}
-        for name in list(asked):
-            asked |= set(NEEDS.get(name, ()))
-        if not self.specs and "specs" not in self.only:
-            asked.discard("specs")
-        return tuple(name for name in SHARES if name in asked)
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """A model on a data set, what is asked of it, and the words of commands that give a number again."""
+    """A model on a dataset, and the options of the audit."""
 
     plan: Plan
-    wish: Wish = field(default_factory=Wish)
+    options: AuditedOptions
     spare: Dataset | None = None  # images integer precisions are calibrated on
-    words: tuple[str, ...] = ()  # MODEL DATA and the options that say how both are read
     replicates: int = 1000
-    calibrated: tuple[str, ...] = ()  # the words that name other images to calibrate on
-    limit: int | None = None  # images, where the data set was cut to so many
 
     @property
     def folder(self) -> Path:
-        """Where the audit is kept: by names, and by a hash of all that was asked for."""
+        """Where the audit is kept: by names, and by a hash of all that changes a number."""
         plan = self.plan
         name = f"audit-{plan.model.name}-on-{plan.dataset.name}"
+        settings = dataclasses.asdict(carry(self.options, AuditSettings))
         same = [
             name, plan.model.sha256, dataclasses.asdict(plan.model.card), dict(plan.source),
             len(plan.dataset), [plan.settings.rule.name, plan.settings.iou, plan.settings.score],
-            {**dataclasses.asdict(self.wish), "specs": [str(p) for p in self.wish.specs]},
-            dict(plan.renames), plan.common_classes, self.calibrated,
+            {**settings, "spec": [str(path) for path in self.options.spec]}, self.options.seed,
+            dict(plan.renames), plan.common_classes,
             None if plan.pipeline is None else plan.pipeline.describe(),
         ]  # fmt: skip
         return plan.runs / f"{plain_folder(name)}-{fingerprint.of(same)[:6]}"
 
-    def command(self, verb: str, *options: str | float) -> str:
-        """The line that gives a number again."""
-        import shlex
+    def audit_line(self, **others: Any) -> str:
+        """The command line of this audit with other values of some options."""
+        return command_line(carry(self.options, AuditedOptions, **others))
 
-        return shlex.join(["holdfast", verb, *self.words, *map(str, options)])
+    def evaluate_line(self, images: int) -> str:
+        """The command line of the evaluation."""
+        rule = self.options.rule if self.plan.model.card.task == "detect" else None
+        subject = carry(self.options, SubjectClasses)
+        return command_line(carry(subject, EvaluationOptions, rule=rule, images=images))
+
+    def noise_line(self, images: int, **others: Any) -> str:
+        """The command line of a noise suite on the same model and data."""
+        options = self.options
+        if self.plan.model.card.task == "detect":
+            others["rule"] = options.rule
+        return command_line(
+            carry(
+                carry(options, SubjectClasses),
+                NoiseOptions,
+                models_data=(options.model, options.data),
+                card=() if options.card is None else (options.card,),
+                calibration=options.calibration,
+                images=images,
+                **others,
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectClasses(SubjectOptions, ClassOptions):
+    """What is audited, without the options of the audit."""
 
 
 def plain_folder(name: str) -> str:
@@ -108,25 +90,11 @@ def plain_folder(name: str) -> str:
     return plain.encode()[:120].decode(errors="ignore")
 
 
-def budget_of(text: str) -> float:
-    """The seconds of '10m', '90s', '1h30m' or '600'; 0 of 'none'."""
-    plain = text.strip().lower()
-    if plain == "none":
-        return 0.0
-    found = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", plain)
-    seconds = 0.0
-    if found is not None:
-        seconds = sum(float(n or 0) * UNITS[unit] for n, unit in zip(found.groups(), "hms", strict=True))
-    if seconds <= 0 or seconds > 1e7:
-        raise InputError(f"--budget: expected a time such as 10m, 90s or 1h30m, or none, got {text!r}")
-    return seconds
-
-
 @dataclass
 class Clock:
     """The time of an audit, and the numbers it was planned with: chosen once, then kept."""
 
-    wish: Wish
+    options: AuditSettings
     path: Path
     began: float = field(default_factory=time.monotonic)
     kept: dict[str, Any] = field(default_factory=dict)
@@ -139,11 +107,11 @@ class Clock:
 
     def seconds(self, part: str) -> float:
         """What a part may take: its share of the time left, less a reserve; infinite without a budget."""
-        if not self.wish.budget:
+        if not self.options.budget_seconds:
             return float("inf")
-        waiting = [SHARES[name] for name in self.wish.parts if name not in self.done]
-        reserve = max(RESERVE * self.wish.budget, min(PAGE, self.wish.budget / 4))
-        left = max(0.0, self.wish.budget - reserve - self.elapsed)
+        waiting = [SHARES[name] for name in self.options.parts if name not in self.done]
+        reserve = max(RESERVE * self.options.budget_seconds, min(PAGE, self.options.budget_seconds / 4))
+        left = max(0.0, self.options.budget_seconds - reserve - self.elapsed)
         return left * SHARES[part] / max(sum(waiting), SHARES[part])
 
     def until(self, part: str) -> float:
@@ -186,4 +154,4 @@ def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
         kept = {}
     sound = isinstance(kept, dict) and all(isinstance(v, int) and v >= 0 for v in kept.values())
     began = time.monotonic() if began is None else began
-    return Clock(plan.wish, path, began, kept if sound else {})
+    return Clock(plan.options, path, began, kept if sound else {})

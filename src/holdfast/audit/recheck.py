@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import orjson
+from typing import Any
 
 from holdfast.attack.types import check_time
 from holdfast.audit.result import Answer, Recheck
@@ -18,9 +16,10 @@ from holdfast.core.errors import HoldfastError, ImageError, InputError
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Size
-from holdfast.engine.executor import execute
-from holdfast.engine.job import content_of
-from holdfast.engine.store import printable, to_json
+from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.pipelines import content_of
+from holdfast.engine.store import Store, printable
+from holdfast.evaluate.result import CELLS
 from holdfast.noise.vision.run import Watch, unwatched
 from holdfast.stages.deployed import Deployed
 
@@ -45,64 +44,62 @@ class Now:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Opened:
-    """What a process holds open: one deployment, or why it cannot be opened."""
+    """What a process holds open: one deployment at a time, or why it cannot be opened."""
 
-    deployment: str
-    asker: Asker | None
+    threads: int
+    deployment: str = ""
+    asker: Asker | None = None
     problem: str = ""
 
+    def use(self, deployment: str, task: SquareTask) -> None:
+        """Open a deployment. The one before is closed first: two large models need not fit."""
+        if self.deployment == deployment:
+            return
+        self.deployment, self.asker, self.problem = deployment, None, ""
+        try:
+            self.asker = open_asker(task, self.threads)
+        except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
+            line = " ".join(str(problem).split())
+            self.problem = f"cannot be opened: {line or type(problem).__name__}"
+
 
 @dataclass(frozen=True)
-class RecheckWork:
-    """The rechecks as work for any number of processes; what cannot be opened does not stop the others."""
+class RecheckWork(Work[Ask, Opened]):
+    """The rechecks; a deployment that cannot be opened does not stop the others."""
 
     tasks: Mapping[str, SquareTask]
-    problems: Mapping[str, str]
+    problems_of: Mapping[str, str]  # of deployments that lack a part
     most: int
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules other processes must import first."""
-        return tuple(sorted({name for task in self.tasks.values() for name in task.modules}))
+    def setups(self) -> list[Setup]:
+        """How many places are run at most; everything else is the content of an item."""
+        return [Setup("squares", ["recheck", self.most])]
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of parts other processes must load first."""
-        return tuple(dict.fromkeys(path for task in self.tasks.values() for path in task.files))
+    def contents(self, item: Ask) -> list[Any]:
+        """The deployment, the image and its map.
 
-    def on(self, threads: int) -> RecheckWork:
-        """The same work with so many threads a process."""
-        tasks = {name: dataclasses.replace(task, threads=threads) for name, task in self.tasks.items()}
-        return dataclasses.replace(self, tasks=tasks)
+        Of the map all but its seconds: targets and grid say what is rechecked, scores in which order.
+        """
+        facts = self.tasks[item.deployment].facts if item.deployment in self.tasks else None
+        return [[facts, content_of(item.entry), {**to_plain(item.map), "seconds": 0}]]
 
-    def work(
-        self, opened: Opened | None, shard: Sequence[Ask]
-    ) -> tuple[tuple[Recheck, ...], Opened | None, tuple[int, int]]:
-        """The rechecks, what is open now, and how far that brings the run."""
-        made, found = [], 0
-        for ask in shard:
-            if ask.deployment in self.problems:
-                made.append(_row(ask, Now("unknown", 0, self.problems[ask.deployment])))
+    def open(self, threads: int) -> Opened:
+        """Nothing is open at first."""
+        return Opened(threads)
+
+    def compute(self, state: Opened, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The answer of each recheck. Where nothing could be opened, it is not stored."""
+        for position, (ask, _) in enumerate(batch):
+            if ask.deployment in self.problems_of:
+                now = Now("unknown", 0, self.problems_of[ask.deployment])
+                yield Computed(position, 0, dataclasses.asdict(now), stored=False)
                 continue
             task = self.tasks[ask.deployment]
-            # All of a map but its seconds: targets and grid say what is asked, scores in which order.
-            asked = {**to_plain(ask.map), "seconds": 0}
-            key = task.key("recheck", self.most, content_of([ask.entry]), asked)
-            held = task.store.get(key)
-            found += held is not None
-            if held is None:
-                if opened is None or opened.deployment != ask.deployment:
-                    opened = None  # the one before is let go first: two large models need not fit
-                    opened = _opened(ask.deployment, task)
-                now = _now(opened, task, ask, self.most)
-                if opened.asker is not None:
-                    task.store.put(key, to_json(dataclasses.asdict(now)))
-            else:
-                now = Now(**orjson.loads(held))
-            made.append(_row(ask, now))
-        return tuple(made), opened, (len(shard), found)
+            state.use(ask.deployment, task)
+            now = _now(state, task, ask, self.most)
+            yield Computed(position, 0, dataclasses.asdict(now), stored=state.asker is not None)
 
 
 def recheck(
@@ -126,8 +123,9 @@ def recheck(
     asks = [Ask(name, entries[one.image], one) for name in deployments for one in decided][:first]
     work = _work(plan, deployments, most)
     with watch(f"recheck {plan.plan.model.name}", len(asks)) as progress:
-        answers = execute(work, asks, plan.plan.jobs, progress, size=1, until=plan.plan.until)
-    return tuple(row for answer in answers for row in answer)
+        store = Store(plan.plan.runs / CELLS)
+        cells = run(work, asks, store, jobs=plan.plan.jobs, progress=progress, until=plan.plan.until).read()
+    return tuple(_row(ask, Now(**plain)) for ask, plain in zip(asks, cells, strict=False))
 
 
 def _work(plan: SquaresPlan, deployments: Mapping[str, Pipeline], most: int) -> RecheckWork:
@@ -138,14 +136,6 @@ def _work(plan: SquaresPlan, deployments: Mapping[str, Pipeline], most: int) -> 
         except HoldfastError as problem:  # a part that is not there
             problems[name] = str(problem)
     return RecheckWork(tasks, problems, most)
-
-
-def _opened(deployment: str, task: SquareTask) -> Opened:
-    try:
-        return Opened(deployment, open_asker(task))
-    except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
-        line = " ".join(str(problem).split())
-        return Opened(deployment, None, f"cannot be opened: {line or type(problem).__name__}")
 
 
 def _row(ask: Ask, now: Now) -> Recheck:

@@ -15,7 +15,6 @@ from holdfast.engine.store import to_json, write_atomic
 MANIFEST = "audit.json"
 CONTENT = 1  # what a manifest holds; a higher number for another content
 NO_THREAT, TRAINED = "none", "as trained"  # the clean row and the clean column of the matrix
-ENOUGH = 20  # images from which on a number is more than an indication
 Answer: TypeAlias = Literal["holds", "violated", "unknown"]
 
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.audit.cross import SPEC, fewer, matrix_part, recheck_part, squares_plan
-from holdfast.audit.made import Made, Ran, rule_words
+from holdfast.audit.made import Made, Ran
+from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import LATE, AuditPlan, Clock, open_clock
 from holdfast.audit.progress import Board
-from holdfast.audit.result import ENOUGH, Part, save
+from holdfast.audit.result import Part, save
 from holdfast.audit.specs import decided, questions_of
 from holdfast.audit.squares import run as black
 from holdfast.audit.squares.map import proofs_of
@@ -20,7 +21,8 @@ from holdfast.audit.strike import strikes
 from holdfast.audit.summary import audit_of, now, side_of_evaluation
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
-from holdfast.engine.executor import SHARD, cores
+from holdfast.engine.executor import cores
+from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
 from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
@@ -46,16 +48,16 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
     """
-    questions_of(plan.plan.model, plan.wish.specs)  # a file that is none is told now, not after minutes
+    questions_of(plan.plan.model, plan.options.spec)  # a file that is none is told now, not after minutes
     clock = open_clock(plan, began)
     made = Made(plan)
-    board = Board(plan.folder, plan.wish.parts, watch)
+    board = Board(plan.folder, plan.options.parts, watch)
     works: dict[str, Callable[[Made, Clock, Watch], Ran]] = {
         "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": _attack, "squares": _squares,
         "specs": _specs, "matrix": matrix_part, "recheck": recheck_part,
     }  # fmt: skip
     try:
-        for name in plan.wish.parts:
+        for name in plan.options.parts:
             board.enter(name)
             planned, began = clock.seconds(name), time.monotonic()
             ran = works[name](made, clock, board.watched) if clock.starts(name) else Ran(0, LATE)
@@ -65,11 +67,15 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
                 continue
             made.parts.append(
                 Part(
-                    name, ran.images, len(plan.plan.dataset), round(time.monotonic() - began, 3),
-                    0.0 if planned == float("inf") else round(planned, 1), ran.left_out,
-                    made.whole(name) if ran.left_out else "",
+                    name,
+                    images=ran.images,
+                    of=len(plan.plan.dataset),
+                    seconds=round(time.monotonic() - began, 3),
+                    planned=0.0 if planned == float("inf") else round(planned, 1),
+                    left_out=ran.left_out,
+                    command=made.whole(name) if ran.left_out else "",
                 )
-            )  # fmt: skip
+            )
         made.audit = audit_of(made, clock.elapsed)
         save(made.audit, plan.folder)
     except BaseException as problem:
@@ -97,7 +103,8 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.shard = clock.number("shard", None, _shard(made, clock), 1, SHARD)
     count = clock.finished("evaluate") or whole
     seconds = max(
-        clock.seconds("evaluate"), min(0.25 * made.plan.wish.budget, 1.5 * ENOUGH * made.seconds_an_image)
+        clock.seconds("evaluate"),
+        min(0.25 * made.plan.options.budget_seconds, 1.5 * ENOUGH * made.seconds_an_image),
     )
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
@@ -106,7 +113,7 @@ def _evaluate(made: Made, clock: Clock, watch: Watch) -> Ran:
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
             made.evaluation = evaluate(dataclasses.replace(_plan(made, count), jobs=1), step)
-    done = clock.ended("evaluate", min(count, made.shard * len(made.evaluation.cells)))
+    done = clock.ended("evaluate", min(count, len(made.evaluation.cells or ())))
     if done < count:  # its cells are there: the evaluation of these images alone
         made.evaluation = evaluate(dataclasses.replace(_plan(made, done), jobs=1))
     if math.isnan(side_of_evaluation(made.evaluation, plan.settings).value):
@@ -154,7 +161,7 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     plan, whole = made.plan.plan, len(made.plan.plan.dataset)
     until, seconds = clock.until("noise"), clock.seconds("noise")
     allowed = seconds / (_options(made) * made.seconds_an_image)
-    count = clock.number("noise", made.plan.wish.noise_images, allowed, min(whole, ENOUGH), whole)
+    count = clock.number("noise", made.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
     skipped = _too_slow(made, clock, seconds)
     began = time.monotonic()
     wanted = Wanted(skip=tuple(skipped))
@@ -169,20 +176,26 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     except BudgetSpent:
         clock.ended("noise", 0)
         return Ran(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
-    done = clock.ended("noise", min(count, made.shard * len(found.cells)))
+    done = clock.ended("noise", min(count, len(found.items)))
     clock.ended("noise together", int(found.combined is not None))
     took = time.monotonic() - began
     made.prepared = prepared.first(done).within(math.inf)
     made.counts["noise"] = done
     if until < math.inf:
         made.seconds_an_image = max(made.seconds_an_image, took / (done * len(prepared.variants)))
-    skip = [word for label in skipped for word in ("--skip", label)]
-    command = made.plan.command("noise", *rule_words(plan), *made.plan.calibrated, *skip, "--images", done)
-    made.suite = Suite(plan.dataset.name, (found,), command, now(), round(took, 3), versions())
+    command = made.plan.noise_line(done, skip=tuple(skipped))
+    made.suite = Suite(
+        plan.dataset.name,
+        (found,),
+        command=command,
+        created=now(),
+        seconds=round(took, 3),
+        versions=versions(),
+    )
     folder = suite_folder(made.suite, plan.runs)
     save_suite(made.suite, folder)
     made.runs["noise"] = folder.name
-    said = [fewer(done, whole, made.plan.wish.noise_images)]
+    said = [fewer(done, whole, made.plan.options.noise_images)]
     said += [f"{', '.join(skipped)}: no time to calibrate"] if skipped else []
     return Ran(done, "; ".join(filter(None, said)))
 
@@ -231,7 +244,7 @@ def _attack(made: Made, clock: Clock, watch: Watch) -> Ran:
 
 
 def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> Ran:
-    given, whole = made.plan.wish.attack_images, len(names)
+    given, whole = made.plan.options.attack_images, len(names)
     before, until = clock.finished("attack"), clock.until("attack")
     if before == 0:
         return Ran(0, LATE)
@@ -242,7 +255,7 @@ def _attacked(made: Made, clock: Clock, watch: Watch, names: Sequence[str]) -> R
     made.counts["attack"] = count
     made.outcome, made.runs = found.outcome, made.runs | found.runs
     made.struck = tuple(one.with_command(made.again("attack")) for one in found.struck)
-    larger = sorted(set(made.plan.wish.pixels))[budgets:]
+    larger = list(made.plan.options.pixels)[budgets:]
     said = [fewer(count, whole, given)]
     said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []
     return Ran(count, "; ".join(filter(None, said)))
@@ -265,7 +278,7 @@ def _squares(made: Made, clock: Clock, watch: Watch) -> Ran:
     made.notes += [f"squares: {found.note}"] if found.note else []
     made.counts["square"] = count
     made.proofs += proofs_of(made.maps, made.again("squares"))
-    return Ran(count, fewer(count, whole, made.plan.wish.square_images))
+    return Ran(count, fewer(count, whole, made.plan.options.square_images))
 
 
 def _covered(made: Made, clock: Clock, whole: int) -> int:
@@ -273,26 +286,26 @@ def _covered(made: Made, clock: Clock, whole: int) -> int:
 
     The attack's images are covered if a coarse grid lets them be, since the matrix needs both.
     """
-    wish, many = made.plan.wish, len(made.outcome.attempts) if made.outcome else 0
+    options, many = made.plan.options, len(made.outcome.attempts) if made.outcome else 0
     affordable = clock.seconds("squares") / made.seconds_an_image  # places in all
-    coarse = min(COARSE, wish.places)
-    images = min(many, affordable / coarse) if many else affordable / wish.places
-    count = clock.number("squares", wish.square_images, max(images, affordable / wish.places), 1, whole)
-    if wish.budget and wish.square_images is None:
-        made.places = clock.number("places", None, affordable / count, coarse, wish.places)
+    coarse = min(COARSE, options.places)
+    images = min(many, affordable / coarse) if many else affordable / options.places
+    count = clock.number("squares", options.square_images, max(images, affordable / options.places), 1, whole)
+    if options.budget_seconds and options.square_images is None:
+        made.places = clock.number("places", None, affordable / count, coarse, options.places)
     else:
-        made.places = wish.places
+        made.places = options.places
     return count
 
 
 def _specs(made: Made, clock: Clock, watch: Watch) -> Ran:
-    files, plan = made.plan.wish.specs, made.plan.plan
+    files, plan = made.plan.options.spec, made.plan.plan
     if not files:
         return Ran(0, "no VNN-LIB specification was given (--spec FILE)", False)
     seconds = min(clock.seconds("specs"), SPEC * len(files))
     with watch("specifications", len(files)) as step:
         store = Store(plan.runs / CELLS)
-        made.decided = decided(plan.model, files, seconds, plan.jobs or cores(), store, step)
+        made.decided = decided(plan.model, files, seconds, store, plan.jobs or cores(), step)
     made.proofs += tuple(one.proof for one in made.decided)
     unknown = sum(one.proof.answer == "unknown" for one in made.decided)
     late = f"{unknown} of {len(files)} specifications are not decided in {seconds:.0f} s"

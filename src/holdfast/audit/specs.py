@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from holdfast.audit.result import Answer, Proof, Recheck
@@ -20,11 +19,11 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
 from holdfast.core.property import Property
 from holdfast.core.registry import lookup
-from holdfast.core.sources import code_of
 from holdfast.core.types import Floats
 from holdfast.core.verdict import Verdict, settle
-from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
+from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.store import Store
 from holdfast.graph.inspect import read_proto
 from holdfast.stages.deployed import Deployed
 from holdfast.verify.domain import Domain, domain_of, first_float, last_float
@@ -46,35 +45,67 @@ class Decided:
     witness: NDArray[Any] | None = None
 
 
+@dataclass(frozen=True)
+class Specification:
+    """A specification of the model, and how many others come after it."""
+
+    name: str
+    path: Path
+    question: Property
+    after: int
+
+
+@dataclass(frozen=True)
+class SpecificationWork(Work[Specification, None]):
+    """The decision of each specification in a process of its own, which is ended when its time is over."""
+
+    model: Model
+    end: float  # of time.monotonic
+    jobs: int
+
+    def setups(self) -> list[Setup]:
+        """The model."""
+        return [Setup("verify", self.model.sha256)]
+
+    def contents(self, item: Specification) -> list[str]:
+        """The content of the specification's file."""
+        return [fingerprint.of_file(item.path)]
+
+    def open(self, threads: int) -> None:
+        """Open nothing: each decision is a process of its own."""
+
+    def compute(self, state: None, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The answers. Only what is decided is stored."""
+        for position, (one, _) in enumerate(batch):
+            share = max(0.0, self.end - time.monotonic()) / (1 + one.after)
+            found = _decide(one.name, one.path, one.question, share, self.jobs)
+            witness = None if found.witness is None else found.witness.ravel().tolist()
+            cell = {"proof": asdict(found.proof), "witness": witness}
+            yield Computed(position, 0, cell, stored=found.proof.answer != "unknown")
+
+
 def decided(
     model: Model,
     files: Sequence[Path],
     seconds: float,
+    store: Store,
     jobs: int = 1,
-    store: Store | None = None,
-    tell: Callable[[int, int], None] = lambda done, found: None,
+    tell: Progress = silent,
 ) -> tuple[Decided, ...]:
-    """The answers with their witnesses; with a store, what was decided before is not asked again.
+    """The answers with their witnesses; what was decided before is not decided again.
 
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
-    equal part of the time that is left and a process of its own, which is ended when that is over; what is
-    not decided by then is `unknown`.
+    equal part of the time that is left; what is not decided by then is `unknown`.
     """
-    questions = questions_of(model, files)
-    end, found = time.monotonic() + seconds, []
-    for left, (path, (name, question)) in enumerate(zip(files, questions.items(), strict=True)):
-        key = "" if store is None else _key(model, path)
-        held = None if store is None else store.get(key)
-        if held is None:
-            share = max(0.0, end - time.monotonic()) / (len(files) - left)
-            one = _decide(name, path, question, share, jobs)
-            if store is not None and one.proof.answer != "unknown":
-                store.put(key, _packed(one))
-        else:
-            one = _unpacked(held, question, name)
-        found.append(one)
-        tell(1, 0)
-    return tuple(found)
+    items = [
+        Specification(name, path, question, len(files) - number - 1)
+        for number, (path, (name, question)) in enumerate(
+            zip(files, questions_of(model, files).items(), strict=True)
+        )
+    ]
+    work = SpecificationWork(model, time.monotonic() + seconds, jobs)
+    cells = run(work, items, store, progress=tell).read()
+    return tuple(_decided(plain, item) for plain, item in zip(cells, items, strict=True))
 
 
 def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
@@ -90,10 +121,6 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
 def _name(path: Path, files: Sequence[Path]) -> str:
     """The file's name; its whole path where two have the same."""
     return path.name if sum(other.name == path.name for other in files) == 1 else str(path)
-
-
-def _key(model: Model, path: Path) -> str:
-    return fingerprint.of(["spec", model.sha256, fingerprint.of_file(path), versions(), code_of("verify")])
 
 
 def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> Decided:
@@ -146,19 +173,13 @@ def _trouble(verdict: Verdict) -> str:
     return {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
 
 
-def _packed(one: Decided) -> bytes:
-    witness = None if one.witness is None else one.witness.ravel().tolist()
-    return to_json({"proof": asdict(one.proof), "witness": witness})
-
-
-def _unpacked(held: bytes, question: Property, name: str) -> Decided:
-    plain = orjson.loads(held)
-    proof = Proof(**{**plain["proof"], "threat": name})
+def _decided(plain: Mapping[str, Any], item: Specification) -> Decided:
+    proof = Proof(**{**plain["proof"], "threat": item.name})
     if plain["witness"] is None:
-        return Decided(proof, question)
-    domain = domain_of(question)
+        return Decided(proof, item.question)
+    domain = domain_of(item.question)
     witness = np.array(plain["witness"], domain.dtype)
-    return Decided(proof, question, witness.reshape(domain.box.lower.shape))
+    return Decided(proof, item.question, witness.reshape(domain.box.lower.shape))
 
 
 def recheck_specs(

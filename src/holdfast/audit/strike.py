@@ -56,10 +56,10 @@ def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPl
     names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
     entries = tuple(e for e in dataset.entries if printable(e.name) in names)
     method = method_of()
-    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.wish.steps)
+    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
     given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
     name = f"attack-{plain_folder(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
-    wanted = AttackPlan(given, given.runs / name, method, limits, plan.wish.seed, features="", shared=True)
+    wanted = AttackPlan(given, given.runs / name, method, limits, plan.options.seed, features="", shared=True)
     return apart(wanted, alignment_of(given))
 
 
@@ -84,7 +84,7 @@ def strikes(
     held: dict[str, Attempt] = {}
     todo, struck, runs = list(images), list[Struck](), dict[str, str]()
     first: Outcome | None = None
-    budgets = sorted(set(plan.wish.pixels))[:most]
+    budgets = plan.options.pixels[:most]
     for number, pixels in enumerate(budgets):
         if todo:
             end = _share(until, len(budgets) - number)
@@ -159,7 +159,7 @@ def _struck(
     before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
     aimed = [a for a in attempts if a.targets]
     method = method_of()
-    how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.wish.steps} steps"
+    how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
     fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
     strike = Strike(
         name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from holdfast.audit.made import Made, rule_words
+from holdfast.audit.made import Made
 from holdfast.audit.result import Audit, Cause, Clean
 from holdfast.audit.sandwich import layers
 from holdfast.audit.squares.map import described
@@ -48,7 +48,7 @@ def audit_of(made: Made, seconds: float) -> Audit:
         command=plan.command,
         created=now(),
         seconds=round(seconds, 3),
-        budget=made.plan.wish.budget,
+        budget=made.plan.options.budget_seconds,
         versions=versions(),
     )  # fmt: skip
 
@@ -61,11 +61,17 @@ def _clean(made: Made, evaluation: Evaluation) -> Clean:
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
     at = evaluation.result.get("at_score", {})
     others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
-    count = len(evaluation.records)
-    command = made.plan.command(
-        "evaluate", *rule_words(made.plan.plan), "--images", evaluation.about.data["images"]
+    return Clean(
+        metric,
+        title,
+        side.value,
+        low=found.low,
+        high=found.high,
+        images=len(evaluation.records),
+        rule=side.rule,
+        others=others,
+        command=made.plan.evaluate_line(evaluation.about.data["images"]),
     )
-    return Clean(metric, title, side.value, found.low, found.high, count, side.rule, others, command)
 
 
 def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
@@ -89,17 +95,24 @@ def metric_of(name: str, iou: float) -> tuple[str, str]:
 def _cause(made: Made, row: Row) -> Cause:
     count = made.prepared and len(made.prepared.noise.plan.dataset)
     label = row.option if row.family == "combined" else row.label
-    only = () if row.family == "combined" else ("--only", label)  # combined is a column of the whole table
-    words = (*only, *rule_words(made.plan.plan), *made.plan.calibrated)
-    command = made.plan.command("noise", *words, "--images", count or 0)
+    only = () if row.family == "combined" else (label,)  # combined is a column of the whole table
+    command = made.plan.noise_line(count or 1, only=only)
 
     def share(points: float | None) -> float | None:
         return None if points is None or math.isnan(points) else round(points / 100, 12)
 
     return Cause(
-        label, row.family, row.outcome, share(row.drop), share(row.low), share(row.high), row.changed,
-        row.images, row.note, command,
-    )  # fmt: skip
+        label,
+        row.family,
+        row.outcome,
+        drop=share(row.drop),
+        low=share(row.low),
+        high=share(row.high),
+        changed=row.changed,
+        images=row.images,
+        note=row.note,
+        command=command,
+    )
 
 
 def _notes(made: Made, evaluation: Evaluation) -> list[str]:

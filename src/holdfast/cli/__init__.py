@@ -11,6 +11,21 @@ import signal
 import sys
 import threading
 
+GROUPS = {
+    "data": "Inspect a dataset, write the embedded one, crop single targets.",
+    "model": "Inspect a model, write its card, convert darknet files.",
+}
+COMMANDS = {
+    "report": "report:report",
+    "doctor": "report:doctor",
+    "data info": "data:info",
+    "data make": "data:make",
+    "data crop": "data_crop:crop",
+    "model info": "model:info",
+    "model card": "model:card",
+    "model list": "model:shipped",
+    "model convert": "model:convert",
+}
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
 _ending = threading.Lock()  # held by the thread that answers Ctrl-C

@@ -1,95 +1,21 @@
-"""The tree of commands. Only the module of the command that is called is imported."""
+"""The tree of commands. Packages declare their own; only the module of the command that runs is imported."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
 
-from holdfast.config.args import HELP, parse, refuse, slots_of
+import holdfast
+from holdfast.config.options import Options
 from holdfast.config.output import say
-
-
-class Group(NamedTuple):
-    """Commands under a common word; `itself` is what the word does when none of them follows."""
-
-    about: str
-    commands: Mapping[str, str]
-    itself: str = ""
-
+from holdfast.config.parser import HELP, group_help, help_of, parse, refuse
 
 ABOUT = "Does this detector still work where it is deployed? Bring an ONNX file and images."
-COMMANDS: Mapping[str, str | Group] = {  # word -> module:function in holdfast
-    "audit": "audit.cli:audit",
-    "run": "experiment.cli:run",
-    "evaluate": "evaluate.cli:evaluate",
-    "report": "cli.report:report",
-    "compare": "compare.cli:compare",
-    "demo": "audit.demo:demo",
-    "doctor": "cli.report:doctor",
-    "data": Group(
-        "Look at a data set, make the embedded one, cut pictures of single targets.",
-        {"info": "cli.data:info", "make": "cli.data:make", "crop": "cli.data_crop:crop"},
-    ),
-    "model": Group(
-        "Look at a model, write its card, convert darknet files.",
-        {
-            "info": "cli.model:info",
-            "card": "cli.model:card",
-            "list": "cli.model:shipped",
-            "convert": "cli.model:convert",
-        },
-    ),
-    "noise": Group(
-        "Measure what the deployed system does to a model: decoder, resize, colour, pooling, precision…",
-        {"list": "noise.cli:listing", "combine": "noise.cli:combine", "show": "noise.show_cli:show"},
-        itself="noise.cli:suite",
-    ),
-    "train": Group(
-        "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
-        {
-            "mix": "train.cli:mix",
-            "tent": "train.cli:tent",
-            "matrix": "train.mitigate.cli:matrix",
-            "compare": "train.mitigate.cli:compare",
-        },
-    ),
-    "diagnose": "diagnose.cli:diagnose",
-    "attack": "attack.cli:attack",
-    "patch": Group("A patch as data: lay it over images.", {"apply": "attack.patch_cli:apply"}),
-    "contest": Group(
-        "Run a patch contest, or take part in one: images, rules, zips, scores, board.",
-        {
-            "init": "contest.cli:init",
-            "validate": "contest.entry.cli:validate",
-            "pack": "contest.entry.cli:pack",
-            "score": "contest.cli:score",
-            "board": "contest.cli:board",
-            "rescore": "contest.cli:rescore",
-            "show": "contest.cli:show",
-        },
-    ),
-    "verify": "verify.cli:verify",
-    "serve": "web.cli:serve",
-    "patchbench": Group(
-        "Make, check and decide the benchmark of a patch at any position (after CCTSDB-YOLO).",
-        {
-            "make": "patchbench.cli:make",
-            "check": "patchbench.cli:check",
-            "evaluate": "patchbench.evaluate_cli:evaluate",
-        },
-    ),
-    "vnncomp": Group(
-        "Run and score benchmarks of the neural-network verification competition.",
-        {
-            "run": "verify.vnncomp.cli:run",
-            "score": "verify.vnncomp.cli:score",
-            "instance": "verify.vnncomp.cli:instance",
-            "warm": "verify.vnncomp.cli:warm",
-        },
-    ),
-}
+FIRST = ("audit", "run", "evaluate", "report", "compare", "demo", "doctor")  # in the list of commands
 ROOT_OPTIONS = {
     "--version": "Print the version.",
     "--install-completion": "Install completion for this shell, or the one named: bash, zsh, fish.",
@@ -97,26 +23,70 @@ ROOT_OPTIONS = {
 }
 
 
+class Group(NamedTuple):
+    """Commands under a common word; `itself` is what the word does when none of them follows."""
+
+    about: str
+    commands: Mapping[str, str | Group]
+    itself: str = ""
+
+
+class Command(NamedTuple):
+    """A command: a function of one options object."""
+
+    options: type[Options]
+    run: Callable[[Any], int | None]
+
+    @property
+    def about(self) -> str:
+        """What the command does."""
+        return self.run.__doc__ or ""
+
+
+@cache
+def root() -> Group:
+    """All commands: what the packages declare as COMMANDS (words -> module:function) and GROUPS."""
+    homes: dict[str, str] = {}
+    abouts: dict[str, str] = {}
+    for found in pkgutil.iter_modules(holdfast.__path__):
+        if found.ispkg:
+            package = importlib.import_module(f"holdfast.{found.name}")
+            abouts |= getattr(package, "GROUPS", {})
+            commands = getattr(package, "COMMANDS", {})
+            homes |= {words: f"{found.name}.{home}" for words, home in commands.items()}
+    nodes: dict[str, str | Group] = {}
+    for word in [*FIRST, *sorted({words.split()[0] for words in homes} - set(FIRST))]:
+        inside = {
+            words.split()[1]: home for words, home in homes.items() if words.split()[0] == word != words
+        }
+        nodes[word] = Group(abouts[word], inside, homes.get(word, "")) if inside else homes[word]
+    return Group(ABOUT, nodes)
+
+
 def execute(words: list[str]) -> int:
     """Run one command and return its exit code."""
-    command, node, rest = walk(words)
+    name, node, rest = walk(words)
     if isinstance(node, str):
-        return _call(command, load(node), rest)
+        command = load(node)
+        options = parse(command.options, rest)
+        if options is None:
+            say(help_of(command.options, command.about))
+            return 0
+        return command.run(options) or 0
     first = rest[0] if rest else ""
     if not first or first in HELP:
-        stream = sys.stdout if first else sys.stderr
-        say(_group_text(command, node), stream)
+        say(_group_text(name, node), sys.stdout if first else sys.stderr)
         return 0 if first else 2
-    if command == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
+    if name == "holdfast" and first.split("=")[0] in ROOT_OPTIONS:
         return _root_option(rest)
     kind = "option" if first.startswith("-") else "command"
     known = (*ROOT_OPTIONS, *HELP) if kind == "option" else node.commands
-    return refuse(command, f"unknown {kind} {first!r}.", first, known)
+    return refuse(name, f"unknown {kind} {first!r}", first, known)
 
 
 def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
-    """The command the words begin with, its home or its group, and the words behind it."""
-    node: Any = Group(ABOUT, COMMANDS)  # type: ignore[arg-type]
+    """The command the words begin with, its home or its group, and the words after it."""
+    node: str | Group = root()
     place = 0
     while isinstance(node, Group) and place < len(words) and words[place] in node.commands:
         node = node.commands[words[place]]
@@ -126,38 +96,32 @@ def walk(words: list[str]) -> tuple[str, str | Group, list[str]]:
     return " ".join(["holdfast", *words[:place]]), node, words[place:]
 
 
-def load(home: str) -> Callable[..., int | None]:
-    """The function of a command."""
+def load(home: str) -> Command:
+    """The command of a module:function; its options class is the type of the function's parameter."""
+    function = _function(home)
+    hints = get_type_hints(function)
+    return Command(next(hint for name, hint in hints.items() if name != "return"), function)
+
+
+def _function(home: str) -> Callable[[Any], int | None]:
     module, _, name = home.partition(":")
-    function: Callable[..., int | None] = getattr(importlib.import_module(f"holdfast.{module}"), name)
+    function: Callable[[Any], int | None] = getattr(importlib.import_module(f"holdfast.{module}"), name)
     return function
 
 
 def summaries(group: Group) -> Iterator[tuple[str, str]]:
     """Each word of a group and one line about it."""
     for word, node in group.commands.items():
-        doc = node.about if isinstance(node, Group) else load(node).__doc__ or ""
-        yield word, doc.strip().splitlines()[0]
+        text = node.about if isinstance(node, Group) else _function(node).__doc__ or ""
+        yield word, text.strip().splitlines()[0]
 
 
-def _group_text(command: str, group: Group) -> str:
-    from holdfast.cli.help import command_help, group_help
-
-    if not group.itself:
-        return group_help(command, group, ROOT_OPTIONS if command == "holdfast" else {})
-    function = load(group.itself)
-    return command_help(command, function.__doc__ or "", slots_of(function), list(summaries(group)))
-
-
-def _call(command: str, function: Callable[..., int | None], words: list[str]) -> int:
-    slots = slots_of(function)
-    values = parse(command, slots, words)
-    if values is None:
-        from holdfast.cli.help import command_help
-
-        say(command_help(command, function.__doc__ or "", slots))
-        return 0
-    return function(**values) or 0
+def _group_text(name: str, group: Group) -> str:
+    rows = list(summaries(group))
+    if group.itself:
+        command = load(group.itself)
+        return help_of(command.options, command.about, rows)
+    return group_help(name, group.about, rows, ROOT_OPTIONS if name == "holdfast" else {})
 
 
 def _root_option(words: list[str]) -> int:
@@ -172,6 +136,6 @@ def _root_option(words: list[str]) -> int:
     if not shell and len(words) > 1:
         shell, words = words[1], words[1:]
     if len(words) > 1:
-        refuse("holdfast", f"unexpected argument {words[1]!r} behind {name}")
+        refuse("holdfast", f"unexpected argument {words[1]!r} after {name}")
     say(script(shell_named(shell)) if name == "--show-completion" else install(shell_named(shell)))
     return 0

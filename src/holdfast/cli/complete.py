@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.cli.app import ROOT_OPTIONS, Group, load, summaries, walk
-from holdfast.config.args import FILES, HELP, Argument, Slot, names_of, slots_of
+from holdfast.config.options import FILES, FieldSpec, Options, fields_of
 from holdfast.config.output import say
+from holdfast.config.parser import HELP, flags_of
 from holdfast.core.errors import InputError, OutputError, UnknownName
 
 Offer = tuple[str, str]  # the word, and what it is about
@@ -77,7 +78,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def answer(shell: str) -> None:
-    """Nothing; the offers were printed in the form `shell` asks for: complete_bash, complete_zsh."""
+    """Print the completions in the form that `shell` needs: complete_bash, complete_zsh."""
     text = os.environ.get("COMP_WORDS", "")
     words = text.split("\n") if "\n" in text else text.split()
     count = int(os.environ.get("COMP_CWORD") or len(words) - 1)
@@ -115,39 +116,39 @@ def offers(words: list[str]) -> Iterator[Offer]:
         if not rest:
             yield from summaries(node)
             if node.itself:
-                yield from _of_command(slots_of(load(node.itself)), rest, last)
+                yield from _of_command(load(node.itself).options, rest, last)
             elif last.startswith("-"):
                 yield from ROOT_OPTIONS.items() if not before else ()
                 yield "--help", ""
         elif len(before) == 1 and rest[0] in ROOT_OPTIONS and rest[0] != "--version":
             yield from ((shell, "") for shell in SCRIPTS)
         return
-    yield from _of_command(slots_of(load(node)), rest, last)
+    yield from _of_command(load(node).options, rest, last)
 
 
-def _of_command(slots: list[Slot], before: list[str], last: str) -> Iterator[Offer]:
-    named = names_of(slots)
+def _of_command(shape: type[Options], before: list[str], last: str) -> Iterator[Offer]:
+    named = flags_of(shape)
     previous = named.get(before[-1]) if before else None
     if previous is not None and previous.kind is not bool:
-        yield from ((value, "") for value in previous.offered())
+        yield from ((value, "") for value in previous.completions())
     elif last.startswith("-"):
         name, glue, _ = last.partition("=")
         if glue and name in named:
-            yield from ((v if v == FILES else f"{name}={v}", "") for v in named[name].offered())
+            yield from ((v if v == FILES else f"{name}={v}", "") for v in named[name].completions())
         else:
-            given = {named[word].key for word in before if word in named and not named[word].many}
-            plain = [slot for slot in slots if slot.name in named and slot.key not in given]
-            yield from ((slot.name, slot.about.about) for slot in plain)
-            yield HELP[1], "Print what it takes."
+            given = {named[word].name for word in before if word in named and not named[word].repeats}
+            flags = [spec for spec in fields_of(shape) if not spec.positional and spec.name not in given]
+            yield from ((spec.label, spec.option.help) for spec in flags)
+            yield HELP[1], "Print this help and exit."
     else:
-        places = [slot for slot in slots if isinstance(slot.about, Argument)]
+        places = [spec for spec in fields_of(shape) if spec.positional]
         number = len(_loose(before, named))
         if places and (number < len(places) or places[-1].many):
-            yield from ((value, "") for value in places[min(number, len(places) - 1)].offered())
+            yield from ((value, "") for value in places[min(number, len(places) - 1)].completions())
 
 
-def _loose(words: list[str], named: dict[str, Slot]) -> list[str]:
-    """The words that are neither options nor their values."""
+def _loose(words: list[str], named: dict[str, FieldSpec]) -> list[str]:
+    """The words that are neither flags nor their values."""
     loose, value = [], False
     for word in words:
         if not value and not word.startswith("-"):

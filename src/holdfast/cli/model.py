@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
+from holdfast.cli.options import ModelCardOptions, ModelConvertOptions, ModelInfoOptions, ModelListOptions
 from holdfast.config.output import say
 
 
-def info(
-    path: Annotated[str, Argument("An ONNX file or the name of a shipped model.", values=offers.models)],
-    card: Annotated[Path | None, Option("Its card, if it does not lie beside it.")] = None,
-    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None,
-) -> None:
+def info(options: ModelInfoOptions) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
     from holdfast.config.output import write_json
     from holdfast.graph.facts import as_dict, describe, text
 
-    facts = describe(path, card)
+    facts = describe(options.path, options.card)
     say(text(facts))
-    if json:
-        write_json(json, as_dict(facts))
+    if options.json:
+        write_json(options.json, as_dict(facts))
 
 
-def card(
-    path: Annotated[Path, Argument("An ONNX file.")],
-    out: Annotated[Path | None, Option("Where to write it; default: beside the model.", short="-o")] = None,
-    force: Annotated[bool, Option("Overwrite a card that is there.")] = False,
-) -> None:
+def card(options: ModelCardOptions) -> None:
     """Inspect the graph, guess how to feed and read it, say why, and write the card."""
     from holdfast.graph.guess import write_guess
 
-    target, reasons = write_guess(path, out, force=force)
+    target, reasons = write_guess(options.path, options.out, force=options.force)
     for reason in reasons:
         say(f"guessed  {reason}")
     say(f"card written: {target}; check the guesses, then evaluate")
 
 
-def shipped() -> None:
+def shipped(_options: ModelListOptions) -> None:
     """Print the models that come with holdfast."""
     from holdfast.graph.load import load_model, shipped
 
@@ -50,22 +38,18 @@ def shipped() -> None:
         say(f"{name:14} {about}, {model.path.stat().st_size / 1e6:.1f} MB")
 
 
-def convert(
-    cfg: Annotated[Path, Argument("A darknet .cfg file.")],
-    weights: Annotated[Path, Argument("Its .weights file.")],
-    out: Annotated[Path, Option("The ONNX file to write; the card goes beside it.", short="-o")],
-    names: Annotated[Path | None, Option("A file with one class name a line.")] = None,
-    size: Annotated[int | None, Option("Another input size than the .cfg's.", least=32)] = None,
-    force: Annotated[bool, Option("Overwrite a card that is there.")] = False,
-) -> None:
+def convert(options: ModelConvertOptions) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
     from holdfast.core.errors import CardError
     from holdfast.core.types import Size
     from holdfast.graph.card_text import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet
 
-    if out.with_suffix(".toml").exists() and not force:
+    out, size = options.out, options.size
+    if out.with_suffix(".toml").exists() and not options.force:
         raise CardError(f"{out.with_suffix('.toml')}: there is a card already; --force overwrites it")
-    made = convert_darknet(cfg, weights, out, names, Size(size, size) if size else None)
+    made = convert_darknet(
+        options.cfg, options.weights, out, options.names, Size(size, size) if size else None
+    )
     write_card(made, out.with_suffix(".toml"))
     say(f"written: {out} and {out.with_suffix('.toml')}")

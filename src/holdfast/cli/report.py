@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from holdfast.config.args import Argument, Option
+from holdfast.cli.options import DoctorOptions, ReportOptions
 from holdfast.config.output import say
 
 
-def report(
-    run: Annotated[Path, Argument("The folder of a run (or its run.json).")],
-    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("report.html"),
-) -> None:
+def report(options: ReportOptions) -> None:
     """Write a run as one self-contained HTML page."""
     from holdfast.audit.result import MANIFEST as AUDIT
     from holdfast.noise.vision.result import MANIFEST
 
+    run, out = options.run, options.out
     if run.name == AUDIT or (run / AUDIT).exists():
         return _audit(run if run.is_dir() else run.parent, out)
     if run.name == MANIFEST or (run / MANIFEST).exists():
@@ -46,7 +43,7 @@ def report(
 
 
 def _audit(run: Path, out: Path) -> None:
-    """Nothing; the page of an audit is written: with all pictures as it was made, else from its numbers."""
+    """Write the page of an audit: with all pictures as it was made, otherwise from its numbers."""
     from holdfast.audit.cli import PAGE
     from holdfast.audit.page import write
     from holdfast.audit.result import open_audit
@@ -60,7 +57,7 @@ def _audit(run: Path, out: Path) -> None:
     say(f"report: {out.resolve()}")
 
 
-def doctor() -> int:
+def doctor(_options: DoctorOptions) -> int:
     """Print versions, extras and CPU features, what is missing and the pip line for it."""
     from holdfast.engine.doctor import diagnose
     from holdfast.report.tables import Table, to_text

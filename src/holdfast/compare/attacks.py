@@ -20,6 +20,7 @@ from holdfast.compare.result import Body, Listed, differences
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats
+from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import same_truth
@@ -42,6 +43,7 @@ class Attacked:
     effects: tuple[dict[str, Any], ...]
     images: dict[str, dict[str, Any]]  # by name
     folder: Path
+    cells: dict[str, Any]
 
     @property
     def aimed(self) -> dict[str, dict[str, Any]]:
@@ -62,7 +64,7 @@ def open_attack(path: Path) -> Attacked:
         _ = effects[0]["before"], effects[0]["after"], effects[0]["S_e"]
     except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"{file}: expected the {MANIFEST} of an attack, got: {problem!r}") from problem
-    return Attacked(about, effects, rows, file.parent)
+    return Attacked(about, effects, rows, file.parent, plain.get("cells") or {})
 
 
 def compare_attacks(a: Attacked, b: Attacked) -> Body:
@@ -159,17 +161,16 @@ def attempts_of(run: Attacked, which: str) -> dict[str, Attempt]:
     """The attempts of the manifest's images from the cells of its folder; Apart if one is not there."""
     if "alignment" not in run.about:
         raise Apart(f"{which} was made by a version that did not keep which classes are meant")
-    store, found = Store(run.folder / CELLS), {}
-    for path in sorted((run.folder / CELLS).rglob("*")):
-        data = store.get(path.stem) if path.is_file() else None
-        try:
-            attempt = None if data is None else attempt_from_plain(orjson.loads(data))
-        except (ValueError, KeyError, TypeError, HoldfastError):
-            continue
-        if isinstance(attempt, Attempt):
-            row = run.images.get(attempt.name)
-            if row is not None and row["image_sha256"] == attempt.image_sha256:
-                found[attempt.name] = attempt
+    found = {}
+    try:
+        cells = CellSet.from_plain(Store(run.folder / CELLS), run.cells)
+        attempts = [attempt_from_plain(plain) for plain in cells.read()]
+    except (ValueError, KeyError, TypeError, HoldfastError):
+        attempts = []
+    for attempt in attempts:
+        row = run.images.get(attempt.name)
+        if isinstance(attempt, Attempt) and row is not None and row["image_sha256"] == attempt.image_sha256:
+            found[attempt.name] = attempt
     missing = [name for name in run.images if name not in found]
     if missing:
         raise Apart(f"{which} has no record of {missing[0]} any more")

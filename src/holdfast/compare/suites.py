@@ -13,10 +13,11 @@ from holdfast.compare.change import Change, Stated, Subject, from_draws, from_st
 from holdfast.compare.evaluations import settings_of
 from holdfast.compare.result import Body, differences
 from holdfast.core.errors import InputError
+from holdfast.engine.pipelines import read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import Side, common, drawn
-from holdfast.evaluate.result import CELLS, read_cells
+from holdfast.evaluate.result import CELLS
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 
 CLEAN, COSTS = "as trained", "what noise costs"
@@ -34,7 +35,7 @@ def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
     notes: list[str] = []
     for first, second, name in paired_models(a.models, b.models):
         _check(first, second)
-        both = _Both(_Cells.of(first, stores[0]), _Cells.of(second, stores[1]), name)
+        both = _Both(_Records.of(first, stores[0]), _Records.of(second, stores[1]), name)
         rows += both.rows(first, second)
         notes += both.notes()
         differs += differences(_description(first), _description(second))
@@ -84,41 +85,43 @@ def _description(model: ModelNoise) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Cells:
+class _Records:
     """The records of a suite, read once each; `missing` says why there are none."""
 
     store: Store
     model: ModelNoise
     missing: str = ""
-    kept: dict[tuple[str, ...], Side] = field(default_factory=dict)
+    sides: dict[str, Side] = field(default_factory=dict)  # by the name of their cells
 
     @staticmethod
-    def of(model: ModelNoise, run: Path) -> _Cells:
+    def of(model: ModelNoise, run: Path) -> _Records:
         store = Store(run.resolve().parent / CELLS)
-        made = _Cells(store, model)
-        if not model.cells or not model.alignment or not model.settings:
-            return _Cells(store, model, "was made by a version that did not keep which records it read")
+        records = _Records(store, model)
+        if not model.setup or not model.alignment or not model.settings:
+            return _Records(store, model, "was written by a version that did not keep which records it read")
         try:
-            made.side(model.cells)
+            records.side()
         except (InputError, KeyError, ValueError) as problem:
-            return _Cells(store, model, f"has no records any more ({problem})")
-        return made
+            return _Records(store, model, f"has no records any more ({problem})")
+        return records
 
-    def side(self, cells: tuple[str, ...]) -> Side:
-        """The records in these cells, ready to be compared."""
-        if cells not in self.kept:
-            model, alignment = self.model, Alignment.from_plain(self.model.alignment)
-            records = realign(read_cells(self.store, cells).records, alignment, model.task)  # type: ignore[arg-type]
-            self.kept[cells] = Side(records, model.task, alignment.names, settings_of(model.settings))  # type: ignore[arg-type]
-        return self.kept[cells]
+    def side(self, row: Row | None = None) -> Side:
+        """The records of a row, or the clean ones, ready to be compared."""
+        model, cells = self.model, self.model.cells(self.store, row)
+        if cells.setup not in self.sides:
+            alignment = Alignment.from_plain(model.alignment)
+            records = realign(read_records(cells).records, alignment, model.task)  # type: ignore[arg-type]
+            settings = settings_of(model.settings)
+            self.sides[cells.setup] = Side(records, model.task, alignment.names, settings)  # type: ignore[arg-type]
+        return self.sides[cells.setup]
 
 
 @dataclass(frozen=True)
 class _Both:
     """The two runs of one model, or of two models on the same data."""
 
-    a: _Cells
-    b: _Cells
+    a: _Records
+    b: _Records
     name: str
 
     @property
@@ -148,7 +151,7 @@ class _Both:
     def _paired_clean(self, about: Subject) -> Change | None:
         if not self.at_hand:
             return None
-        sides = (self.a.side(self.a.model.cells), self.b.side(self.b.model.cells))
+        sides = (self.a.side(), self.b.side())
         names = common(*sides)
         old, new = (100 * drawn(side, names) for side in sides)
         return from_draws(about, old, new, len(names))
@@ -159,7 +162,7 @@ class _Both:
 
     def _cost(self, label: str, old: Row | None, new: Row | None) -> Change:
         about = Subject(COSTS, self._said(label), "is worse", costs=True)
-        if self.at_hand and old and new and old.cells and new.cells:
+        if self.at_hand and old and new and old.setup and new.setup:
             try:
                 return self._paired_cost(about, old, new)
             except InputError:  # cells of this option are gone, or no image is left
@@ -167,8 +170,8 @@ class _Both:
         return from_stated(about, stated(old), stated(new))
 
     def _paired_cost(self, about: Subject, old: Row, new: Row) -> Change:
-        clean = [side.side(side.model.cells) for side in (self.a, self.b)]
-        noised = [side.side(row.cells) for side, row in ((self.a, old), (self.b, new))]
+        clean = [side.side() for side in (self.a, self.b)]
+        noised = [side.side(row) for side, row in ((self.a, old), (self.b, new))]
         left = set(common(clean[0], noised[0])) & set(common(clean[1], noised[1]))
         names = [name for name in common(*clean) if name in left]
         if not names:

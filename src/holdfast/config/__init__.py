@@ -1,1 +1,1 @@
-"""Command-line options as data: declaration, output formats, completion."""
+"""Options declared once: command lines, TOML tables, JSON schemas and web forms; output files."""

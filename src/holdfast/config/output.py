@@ -1,9 +1,10 @@
-"""Writing results where the user asked for them."""
+"""Output files: checked before a run, written after it."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -70,3 +71,54 @@ def _is_standard_output(path: Path) -> bool:
         return sys.stdout is not None and os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
     except OSError:
         return False
+
+
+def check_outputs(files: Mapping[str, Path | None], folders: Mapping[str, Path | None]) -> None:
+    """Raise OutputError now, before a long run, if an output of these flags cannot be written.
+
+    Two flags must not name one file, because the second would replace the first.
+    """
+    from holdfast.core.errors import OutputError
+
+    for flag, file in files.items():
+        if file is not None:
+            check_file(flag, file)
+    for flag, folder in folders.items():
+        if folder is not None:
+            check_folder(flag, folder)
+    seen: dict[str, str] = {}
+    for flag, path in {**files, **folders}.items():
+        if path is None or not (path.is_dir() or is_replaced(path)):
+            continue  # several can write to one device or stream
+        earlier = seen.setdefault(os.path.realpath(path), f"{flag} {path}")
+        if earlier != f"{flag} {path}":
+            raise OutputError(f"{earlier} and {flag} {path}: are one and the same; give two names")
+
+
+def check_file(flag: str, file: Path) -> None:
+    """Raise OutputError now, before a long run, if the file of that flag cannot be written."""
+    from holdfast.core.errors import OutputError
+
+    if file.is_dir():
+        example = file / ("numbers.json" if flag == "--json" else "report.html")
+        raise OutputError(f"{flag} {file}: is a folder; give the name of a file, such as {example}")
+    _check_place(flag, file, file)
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Raise OutputError now, before a long run, if nothing can be written into the folder."""
+    from holdfast.core.errors import OutputError
+
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{flag} {folder}: is a file; give the name of a folder")
+    _check_place(flag, folder, folder / "file")
+
+
+def _check_place(flag: str, given: Path, file: Path) -> None:
+    from holdfast.core.errors import OutputError
+
+    try:
+        check_writable(file)
+    except OutputError as problem:
+        why = getattr(problem.__cause__, "strerror", None) or str(problem)
+        raise OutputError(f"{flag} {given}: cannot write there: {why}; choose another folder") from problem

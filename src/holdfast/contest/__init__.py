@@ -1,1 +1,12 @@
 """Patch contests: images and rules, entries, scores, the board."""
+
+GROUPS = {"contest": "Run a patch contest, or take part in one: images, rules, zips, scores, board."}
+COMMANDS = {
+    "contest init": "cli:init",
+    "contest validate": "entry.cli:validate",
+    "contest pack": "entry.cli:pack",
+    "contest score": "cli:score",
+    "contest board": "cli:board",
+    "contest rescore": "cli:rescore",
+    "contest show": "cli:show",
+}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import orjson
 
 from holdfast.contest.contest import CACHE, TRUTH, Contest
 from holdfast.contest.entry.pack import pack
 from holdfast.contest.ledger import Record, enter, read_ledger
 from holdfast.contest.pool import Phase
 from holdfast.contest.run import score
-from holdfast.contest.shots import noisy
+from holdfast.contest.shots import Shot, noisy
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.seeds import generator
@@ -23,7 +24,7 @@ from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Image
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.coco import coco
-from holdfast.engine.executor import execute
+from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.rules import rule_named
 from holdfast.stages.families import is_installed
@@ -95,32 +96,38 @@ WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_a
 
 
 @dataclass(frozen=True)
-class Painting:
-    """The work of writing a baseline's images."""
+class BaselineWork(ItemWork[Shot, None]):
+    """The images of a baseline, written to a folder."""
 
     name: str
     pixels: int
     seed: int
     folder: Path
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
 
-    def on(self, threads: int) -> Painting:
-        """The same work: it has no threads."""
-        return self
+    def setups(self) -> list[Setup]:
+        """The baseline, its budget and its seed."""
+        return [Setup("contest", ["baseline", self.name, self.pixels, self.seed])]
 
-    def work(self, state: None, shard: Sequence[Any]) -> tuple[None, None, tuple[int, int]]:
-        """Nothing; the images of the shard are in the folder."""
-        found = 0
-        for shot in shard:
-            path = self.folder / shot.name
-            found += path.is_file()
-            if not path.is_file():
-                rng = generator(self.seed, "baseline", self.name, shot.number)
-                boxes = shot.truth.read(shot.name, b"")
-                image = BASELINES[self.name](shot.before(), boxes, self.pixels, rng)
-                write_atomic(path, png_of(image), durable=False)
-        return None, None, (len(shard), found)
+    def contents(self, item: Shot) -> list[Any]:
+        """Number, original and truth of the image."""
+        return [[item.number, item.sha256, item.truth.fingerprint()]]
+
+    def open(self, threads: int) -> None:
+        """Open nothing."""
+
+    def is_valid(self, setup: int, data: bytes) -> bool:
+        """Whether the image is there, and is the one that was written."""
+        cell = orjson.loads(data)
+        path = self.folder / cell["file"]
+        return path.is_file() and fingerprint.of_file(path) == str(cell["sha256"])
+
+    def compute_item(self, state: None, item: Shot) -> dict[str, str]:
+        """Write the image; return its name and hash."""
+        rng = generator(self.seed, "baseline", self.name, item.number)
+        image = BASELINES[self.name](item.before(), item.truth.read(item.name, b""), self.pixels, rng)
+        png = png_of(image)
+        write_atomic(self.folder / item.name, png, durable=False)
+        return {"file": item.name, "sha256": fingerprint.of_bytes(png)}
 
 
 def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Record, ...]:
@@ -141,9 +148,9 @@ def _enter(contest: Contest, name: str, team: str, phase: Phase, jobs: int) -> R
     if name in WHOLE:
         WHOLE[name](contest, folder, phase, jobs)
     else:
-        task = Painting(name, contest.rules.pixels, contest.rules.seed, folder)
+        work = BaselineWork(name, contest.rules.pixels, contest.rules.seed, folder)
         with phase(f"{team} images", len(contest.shots)) as step:
-            execute(task, contest.shots, jobs, step)
+            run(work, contest.shots, contest.store, jobs=jobs, progress=step)
     archive = pack(folder, team, contest.folder / CACHE)
     with phase(team, len(contest.shots)) as step:
         made = score(contest, archive, step, jobs)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
-from holdfast.config.output import say
+from holdfast.config.output import check_outputs, say
+from holdfast.config.parser import command_line
+from holdfast.contest.options import (
+    BoardOptions,
+    ContestScoreOptions,
+    ContestShowOptions,
+    InitOptions,
+    RescoreOptions,
+)
 
 if TYPE_CHECKING:
     from holdfast.contest.contest import Contest
@@ -19,59 +23,8 @@ if TYPE_CHECKING:
     from holdfast.contest.run import Judged, Row, Score
     from holdfast.report.patched import Exhibit
 
-FROM, RULES, RUN = "What it is made of", "Rules (all stand in rules.toml)", "How it is run"
-Folder = Annotated[Path, Option("The folder of the contest.", "--contest", shown="DIR")]
-Jobs = Annotated[int, Option("Processes; 0: one a core.", group=RUN, least=0)]
-Data = Annotated[str, Option("Images with true boxes.", shown="DATA", group=FROM, values=offers.data_sets)]
-Model = Annotated[str, Option("The single model, known to all.", group=FROM, values=offers.models)]
-Members = Annotated[
-    str | None, Option("The mimic model's other members, hidden; commas between.", shown="A,B", group=FROM)
-]
-Images = Annotated[int, Option("How many images.", group=FROM, least=2, most=1_000_000)]
-Seed = Annotated[int, Option("Another seed, another order.", group=FROM, least=0)]
-Format = Annotated[
-    str | None, Option("The data's format.", "--format", shown="NAME", group=FROM, values=offers.formats)
-]
-Split = Annotated[str | None, Option("The data's split.", shown="NAME", group=FROM)]
-Name = Annotated[str | None, Option("What the contest is called; default: as the data.", group=FROM)]
-Baselines = Annotated[bool, Option("Also score identity, grey square, random noise, our attack.")]
-Pixels = Annotated[int, Option("Changed pixels an image, at most.", group=RULES, least=1)]
-Rule = Annotated[str, Option("How AP is computed.", shown="NAME", group=RULES, values=offers.rules)]
-LeastScore = Annotated[float, Option("Least score of a detection.", group=RULES, least=0, most=1)]
-Nms = Annotated[float, Option("NMS threshold.", group=RULES, least=0, most=1)]
-Votes = Annotated[
-    int | None, Option("Members that must agree; default: more than half.", group=RULES, least=1)
-]
-VoteIou = Annotated[float, Option("… on a box, from this IoU.", group=RULES, least=0, most=1)]
-Features = Annotated[str, Option("Network of the distance: signs, inception:FILE.", shown="NET", group=RULES)]
-Nearest = Annotated[float, Option("Distance at which S_s is 1.", group=RULES, least=0)]
-Farthest = Annotated[
-    float | None, Option("… at which it is 0; default: that of random noise.", group=RULES, least=0)
-]
 
-
-def init(
-    folder: Annotated[Path, Argument("A new or empty folder.", shown="DIR")],
-    data: Data = "signs",
-    model: Model = "signs-yolo",
-    members: Members = None,
-    images: Images = 1000,
-    seed: Seed = 0,
-    data_format: Format = None,
-    split: Split = None,
-    name: Name = None,
-    baselines: Baselines = False,
-    pixels: Pixels = 3000,
-    rule: Rule = "voc",
-    score: LeastScore = 0.25,
-    nms_iou: Nms = 0.45,
-    vote: Votes = None,
-    vote_iou: VoteIou = 0.5,
-    features: Features = "signs",
-    distance_min: Nearest = 0.0,
-    distance_max: Farthest = None,
-    jobs: Jobs = 0,
-) -> int:
+def init(options: InitOptions) -> int:
     """Make a contest: numbered images the model recognises, truth, models, rules.toml, images.zip.
 
     With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
@@ -80,16 +33,29 @@ def init(
     from holdfast.contest.setup import HIDDEN, Setup, ready
     from holdfast.engine.progress import progress
 
-    others = _others(members, model, HIDDEN)
-    made = ready(
-        Setup(
-            folder, data, model, others, images, seed, name or "", distance_min=distance_min,
-            distance_max=distance_max, features=features, pixels=pixels, ap=rule, score=score,
-            nms_iou=nms_iou, least=vote, vote_iou=vote_iou, data_format=data_format, split=split,
-        )
-    )  # fmt: skip
-    contest = make(made, progress, jobs)
-    if baselines:
+    others = _others(options.members, options.model, HIDDEN)
+    setup = Setup(
+        options.folder,
+        data=options.data,
+        model=options.model,
+        members=others,
+        images=options.images,
+        seed=options.seed,
+        name=options.name or "",
+        features=options.features,
+        distance_min=options.distance_min,
+        distance_max=options.distance_max,
+        pixels=options.pixels,
+        ap=options.rule,
+        score=options.score,
+        nms_iou=options.nms_iou,
+        least=options.vote,
+        vote_iou=options.vote_iou,
+        data_format=options.format,
+        split=options.split,
+    )
+    contest = make(ready(setup), progress, options.jobs)
+    if options.baselines:
         from holdfast.contest.baselines import enter_baselines
         from holdfast.stages.families import is_installed
 
@@ -97,8 +63,8 @@ def init(
             sys.stderr.write(
                 "note     our attack is left out: it needs torch: pip install 'holdfast[torch]'\n"
             )
-        say(_records_text(enter_baselines(contest, progress, jobs)))
-    finish(folder)
+        say(_records_text(enter_baselines(contest, progress, options.jobs)))
+    finish(options.folder)
     say(_made_text(contest))
     return 0
 
@@ -125,16 +91,7 @@ def _made_text(contest: Contest) -> str:
     )
 
 
-def score(
-    archive: Annotated[Path, Argument("The entry: advimages_TEAM.zip.", shown="ZIP")],
-    contest: Folder,
-    json: Annotated[Path | None, Option("Write all numbers and the table of images to this file.")] = None,
-    csv: Annotated[Path | None, Option("Write the table of images to this file.")] = None,
-    keep: Annotated[bool, Option("Copy the zip into the contest's folder, to score it again later.")] = True,
-    dry: Annotated[bool, Option("Do not enter the score into the contest.", "--dry-run")] = False,
-    lang: Annotated[Literal["en", "zh"], Option("The language of problems.")] = "en",
-    jobs: Jobs = 0,
-) -> int:
+def score(options: ContestScoreOptions) -> int:
     """Score an entry: S_e, S_s and score of each scenario, and the final score.
 
     An entry that is not valid is not scored: all problems are printed, the exit code is 2.
@@ -151,61 +108,57 @@ def score(
     from holdfast.engine.progress import progress
     from holdfast.engine.store import write_atomic
 
-    _check_files(json, csv)
-    opened = open_contest(contest)
+    check_outputs({"--json": options.json, "--csv": options.csv}, {})
+    archive, lang = options.archive, options.lang
+    opened = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
         raise InputError(f"{archive.name}: teams called {PREFIX}… are the contest's own; take another name")
     with progress("check", len(opened.shots)) as step:
-        seen = examine(archive, contest, opened.rules, lang, jobs or cores(), lambda done: step(done, 0))
+        jobs = options.jobs or cores()
+        seen = examine(archive, options.contest, opened.rules, lang, jobs, lambda done: step(done, 0))
     if seen.problems:
         sys.stderr.write("".join(f"{line}\n" for line in seen.lines(lang)))
         return 2
     with progress("score", len(opened.shots)) as step:
-        made = score_archive(opened, archive, step, jobs)
-    if json:
-        write_json(json, made.to_plain())
-    if csv:
-        write_atomic(csv, images_csv(made.rows).encode(), durable=False)
+        made = score_archive(opened, archive, step, options.jobs)
+    if options.json:
+        write_json(options.json, made.to_plain())
+    if options.csv:
+        write_atomic(options.csv, images_csv(made.rows).encode(), durable=False)
     say(_score_text(made))
-    if not dry:
-        record = enter(contest, archive, made, keep=keep)
-        sys.stderr.write(f"entered  {record.path} (holdfast contest board --contest {contest})\n")
+    if not options.dry_run:
+        record = enter(options.contest, archive, made, keep=options.keep)
+        sys.stderr.write(f"entered  {record.path} ({command_line(BoardOptions(contest=options.contest))})\n")
     return 0
 
 
-def board(
-    contest: Folder,
-    csv: Annotated[bool, Option("Print the board as CSV.")] = False,
-    json: Annotated[Path | None, Option("Write the board and the history to this file.")] = None,
-    html: Annotated[Path | None, Option("Write the board as a page.")] = None,
-    history: Annotated[bool, Option("Also every submission, in the order they came.")] = False,
-) -> int:
+def board(options: BoardOptions) -> int:
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
     from holdfast.config.output import write_json
     from holdfast.contest.board import board as board_of
     from holdfast.contest.board import board_table, history_table, stale_lines
     from holdfast.report.tables import to_csv, to_text
 
-    _check_files(json, html)
-    found = board_of(contest)
-    if json:
-        write_json(json, found.to_plain())
-    if html:
+    check_outputs({"--json": options.json, "--html": options.html}, {})
+    found = board_of(options.contest)
+    if options.json:
+        write_json(options.json, found.to_plain())
+    if options.html:
         from holdfast.contest.page import board_page, write
 
-        write(board_page(found, shlex.join(["holdfast", *sys.argv[1:]])), html)
-        sys.stderr.write(f"page     {html.resolve()}\n")
-    shown = [history_table(found)] if history else []
-    if csv:
+        write(board_page(found, command_line(options)), options.html)
+        sys.stderr.write(f"page     {options.html.resolve()}\n")
+    shown = [history_table(found)] if options.history else []
+    if options.csv:
         say("\n".join(to_csv(table) for table in (board_table(found), *shown)), end="")
     else:
         say("\n\n".join(to_text(table) for table in (board_table(found), *shown)))
-    for line in stale_lines(found, contest):
+    for line in stale_lines(found, options.contest):
         sys.stderr.write(f"stale    {line}\n")
     return 0
 
 
-def rescore(contest: Folder, jobs: Jobs = 0) -> int:
+def rescore(options: RescoreOptions) -> int:
     """Score again what was scored under other rules, models or code; older scores stay as files in entries/.
 
     Exit code 4 means: done, but some submissions could not be scored again.
@@ -215,7 +168,8 @@ def rescore(contest: Folder, jobs: Jobs = 0) -> int:
     from holdfast.contest.rules import read_rules
     from holdfast.engine.progress import progress
 
-    outcomes = again(contest, progress, jobs)
+    contest = options.contest
+    outcomes = again(contest, progress, options.jobs)
     if (contest / PUBLIC).is_dir() and publish_rules(contest, read_rules(contest)):
         say(f"{contest / PUBLIC / 'rules.toml'}: written anew, to be published")
     if not outcomes:
@@ -230,13 +184,7 @@ def rescore(contest: Folder, jobs: Jobs = 0) -> int:
     return 4 if len(done) < len(outcomes) else 0
 
 
-def show(
-    archive: Annotated[Path, Argument("The entry: advimages_TEAM.zip.", shown="ZIP")],
-    contest: Annotated[Path, Option("The folder of the contest.", shown="DIR")],
-    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("contest.html"),
-    images: Annotated[int, Option("Images to show: half the best, half the worst.", least=0)] = 12,
-    jobs: Annotated[int, Option("Processes; 0: one a core.", least=0)] = 0,
-) -> int:
+def show(options: ContestShowOptions) -> int:
     """Write an entry as a page: original, adversarial, mask, difference ×10, boxes before and after.
 
     The entry is judged as `contest score` does it, but no score is entered. An entry that is not valid is not
@@ -247,26 +195,25 @@ def show(
     from holdfast.contest.entry.validate import examine
     from holdfast.contest.page import chosen, show_page, write
     from holdfast.contest.run import judge, score_of
-    from holdfast.core.errors import OutputError
     from holdfast.core.fingerprint import of_file
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
 
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'contest.html'}")
-    opened = open_contest(contest)
-    seen = examine(archive, contest, opened.rules, "en", jobs or cores())
+    check_outputs({"--out": options.out}, {})
+    archive = options.archive
+    opened = open_contest(options.contest)
+    seen = examine(archive, options.contest, opened.rules, "en", options.jobs or cores())
     if seen.problems:
         sys.stderr.write("".join(f"{line}\n" for line in seen.lines("en")))
         return 2
     entry = open_entry(archive, opened.rules)
     with progress("judge", len(opened.shots)) as step:
-        judged = judge(opened, entry, step, jobs)
+        judged = judge(opened, entry, step, options.jobs)
     made = score_of(opened, judged, entry.team, of_file(archive))
-    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(made.rows, images))
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    page = show_page(made, opened.rules, best, worst, opened.classes, command)
-    say(f"final {made.final:.4f}\npage: {write(page, out).resolve()} ({len(page.encode()) / 1e6:.1f} MB)")
+    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(made.rows, options.images))
+    page = show_page(made, opened.rules, best, worst, opened.classes, command_line(options))
+    written = write(page, options.out).resolve()
+    say(f"final {made.final:.4f}\npage: {written} ({len(page.encode()) / 1e6:.1f} MB)")
     return 0
 
 
@@ -288,15 +235,6 @@ def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]
         pictures = contest.shots[place].before(), entry.image(row.number)
         made.append(Exhibit(f"{row.number}.png", told(row), *pictures, truth, said[SINGLE], said[MIMIC]))
     return made
-
-
-def _check_files(*paths: Path | None) -> None:
-    """Nothing, or InputError before any work is done: a result cannot be written to a folder."""
-    from holdfast.core.errors import InputError
-
-    for path in paths:
-        if path is not None and path.is_dir():
-            raise InputError(f"{path}: is a folder; give the name of a file")
 
 
 def _score_text(made: Score) -> str:

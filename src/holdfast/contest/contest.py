@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from holdfast.contest.hashes import Hashes, hashes_of
-from holdfast.contest.judging import Judging, opened_features
+from holdfast.contest.judging import JudgeWork, opened_features
 from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
 from holdfast.contest.shots import Shot
 from holdfast.core import fingerprint
@@ -22,7 +22,7 @@ from holdfast.core.types import Size
 from holdfast.data.entries import FileEntry, PixelBoxes
 from holdfast.data.images import sniff
 from holdfast.data.readers.coco import coco
-from holdfast.engine.job import job_of
+from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, align
 from holdfast.graph.fields import join_problems
@@ -53,14 +53,20 @@ class Contest:
         """The place of the single model among the members."""
         return self.rules.mimic.members.index(self.rules.single)
 
-    def judging(self, ask: tuple[bool, bool] = (True, True)) -> Judging:
-        """The work of asking every member and the feature net, or only the latter."""
+    def judging(self, *, ask_after: bool = True) -> JudgeWork:
+        """The work of running every member and the feature net on the images before and after a change."""
         # What is handed in was decoded when it was checked; the members see those very pixels.
-        jobs = tuple(
-            job_of(m, pipeline_of(m.card).replace(decode="pillow"), len(self.classes), None, self.store, True)
-            for m in self.models
+        members = tuple(
+            PipelineWork(
+                model,
+                (ImagePipeline(pipeline_of(model.card).replace(decode="pillow")),),
+                len(self.classes),
+                strict=True,
+                fatal=True,
+            )
+            for model in self.models
         )
-        return Judging(jobs, self.rules.features, self.rules.features_sha256, self.store, ask)
+        return JudgeWork(members, self.rules.features, self.rules.features_sha256, ask_after)
 
 
 def open_contest(folder: Path) -> Contest:

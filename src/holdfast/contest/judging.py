@@ -1,110 +1,132 @@
-"""The work of one process on a contest: images through every member and the feature net, into the cache."""
+"""The images of a contest, before and after a change, through every member and the feature net."""
 
 from __future__ import annotations
 
 import base64
-import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-import orjson
 
-from holdfast.contest.shots import Held, held
-from holdfast.core import fingerprint
+from holdfast.contest.shots import Held, Shot, held
 from holdfast.core.errors import InputError
 from holdfast.core.patch import changed_pixels
 from holdfast.core.types import Floats, Image
-from holdfast.engine.answer import Opened
-from holdfast.engine.job import Job
-from holdfast.engine.store import Store, to_json
-from holdfast.engine.work import work
+from holdfast.engine.cells import Cells, CellSet, Computed, Missing, Setup, Work
+from holdfast.engine.infer import Inference
+from holdfast.engine.pipelines import SHARD, PipelineWork, content_of
 from holdfast.metrics.similarity import psnr
 
 
-class Seen(NamedTuple):
-    """What is in the cache about a row of images: a cell for each member, and one of features."""
-
-    members: tuple[str, ...]
-    features: str
-
-
-class Answer(NamedTuple):
-    """What came of one row: the originals, what they became (None if not asked), and how they differ."""
-
-    before: Seen
-    after: Seen | None
-    changed: tuple[int, ...]  # pixels
-    psnr: tuple[float, ...]  # dB; infinite for equal images
-
-
 @dataclass
-class Open:
-    """What a process keeps between rows: the members' networks and the feature net."""
+class JudgeState:
+    """The members' networks, and the feature net once it is needed."""
 
-    members: list[Opened]
-    features: Callable[[Sequence[Image]], Floats] | None = field(default=None)
+    members: list[Inference]
+    threads: int
+    features: Callable[[Sequence[Image]], Floats] | None = None
 
 
 @dataclass(frozen=True)
-class Judging:
-    """The members' answers and the features of originals and of what they became."""
+class JudgeWork(Work[Shot, JudgeState]):
+    """The cells of an image: members and features before, members and features after, and the difference."""
 
-    jobs: tuple[Job, ...]
+    members: tuple[PipelineWork, ...]  # each with one pipeline
     features: str  # how the feature net is opened
     features_sha256: str
-    store: Store
-    ask: tuple[bool, bool] = (True, True)  # members are asked before, after
-    threads: int = 1
+    ask_after: bool = True  # whether members are run on the changed images
+    batch: int = SHARD
 
     @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules other processes must import first."""
-        return tuple(sorted({name for job in self.jobs for name in job.modules}))
+    def count(self) -> int:
+        """How many members there are."""
+        return len(self.members)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of parts other processes must load first."""
-        return tuple(dict.fromkeys(path for job in self.jobs for path in job.files))
+    def setups(self) -> list[Setup]:
+        """The setups of the members, of the features and of the difference."""
+        members = [setup for member in self.members for setup in member.setups()]
+        one = [*members, Setup("contest", ["features", self.features_sha256])]
+        return [*one, *one, Setup("contest", "difference")]
 
-    def on(self, threads: int) -> Judging:
-        """The same work with so many threads a process."""
-        jobs = tuple(dataclasses.replace(job, threads=threads) for job in self.jobs)
-        return dataclasses.replace(self, jobs=jobs, threads=threads)
+    def contents(self, item: Shot) -> list[Any]:
+        """Pixels and truth before and after; None where the image is not changed or members are not asked."""
+        before, after = pictures(item)
+        rows: list[Any] = [*[content_of(before)] * self.count, before.key()]
+        if after is None:
+            return [*rows, *[None] * (self.count + 2)]
+        asked = content_of(after) if self.ask_after else None
+        return [*rows, *[asked] * self.count, after.key(), [before.key(), after.key()]]
 
-    def work(self, state: Open | None, shard: Sequence[Any]) -> tuple[Answer, Open, tuple[int, int]]:
-        """The cells of a row of shots, what is open now, and how far that brings the run."""
-        state = state or Open([Opened() for _ in self.jobs])
-        before = [held(shot, shot.before()) for shot in shard]
-        first, fresh = self._seen(state, before, self.ask[0])
-        if all(shot.change is None for shot in shard):
-            none = (0,) * len(shard), (float("inf"),) * len(shard)
-            return Answer(first, None, *none), state, (len(shard), 0 if fresh else len(shard))
-        after = [held(shot, shot.after()) for shot in shard]
-        second, more = self._seen(state, after, self.ask[1])
-        pairs = [(b.image, a.image) for b, a in zip(before, after, strict=True)]
-        measured = tuple(changed_pixels(*p) for p in pairs), tuple(psnr(*p) for p in pairs)
-        return Answer(first, second, *measured), state, (len(shard), 0 if fresh or more else len(shard))
+    def open(self, threads: int) -> JudgeState:
+        """The members; the feature net is opened when it is first needed."""
+        return JudgeState([member.open(threads) for member in self.members], threads)
 
-    def _seen(self, state: Open, row: list[Held], ask: bool) -> tuple[Seen, bool]:
-        """The keys of the row's cells, which are all there now, and whether one of them had to be made."""
-        fresh, keys = False, []
-        for job, opened in zip(self.jobs, state.members, strict=True) if ask else ():
-            made, tally = work((job,), opened, row)
-            if opened.problems:
-                raise opened.problems[0]
-            fresh |= tally.found < tally.done
-            keys.append(made[0])
-        name = fingerprint.of(["features", self.features_sha256, [entry.key() for entry in row]])
-        if self.store.get(name) is None:
-            if state.features is None:
-                state.features = opened_features(self.features, self.features_sha256, self.threads)
-            made_features = state.features([entry.image for entry in row])
-            self.store.put(name, to_json({"features": _packed(made_features)}))
-            fresh = True
-        return Seen(tuple(keys), name), fresh
+    def tally(self, item: Shot, cells: int, found: int) -> tuple[int, int]:
+        """Progress counts images."""
+        return 1, int(found == cells)
+
+    def compute(self, state: JudgeState, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The members' records, then features and differences."""
+        block = self.count + 1
+        for number, member in enumerate(self.members):
+            asked = [
+                (position, setup, Missing(picture, {0: wanted[setup]}))
+                for position, (shot, wanted) in enumerate(batch)
+                for setup, picture in zip((number, block + number), pictures(shot), strict=True)
+                if setup in wanted and picture is not None
+            ]
+            for one in member.compute(state.members[number], [missing for *_, missing in asked]):
+                position, setup, _ = asked[one.position]
+                yield Computed(position, setup, one.value)
+        for position, (shot, wanted) in enumerate(batch):
+            before, after = pictures(shot)
+            for n, picture in ((self.count, before), (block + self.count, after)):
+                if n in wanted and picture is not None:
+                    yield Computed(position, n, self._features(state, picture))
+            if 2 * block in wanted and after is not None:
+                ratio = psnr(before.image, after.image)
+                changed = changed_pixels(before.image, after.image)
+                yield Computed(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
+
+    def _features(self, state: JudgeState, picture: Held) -> str:
+        if state.features is None:
+            state.features = opened_features(self.features, self.features_sha256, state.threads)
+        row = state.features([picture.image])[0]
+        return base64.b64encode(np.ascontiguousarray(row, "<f8").tobytes()).decode("ascii")
+
+
+@lru_cache(maxsize=SHARD)  # the pictures of one batch
+def pictures(shot: Shot) -> tuple[Held, Held | None]:
+    """The original, and what it became; None if it is not changed."""
+    return held(shot, shot.before()), None if shot.change is None else held(shot, shot.after())
+
+
+@dataclass(frozen=True)
+class JudgeCells:
+    """The cells of a contest's images, by what they hold."""
+
+    cells: Cells
+    members: int
+
+    def records(self, *, after: bool) -> list[CellSet]:
+        """The records of each member."""
+        first = after * (self.members + 1)
+        return [self.cells.of(first + n) for n in range(self.members)]
+
+    def features(self, *, after: bool) -> Floats:
+        """The features (n, d) of the images; of those that are not changed, the original's."""
+        before = self.cells.read(self.members)
+        rows = self.cells.read(2 * self.members + 1) if after else before
+        packed = [old if new is None else new for old, new in zip(before, rows, strict=True)]
+        return np.stack([np.frombuffer(base64.b64decode(one), "<f8") for one in packed]).astype(np.float64)
+
+    def differences(self) -> list[tuple[int, float]]:
+        """Changed pixels and PSNR of each image, which is infinite for equal images."""
+        rows = [row or (0, None) for row in self.cells.read(2 * self.members + 2)]
+        return [(int(changed), math.inf if ratio is None else float(ratio)) for changed, ratio in rows]
 
 
 def opened_features(
@@ -121,24 +143,3 @@ def opened_features(
     if name and name != net.name:
         raise InputError(f"distance.name: expected {net.name!r} for the features {text!r}, got {name!r}")
     return net
-
-
-def read_features(store: Store, keys: Sequence[str]) -> Floats:
-    """All features (n, d) of these cells, in order."""
-    rows = []
-    for key in keys:
-        data = store.get(key)
-        if data is None:
-            raise InputError(f"{store.path(key)}: the cell is missing or damaged; run the same command again")
-        rows.append(_unpacked(orjson.loads(data)["features"]))
-    return np.concatenate(rows)
-
-
-def _packed(values: Floats) -> dict[str, Any]:
-    little = np.ascontiguousarray(values, "<f8")
-    return {"shape": list(values.shape), "float64": base64.b64encode(little.tobytes()).decode("ascii")}
-
-
-def _unpacked(plain: dict[str, Any]) -> Floats:
-    flat = np.frombuffer(base64.b64decode(plain["float64"]), "<f8")
-    return flat.reshape(plain["shape"]).astype(np.float64)

@@ -12,15 +12,15 @@ from typing import Any
 
 from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
 from holdfast.contest.entry.pack import write_zip
-from holdfast.contest.judging import read_features
-from holdfast.contest.pool import Candidate, Phase, Pool, search
+from holdfast.contest.judging import JudgeCells
+from holdfast.contest.pool import Candidate, Phase, PoolWork, search
 from holdfast.contest.rules import RULES_FILE, Rules, read_rules, rules_text
-from holdfast.contest.run import MIMIC, gather, mean_ap
+from holdfast.contest.run import MIMIC, mean_ap, scenarios
 from holdfast.contest.setup import MAKING, Ready, claim, clear
 from holdfast.contest.shots import Noisy
 from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.model import Model
-from holdfast.engine.executor import execute
+from holdfast.engine.cells import run
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.graph.card_text import card_text
 from holdfast.metrics.frechet import frechet
@@ -67,8 +67,8 @@ def _chosen(made: Ready, phase: Phase, jobs: int) -> list[Candidate]:
     setup, rules = made.setup, made.rules
     model = with_thresholds(made.models[0], rules)
     cache = setup.folder / CACHE
-    pool = Pool(model, aligned(model, made.classes), setup.size, rules.iou, Store(cache), cache / "pool")
-    found = search(pool, made.entries, setup.images, jobs, phase)
+    pool = PoolWork(model, aligned(model, made.classes), setup.size, rules.iou, cache / "pool")
+    found = search(pool, made.entries, setup.images, Store(cache), jobs, phase)
     if len(found) < setup.images:
         raise DataError(
             f"--images {setup.images}: only {len(found)} of the {len(made.entries)} images of "
@@ -124,9 +124,9 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     noise = Noisy(rules.pixels, rules.seed) if wanted else None
     shots = [dataclasses.replace(shot, change=noise) for shot in contest.shots]
     with phase("clean", len(shots)) as step:
-        answers = execute(contest.judging((True, False)), shots, jobs, step)
-    blind = [a._replace(after=None) for a in answers]
-    for name, records in gather(contest, blind).before.items():
+        work = contest.judging(ask_after=False)
+        cells = JudgeCells(run(work, shots, contest.store, jobs=jobs, progress=step), work.count)
+    for name, records in scenarios(contest, cells.records(after=False)).items():
         found = mean_ap(records, rules, len(contest.classes))
         if not found > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
@@ -135,8 +135,7 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
             )
     if not wanted:
         return rules.distance_max
-    seen = ([a.before.features for a in answers], [a.after.features for a in answers if a.after])
-    found = frechet(*(read_features(contest.store, keys) for keys in seen))
+    found = frechet(cells.features(after=False), cells.features(after=True))
     if not found > rules.distance_min:
         raise DataError(
             f"distance.max: with noise in {rules.pixels} pixels an image {rules.distance} is {found:g}, not "

@@ -20,13 +20,13 @@ from holdfast.core.errors import DataError, ImageError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, open_machine, pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Detections, Image, Sample, Size
 from holdfast.data.entries import PixelBoxes, Row, pack
 from holdfast.data.patchfile import png_of
-from holdfast.engine.executor import SHARD, Progress, execute
-from holdfast.engine.job import content_of, job_of
-from holdfast.engine.store import Store, to_json, write_atomic
+from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.executor import Progress
+from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, content_of
+from holdfast.engine.store import Store, write_atomic
 from holdfast.evaluate.classes import Alignment
 
 Phase: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # (what, images) -> its progress
@@ -43,64 +43,53 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Pool:
-    """The work of looking at candidates; those the model recognises are written to `folder`."""
+class PoolWork(ItemWork[Entry, Machine]):
+    """The search for candidates; those the model recognises are written to `folder`."""
 
     model: Model  # with the thresholds of the rules
     alignment: Alignment
     size: Size
     iou: float
-    store: Store
     folder: Path
-    threads: int = 1
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
+    batch: int = SHARD
 
-    def on(self, threads: int) -> Pool:
-        """The same work with so many threads a process."""
-        return dataclasses.replace(self, threads=threads)
+    def setups(self) -> list[Setup]:
+        """The model and its pipeline, the classes, the size and the IoU."""
+        (model,) = PipelineWork(self.model, (ImagePipeline(pipeline_of(self.model.card)),), 0).setups()
+        facts = [model.facts, self.alignment.of_model, self.size, self.iou]
+        return [Setup("contest", ["candidates", facts])]
 
-    def setup(self) -> str:
-        """The hash of all that decides which images are taken, and how they look."""
-        job = job_of(self.model, pipeline_of(self.model.card), 0, None, self.store)
-        asked = [self.alignment.of_model, self.size, self.iou]
-        return fingerprint.of(["candidates", job.setup, code_of("contest"), *asked])
+    def contents(self, item: Entry) -> list[list[str]]:
+        """Name and content of the image."""
+        return [content_of(item)]
 
-    def work(
-        self, machine: Machine | None, shard: Sequence[Entry]
-    ) -> tuple[str, Machine | None, tuple[int, int]]:
-        """The key of the row's cell, the open model, and how far that brings the search."""
-        key = fingerprint.of([self.setup(), content_of(shard)])
-        found = self.store.get(key)
-        if found is not None and all(map(_is_whole, self.read(key))):
-            return key, machine, (len(shard), len(shard))
-        machine = machine or open_machine(pipeline_of(self.model.card), self.model, self.threads)
-        self.store.put(key, to_json([self._look(machine, entry) for entry in shard]))
-        return key, machine, (len(shard), 0)
+    def open(self, threads: int) -> Machine:
+        """The model under its pipeline."""
+        return open_machine(pipeline_of(self.model.card), self.model, threads)
 
-    def read(self, key: str) -> list[Candidate]:
-        """The candidates of a finished cell that can be taken."""
-        found = self.store.get(key)
+    def is_valid(self, setup: int, data: bytes) -> bool:
+        """Whether the candidate's picture is there, and is the one that was written."""
+        found = orjson.loads(data)
         if found is None:
-            raise DataError(f"{self.store.path(key)}: the cell is damaged; run the same command again")
-        return [
-            Candidate(
-                row["source"], self.folder / row["file"], row["sha256"], tuple(Row(*r) for r in row["rows"])
-            )
-            for row in orjson.loads(found)
-            if row is not None
-        ]
+            return True
+        file = self.folder / found["file"]
+        return file.is_file() and fingerprint.of_file(file) == str(found["sha256"])
 
-    def _look(self, machine: Machine, entry: Entry) -> dict[str, Any] | None:
+    def candidate(self, row: dict[str, Any]) -> Candidate:
+        """The candidate of a cell."""
+        rows = tuple(Row(*r) for r in row["rows"])
+        return Candidate(row["source"], self.folder / row["file"], row["sha256"], rows)
+
+    def compute_item(self, state: Machine, item: Entry) -> dict[str, Any] | None:
         """The candidate as JSON values, None if the model recognises no target in it or it is no image."""
         try:
-            sample = entry.load()
-            image, rows = scaled(sample, machine, self.size)
+            sample = item.load()
+            image, rows = scaled(sample, state, self.size)
         except ImageError:
             return None
         truth = PixelBoxes(pack(rows))
         shown = Held(sample.name, image, truth).load()
-        said = machine.predict(machine.prepare(shown.data))
+        said = state.predict(state.prepare(shown.data))
         if not isinstance(said, Detections) or not isinstance(shown.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")
         places = self.alignment.of_model[said.classes]
@@ -111,11 +100,6 @@ class Pool:
         digest = fingerprint.of_bytes(data)
         write_atomic(self.folder / f"{digest}.png", data, durable=False)
         return {"source": sample.name, "file": f"{digest}.png", "sha256": digest, "rows": rows}
-
-
-def _is_whole(candidate: Candidate) -> bool:
-    """Whether the candidate's picture is there, and is the one that was written."""
-    return candidate.file.is_file() and fingerprint.of_file(candidate.file) == candidate.sha256
 
 
 def scaled(sample: Sample, machine: Machine, size: Size) -> tuple[Image, list[Row]]:
@@ -141,13 +125,15 @@ def scaled(sample: Sample, machine: Machine, size: Size) -> tuple[Image, list[Ro
     return np.ascontiguousarray(image), rows
 
 
-def search(pool: Pool, entries: Sequence[Entry], wanted: int, jobs: int, phase: Phase) -> list[Candidate]:
+def search(
+    work: PoolWork, entries: Sequence[Entry], wanted: int, store: Store, jobs: int, phase: Phase
+) -> list[Candidate]:
     """The first `wanted` candidates, in the order of the entries, or all there are."""
     found: list[Candidate] = []
     for part in _parts(len(entries), wanted, found):
         with phase("choose", len(entries[part])) as step:
-            keys = execute(pool, entries[part], jobs, step)
-        found += [candidate for key in keys for candidate in pool.read(key)]
+            rows = run(work, entries[part], store, jobs=jobs, progress=step).read()
+        found += [work.candidate(row) for row in rows if row is not None]
     return found[:wanted]
 
 

@@ -19,17 +19,18 @@ import numpy as np
 from holdfast.contest.contest import Contest, open_contest
 from holdfast.contest.entry.archive import Entry, open_entry
 from holdfast.contest.hashes import Hashes
-from holdfast.contest.judging import Answer, Seen, read_features
+from holdfast.contest.judging import JudgeCells
 from holdfast.contest.rules import Rules, Scale
 from holdfast.contest.shots import Shot, Zipped
 from holdfast.contest.vote import vote
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.types import Bools, Boxes, Detections, Floats
-from holdfast.engine.executor import Progress, execute
+from holdfast.engine.cells import CellSet, run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import Failed, Found
 from holdfast.evaluate.classes import realign
-from holdfast.evaluate.result import read_cells
 from holdfast.evaluate.score import tables
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.detection import evaluate
@@ -136,9 +137,7 @@ class Judged:
     psnr: tuple[float, ...]
 
 
-def score(
-    contest: Path | Contest, archive: Path, progress: Progress = lambda done, found: None, jobs: int = 0
-) -> Score:
+def score(contest: Path | Contest, archive: Path, progress: Progress = silent, jobs: int = 0) -> Score:
     """The score of a zip that `validate` found good; InputError says in one line why it cannot be scored."""
     opened = contest if isinstance(contest, Contest) else open_contest(contest)
     entry = open_entry(archive, opened.rules)
@@ -153,36 +152,34 @@ def score(
     return score_of(opened, judged, entry.team, digest)
 
 
-def judge(
-    contest: Contest, entry: Entry, progress: Progress = lambda done, found: None, jobs: int = 0
-) -> Judged:
+def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judged:
     """What every scenario and the feature net say of the originals and of an entry's images."""
     shots = [
         dataclasses.replace(shot, change=Zipped(entry.path, entry.members[shot.number]))
         for shot in contest.shots
     ]
-    answers = execute(contest.judging(), shots, jobs, progress)
-    return gather(contest, answers)
+    work = contest.judging()
+    cells = run(work, shots, contest.store, jobs=jobs, progress=progress)
+    return gather(contest, JudgeCells(cells, work.count))
 
 
-def gather(contest: Contest, answers: Sequence[Answer]) -> Judged:
-    """The answers of all rows, read from the cache."""
-    first = [a.before for a in answers]
-    second = [a.after or a.before for a in answers]
+def gather(contest: Contest, cells: JudgeCells) -> Judged:
+    """All results, read from the store."""
+    differences = cells.differences()
     return Judged(
-        scenarios(contest, first),
-        scenarios(contest, second),
-        (_features(contest, first), _features(contest, second)),
-        tuple(n for a in answers for n in a.changed),
-        tuple(n for a in answers for n in a.psnr),
+        scenarios(contest, cells.records(after=False)),
+        scenarios(contest, cells.records(after=True)),
+        (cells.features(after=False), cells.features(after=True)),
+        tuple(changed for changed, _ in differences),
+        tuple(ratio for _, ratio in differences),
     )
 
 
-def scenarios(contest: Contest, seen: Sequence[Seen]) -> dict[str, tuple[Found, ...]]:
+def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[Found, ...]]:
     """The records of the single model, and those of the vote of all."""
     answers = []
     for number, alignment in enumerate(contest.alignments):
-        records = read_cells(contest.store, [s.members[number] for s in seen]).records
+        records = read_records(members[number]).records
         failed = [r for r in records if isinstance(r, Failed)]
         if failed:
             raise DataError(f"{contest.models[number].name}: {failed[0]}")
@@ -193,10 +190,6 @@ def scenarios(contest: Contest, seen: Sequence[Seen]) -> dict[str, tuple[Found, 
         for row in zip(*answers, strict=True)
     ]
     return {SINGLE: tuple(answers[contest.single]), MIMIC: tuple(voted)}
-
-
-def _features(contest: Contest, seen: Sequence[Seen]) -> Floats:
-    return read_features(contest.store, [s.features for s in seen])
 
 
 def mean_ap(records: Sequence[Found], rules: Rules, classes: int) -> float:

@@ -187,6 +187,12 @@ def loaded_files() -> dict[str, Path]:
     return dict(_FILES)
 
 
+def foreign_modules() -> tuple[str, ...]:
+    """Modules outside holdfast that registered parts, except files loaded by `load_parts` and the script."""
+    homes = {str(getattr(one.function, "__module__", "")) for one in _PARTS.values()}
+    return tuple(sorted(h for h in homes if not h.startswith(("holdfast.", "__")) and h not in _FILES))
+
+
 def _check_parts(made: tuple[Part, ...]) -> None:
     if not made:
         raise InputError("it registers no part; decorate a function with @stage(KIND)")

@@ -1,7 +1,7 @@
 """The one rule for source code in cache keys: every holdfast module that the work runs through is in the key.
 
 Each kind of work that keeps results declares the packages and modules it runs through; they are hashed whole,
-except a feature's commands and pages, which show results and do not change them.
+except a feature's options, commands and pages, which do not change results.
 A test traces every kind of work and fails if it calls a module that is not declared.
 """
 
@@ -17,12 +17,14 @@ from types import MappingProxyType
 from holdfast.core import fingerprint
 
 PACKAGE = Path(__file__).parents[1]
-SHOWING = frozenset({"cli", "page", "pages"})  # modules of a feature that show results and never change them
+# Modules of a feature that read options or show results: they never change a result.
+SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
+_CELLS = ("engine.cells", "engine.store", "engine.versions")
 _EVALUATE = (
-    *_KERNEL, "metrics.segmentation", "engine.answer", "engine.job", "engine.recording", "engine.records",
-    "engine.share", "engine.store", "engine.versions", "engine.work",
+    *_KERNEL, *_CELLS, "metrics.segmentation", "engine.infer", "engine.pipelines", "engine.preprocess",
+    "engine.records",
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
@@ -36,15 +38,14 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "attack": _ATTACK,
         "squares": (*_ATTACK, "audit.recheck", "audit.result", "audit.squares"),
         "verify": (
-            "core", "graph", "verify", "verify.cli", "audit.result", "audit.specs", "engine.store",
-            "engine.versions",
+            "core", "graph", "verify", "verify.cli", "verify.options", "audit.result", "audit.specs", *_CELLS,
         ),
         "contest": (
             *_EVALUATE, "metrics", "contest", "evaluate.classes", "evaluate.result", "evaluate.score",
         ),
-        "language": (*_KERNEL, "metrics", "noise.language", "engine.store"),
-        "speech": (*_KERNEL, "metrics", "noise.speech", "engine.store", "engine.versions"),
-        "train": (*_KERNEL, "train", "evaluate.classes", "engine.records", "engine.store"),
+        "language": (*_KERNEL, *_CELLS, "metrics", "noise.language"),
+        "speech": (*_KERNEL, *_CELLS, "metrics", "noise.speech", "noise.speech.options"),
+        "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.records"),
     }
 )  # fmt: skip
 

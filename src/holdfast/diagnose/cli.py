@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
-from holdfast.config.output import say, write_json
-from holdfast.evaluate.cli import Choices, Classes, Format, Images, Jobs, Renames, RuleName, Runs, Split
-from holdfast.noise.cli import (
-    Asked,
-    CalibrationData,
-    CalibrationImages,
-    Use,
-    load_own,
-    note_aliases,
-    plans_of,
-    watch,
-    words_of,
-)
-from holdfast.noise.output import Shape
+from holdfast.config.options import carry
+from holdfast.config.output import check_outputs, say, write_json
+from holdfast.config.parser import command_line
+from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.noise.cli import load_own, note_aliases, plan_for, watch
+from holdfast.noise.options import CombineOptions
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
@@ -35,81 +24,37 @@ if TYPE_CHECKING:
     from holdfast.diagnose.run import Blame
     from holdfast.report.tables import Table
 
-LOOKED_AT = 16  # images of a data set that are run in lockstep
-WHAT, SHOWN = "What is compared", "How it is shown"
-
-Train = Annotated[
-    str, Option("How it was trained, FAMILY=OPTION,… (else as its card says).", shown="CHOICES", group=WHAT)
-]
-Deploy = Annotated[
-    str, Option("How it is deployed: FAMILY=OPTION,FAMILY=OPTION.", shown="CHOICES", group=WHAT)
-]
-InputDump = Annotated[
-    Path | None, Option("A .npy of the tensor the target's model is fed.", "--input", group=WHAT)
-]
-OutputDump = Annotated[
-    Path | None, Option("A .npy of what the target's model gives.", "--output", group=WHAT)
-]
+LOOKED_AT = 16  # images of a dataset that are run in lockstep
 
 
-def diagnose(
-    model: Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)],
-    images_or_data: Annotated[str, Argument("A picture, or a data set.", "IMAGE|DATA", offers.data_sets)],
-    train: Train = "",
-    deploy: Deploy = "",
-    input_dump: InputDump = None,
-    output_dump: OutputDump = None,
-    card: Annotated[
-        Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)
-    ] = None,
-    use: Use = (),
-    calibration: CalibrationData = None,
-    calibration_images: CalibrationImages = 100,
-    data_format: Format = None,
-    split: Split = None,
-    images: Images = None,
-    classes: Classes = "all",
-    rename: Renames = (),
-    rule: RuleName = None,
-    json: Annotated[Path | None, Option("Write everything to this JSON file.", group=SHOWN)] = None,
-    out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=SHOWN)] = None,
-    runs: Runs = Path("holdfast-runs"),
-    jobs: Jobs = 0,
-) -> int:
+def diagnose(options: DiagnoseOptions) -> int:
     """Find the step of the deployment that loses the metric, by running it beside the training system.
 
-    The first stage that differs; with a data set also what each difference costs alone, what comes back if
-    it alone is mended, and the images it broke. A dump of the target is matched with what is known.
+    Reports the first stage that differs; with a dataset also the accuracy drop of each difference alone, what
+    comes back if it alone is fixed, and the images it broke. A dump of the target is compared as well.
     """
-    Shape(json=json, out=out).check()
-    load_own(use)
-    note_aliases(words_of((train, deploy)))
-    given = Given(train, deploy, input_dump, output_dump, calibration, calibration_images, rule)
-    how = Choices(card, data_format, split, images, (), rename, False, classes == "common", None, runs, jobs)
-    found = _diagnosed(model, images_or_data, how, given)
+    check_outputs({"--json": options.json, "--out": options.out}, {})
+    load_own(options.use)
+    note_aliases([word.strip() for text in (options.train, options.deploy) for word in text.split(",")])
+    found = _diagnosed(options)
     say("\n\n".join(to_text_all(found)))
-    if json:
-        write_json(json, _plain(found))
-    if out:
+    if options.json:
+        write_json(options.json, _plain(found))
+    if options.out:
         from holdfast.diagnose.page import write
 
-        command = shlex.join(["holdfast", *sys.argv[1:]])
-        subject = (Path(model).stem, Path(images_or_data).name)
-        page = write(out, subject, found.stages, found.blame, found.dumps, command, found.calibration)
+        subject = (Path(options.model).stem, Path(options.data).name)
+        page = write(
+            options.out,
+            subject,
+            found.stages,
+            found=found.blame,
+            dumps=found.dumps,
+            command=command_line(options),
+            calibration=found.calibration,
+        )
         say(f"page: {page.resolve()}", sys.stderr)
     return 0
-
-
-class Given(NamedTuple):
-    """What the user said of the two systems and of the target."""
-
-    train: str
-    deploy: str
-    input_dump: Path | None
-    output_dump: Path | None
-    calibration: str | None
-    calibration_images: int
-    rule: str | None
 
 
 class Found(NamedTuple):
@@ -121,16 +66,17 @@ class Found(NamedTuple):
     calibration: Calibrated | None = None
 
 
-def _diagnosed(model: str, where: str, how: Choices, given: Given) -> Found:
+def _diagnosed(options: DiagnoseOptions) -> Found:
     from holdfast.core.errors import InputError
 
-    if not (given.deploy or given.input_dump or given.output_dump):
+    dumps = options.input or options.output
+    if not (options.deploy or dumps):
         raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
-    if is_picture(where):
-        return _on_picture(model, Path(where), how, given)
-    if given.input_dump or given.output_dump:
-        raise InputError("a dump is compared on one picture: give the picture it is of, not a data set")
-    return _on_data(model, where, how, given)
+    if is_picture(options.data):
+        return _on_picture(options)
+    if dumps:
+        raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
+    return _on_data(options)
 
 
 def is_picture(where: str) -> bool:
@@ -139,7 +85,7 @@ def is_picture(where: str) -> bool:
     return path.is_file() and path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
-def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
+def _on_picture(options: DiagnoseOptions) -> Found:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.diagnose.calibration import Calibrated, calibration_of, for_picture
     from holdfast.diagnose.dump import like_input, like_output, read_dump
@@ -151,24 +97,25 @@ def _on_picture(model: str, picture: Path, how: Choices, given: Given) -> Found:
     from holdfast.noise.vision.run import REWRITTEN
     from holdfast.noise.vision.show import OnePicture
 
-    loaded, data = load_model(model, how.card), picture.read_bytes()
-    train = _system(pipeline_of(loaded.card), given.train, loaded)
+    picture = Path(options.data)
+    loaded, data = load_model(options.model, options.card), picture.read_bytes()
+    train = _system(pipeline_of(loaded.card), options.train, loaded)
     entry = OnePicture(picture.name, data)
-    images, words = for_picture(loaded, entry, _spare(given), train, given.calibration_images)
+    images, words = for_picture(loaded, entry, _spare(options), train, options.calibration_images)
 
     def ready(pipeline: Pipeline) -> Pipeline:
-        return calibrated(pipeline, images, how.runs / CELLS / REWRITTEN)
+        return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
 
     found = Found()
-    if given.deploy:
-        both = ready(train), ready(_system(train, given.deploy, loaded))
+    if options.deploy:
+        both = ready(train), ready(_system(train, options.deploy, loaded))
         stages = lockstep(loaded, *both, [(picture.name, data)])
         found = Found(stages, calibration=calibration_of(loaded, words, *both))
-    if given.input_dump:
-        near = like_input(loaded, train, data, read_dump(given.input_dump))
+    if options.input:
+        near = like_input(loaded, train, data, read_dump(options.input))
         found = found._replace(dumps=(like_table(near, "input"),))
-    if given.output_dump:
-        near = like_output(loaded, train, data, read_dump(given.output_dump), ready)
+    if options.output:
+        near = like_output(loaded, train, data, read_dump(options.output), ready)
         seen = found.calibration or Calibrated(len(images.entries), words)
         found = found._replace(dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
     return found
@@ -193,13 +140,13 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     return applied(pipeline, chosen)
 
 
-def _spare(given: Given) -> Dataset | None:
+def _spare(options: DiagnoseOptions) -> Dataset | None:
     from holdfast.data.open import open_dataset
 
-    return open_dataset(given.calibration) if given.calibration else None
+    return open_dataset(options.calibration) if options.calibration else None
 
 
-def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
+def _on_data(options: DiagnoseOptions) -> Found:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.diagnose.calibration import calibration_of
     from holdfast.diagnose.lockstep import lockstep
@@ -209,12 +156,11 @@ def _on_data(model: str, where: str, how: Choices, given: Given) -> Found:
     from holdfast.noise.vision.run import ground_of
     from holdfast.stages.families import options_of
 
-    asked = Asked((), (), False, (), given.calibration, given.calibration_images, given.rule)
-    (plan,) = plans_of((model, where), (), how, asked)
+    plan = plan_for(carry(options, CombineOptions))
     base = plan.plan
-    train = _system(pipeline_of(base.model.card), given.train, base.model)
-    chosen = options_of(given.deploy)
-    as_deployed = _system(train, given.deploy, base.model)
+    train = _system(pipeline_of(base.model.card), options.train, base.model)
+    chosen = options_of(options.deploy)
+    as_deployed = _system(train, options.deploy, base.model)
     plan = replace(plan, plan=replace(base, pipeline=train))
     prepared = ground_of(plan)
     ground, reserved = prepared.ground, prepared.ground.reserved

@@ -1,4 +1,4 @@
-"""Shards of a job on one or many processes, in any order, with progress; finished ones are never redone."""
+"""Executors: the shards of a task on this process or on many, with progress; finished shards in order."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
-from holdfast.engine.workers import Work, Worker, WorkerLost, answers, workers
+from holdfast.engine.workers import Task, Worker, WorkerLost, answers, workers
 
-SHARD = 25  # images per cell: small enough to lose little, large enough to write few files
-
-A = TypeVar("A")
-Progress: TypeAlias = Callable[[int, int], None]  # images done, images found finished already
+Progress: TypeAlias = Callable[[int, int], None]  # units done, units of them that were finished before
+Shards: TypeAlias = Sequence[tuple[Any, ...]]
 
 
-def shards(entries: Sequence[Any], size: int = SHARD) -> list[tuple[Any, ...]]:
-    """The entries in order, cut into rows of `size`."""
-    return [tuple(entries[i : i + size]) for i in range(0, len(entries), size)]
+def silent(done: int, found: int) -> None:
+    """No-op progress callback."""
 
 
 def cores() -> int:
@@ -33,34 +31,85 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def execute(
-    task: Work[A], entries: Sequence[Any], jobs: int, progress: Progress, size: int = SHARD,
-    until: float = math.inf,
-) -> tuple[A, ...]:  # fmt: skip
-    """The answer to each shard in the order of the images, worked on by `jobs` processes (0: one a core).
+class Executor(Protocol):
+    """Where the shards of a task are processed. Every executor gives the same answers."""
 
-    Entries are images mostly; any small things that can be sent to another process will do. At `until` (of
-    `time.monotonic`) the work stops: the answers are those of the leading shards that were finished by then,
-    or BudgetSpent if there are none. Other processes are ended in the middle of a shard.
-    """
+    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
+        """The answers to the leading shards that were finished by `until` (of `time.monotonic`).
+
+        Raise BudgetSpent if there are shards and none was finished.
+        """
+        ...
+
+
+def choose_executor(jobs: int, shards: int) -> Executor:
+    """The executor for a number of processes (0: one per core)."""
     if jobs < 0:
-        raise InputError(f"--jobs: expected 0 (one a core) or more, got {jobs}")
-    rows = shards(entries, size)
-    processes = min(jobs or cores(), len(rows))
-    why_not = _not_sendable(task) if processes > 1 else ""
-    if why_not and jobs:
-        raise InputError(f"--jobs {jobs}: other processes cannot do this work: {why_not}; use 1 job")
-    if processes <= 1 or why_not:
-        found = _alone(task.on(cores()), rows, progress, until)
-    else:
-        found = _together(task.on(max(1, cores() // processes)), rows, processes, progress, until)
-    if rows and not found:
+        raise InputError(f"--jobs: expected 0 (one per core) or more, got {jobs}")
+    processes = min(jobs or cores(), shards)
+    return InProcess() if processes <= 1 else Processes(processes, required=jobs > 0)
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Process all shards in this process."""
+
+    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
+        """The answers to the leading shards that were finished in time."""
+        state, found = None, []
+        for shard in shards:
+            if time.monotonic() >= until:
+                break
+            try:
+                answer, state, done = task.process(state, shard, cores())
+            except BudgetSpent:  # in the middle of the shard
+                break
+            found.append(answer)
+            progress(*done)
+        return _some(found, shards)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Process the shards in worker processes.
+
+    Work that cannot be sent to other processes is done in this one, unless the processes are `required`.
+    """
+
+    count: int
+    required: bool = False
+
+    def run(self, task: Task, shards: Shards, progress: Progress, until: float) -> list[Any]:
+        """The answers to the leading shards that were finished in time."""
+        reason = _not_sendable(task)
+        if reason and self.required:
+            raise InputError(f"--jobs {self.count}: other processes cannot do this work: {reason}; use 1 job")
+        if reason:
+            return InProcess().run(task, shards, progress, until)
+        found: dict[int, Any] = {}
+        threads = max(1, cores() // self.count)
+        with workers(task, threads, self.count) as staff, _killed_at(until, staff) as killed:
+            try:
+                for place, answer, done in answers(staff, shards):
+                    found[place] = answer
+                    progress(*done)
+            except BudgetSpent:
+                pass
+            except WorkerLost:
+                if not killed.is_set():
+                    raise
+        leading = itertools.takewhile(found.__contains__, range(len(shards)))
+        return _some([found[place] for place in leading], shards)
+
+
+def _some(found: list[Any], shards: Shards) -> list[Any]:
+    if shards and not found:
         raise BudgetSpent("the time was over before the first image was finished")
     return found
 
 
-def _not_sendable(task: Work[A]) -> str:
-    """Why new processes cannot get this work; empty if they can."""
+def _not_sendable(task: Task) -> str:
+    """Why new processes cannot get this task; empty if they can."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not Path(script).exists():
         return f"they cannot read the program again from {Path(script).name}"
@@ -73,60 +122,26 @@ def _not_sendable(task: Work[A]) -> str:
     return ""
 
 
-def _alone(
-    task: Work[A], rows: list[tuple[Any, ...]], progress: Progress, until: float
-) -> tuple[A, ...]:  # fmt: skip
-    state, found = None, []
-    for row in rows:
-        if time.monotonic() >= until:
-            break
-        try:
-            answer, state, tally = task.work(state, row)
-        except BudgetSpent:  # in the middle of the row
-            break
-        found.append(answer)
-        progress(*tally)
-    return tuple(found)
-
-
-def _together(
-    task: Work[A], rows: list[tuple[Any, ...]], jobs: int, progress: Progress, until: float
-) -> tuple[A, ...]:  # fmt: skip
-    found: dict[int, A] = {}
-    with workers(task, jobs) as staff, _ended_at(until, staff) as ended:
-        try:
-            for place, answer, tally in answers(staff, rows):
-                found[place] = answer
-                progress(*tally)
-        except BudgetSpent:
-            pass
-        except WorkerLost:
-            if not ended.is_set():
-                raise
-    finished = itertools.takewhile(found.__contains__, range(len(rows)))
-    return tuple(found[place] for place in finished)
-
-
 @contextlib.contextmanager
-def _ended_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Event]:
-    """End the processes at that moment, unless the block is left before; the event says whether they were.
+def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Event]:
+    """Kill the processes at that moment, unless the block is left before; the event says whether they were.
 
-    Cells are written whole or not at all, so a process may be ended anywhere.
+    Cells are written whole or not at all, so a process may be killed anywhere.
     """
-    ended = threading.Event()
+    killed = threading.Event()
     if until == math.inf:
-        yield ended
+        yield killed
         return
 
-    def end() -> None:
-        ended.set()
+    def kill() -> None:
+        killed.set()
         for worker in staff:
             worker.process.kill()
 
-    timer = threading.Timer(max(0.0, until - time.monotonic()), end)
+    timer = threading.Timer(max(0.0, until - time.monotonic()), kill)
     timer.daemon = True
     timer.start()
     try:
-        yield ended
+        yield killed
     finally:
         timer.cancel()

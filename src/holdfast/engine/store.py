@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import OutputError
+from holdfast.core.errors import DataError, OutputError
 
 
 def printable(text: str) -> str:
@@ -103,8 +103,18 @@ class Store:
             return None
         return unsealed(key, content)
 
+    def read(self, key: str) -> Any:
+        """The value of a finished cell; DataError if it is missing or damaged."""
+        data = self.get(key)
+        if data is None:
+            raise DataError(
+                f"{self.path(key)}: the cell is missing or damaged; run the same command again to compute it"
+            )
+        return orjson.loads(data)
+
     def put(self, key: str, data: bytes) -> None:
         """Write the cell to disk."""
         from holdfast.core.fingerprint import sealed  # here: a command without cells need not load OpenSSL
 
-        write_atomic(self.path(key), sealed(key, data))
+        # Not durable: what a power failure damages is noticed by its checksum and computed again.
+        write_atomic(self.path(key), sealed(key, data), durable=False)

@@ -18,20 +18,27 @@ OPTIONAL = (
 )  # fmt: skip
 
 
-def versions() -> dict[str, str]:
-    """Name -> version of Python and of the libraries the numbers depend on."""
-    return dict(_found())
+# What some kinds of work run through besides.
+MORE = {
+    "attack": ("torch",), "train": ("torch",), "verify": ("torch", "numba", "highspy"),
+    "language": ("tokenizers",), "speech": ("scipy", "librosa", "torch"),
+}  # fmt: skip
 
 
-@cache  # to ask takes longer than most of what is asked for
-def _found() -> dict[str, str]:
+def versions(kind: str = "") -> dict[str, str]:
+    """Name -> version of Python and of the libraries the numbers of a kind of work depend on."""
+    return dict(_found(kind))
+
+
+@cache  # asking takes longer than most of what is asked for
+def _found(kind: str) -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
-    for name in OPTIONAL:
+    for name in (*OPTIONAL, *MORE.get(kind, ())):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

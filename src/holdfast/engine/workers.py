@@ -17,35 +17,20 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.processes import become_worker, defer_interrupts, starting_workers
-from holdfast.core.registry import load_parts
+from holdfast.core.registry import foreign_modules, load_parts, loaded_files
 
-A_co = TypeVar("A_co", covariant=True)
 PATIENCE = 5.0  # seconds an idle worker has to end by itself
 
 
-class Work(Protocol[A_co]):
-    """What processes can be given: anything that answers to a shard of images or texts, in any order."""
+class Task(Protocol):
+    """What processes are given: it processes any shard of items, in any order."""
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules a new process must import first."""
-        ...
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of the user's parts a new process must load first."""
-        ...
-
-    def on(self, threads: int) -> Work[A_co]:
-        """The same work with so many threads a process."""
-        ...
-
-    def work(self, state: Any, shard: Sequence[Any]) -> tuple[A_co, Any, tuple[int, int]]:
-        """The answer, what is kept for the next shard (None at first), images done and found finished."""
+    def process(self, state: Any, shard: Sequence[Any], threads: int) -> tuple[Any, Any, tuple[int, int]]:
+        """The answer, the state to keep for the next shard (None at first), and the progress it is."""
         ...
 
 
@@ -63,27 +48,28 @@ class Worker:
 
 @dataclass(frozen=True)
 class Brief:
-    """Work on its way to a process: packed, because the user's parts must be loaded before it is opened."""
+    """A task on its way to a process: packed, because the user's parts must be loaded before it is opened."""
 
     modules: tuple[str, ...]
     files: tuple[Path, ...]
+    threads: int
     packed: bytes
 
-    def open(self) -> Work[Any]:
-        """The work, with every part it names loaded."""
+    def open(self) -> Task:
+        """Load every part of the user's that the task may name, then the task."""
         for path in self.files:
             load_parts(path)
         for module in self.modules:
             importlib.import_module(module)
-        task: Work[Any] = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
+        task: Task = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
         return task
 
 
 @contextlib.contextmanager
-def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
-    """Start `count` processes that know the work; end them when the block is left, however it is left."""
+def workers(task: Task, threads: int, count: int) -> Iterator[list[Worker]]:
+    """Start `count` processes that know the task; end them when the block is left, however it is left."""
     context = multiprocessing.get_context("spawn")
-    brief = Brief(task.modules, task.files, pickle.dumps(task))
+    brief = Brief(foreign_modules(), tuple(loaded_files().values()), threads, pickle.dumps(task))
     begun: list[Worker] = []
     try:
         with starting_workers():
@@ -110,7 +96,7 @@ def workers(task: Work[Any], count: int) -> Iterator[list[Worker]]:
 def answers(
     staff: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any, tuple[int, int]]]:
-    """The place, the answer and how far it brings the run, of every shard, as they are finished."""
+    """The place, the answer and the progress of every shard, as they are finished."""
     todo = list(enumerate(shards))[::-1]
     busy: dict[Connection, int] = {}
 
@@ -141,7 +127,7 @@ def answers(
 def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
     """Answer shards, one by one, until None comes or the parent is gone."""
     become_worker(parent)
-    held: list[Any] = []  # the work and what it keeps between shards
+    held: list[Any] = []  # the task and its state
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
             pipe.send(_attempt(brief, held, shard))
@@ -153,10 +139,10 @@ def _attempt(brief: Brief, held: list[Any], shard: Sequence[Any]) -> tuple[Any, 
         if not held:
             held[:] = [brief.open(), None]
         new = held[1] is None
-        answer, held[1], tally = held[0].work(held[1], shard)
+        answer, held[1], done = held[0].process(held[1], shard, brief.threads)
         if new:
             gc.freeze()  # what is loaded stays: the collector need not go over it again and again
-        return answer, tally
+        return answer, done
     except HoldfastError as problem:
         return problem
     except Exception as problem:  # noqa: BLE001 - whatever it is, it must not be taken for a lost worker

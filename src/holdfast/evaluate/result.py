@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import orjson
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Task
-from holdfast.engine.records import Failed, Record, from_plain
+from holdfast.engine.cells import CellSet
+from holdfast.engine.pipelines import read_records
+from holdfast.engine.records import Failed, Record
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.evaluate.classes import Alignment, realign
 
@@ -46,7 +48,7 @@ class Evaluation:
     failed: tuple[Failed, ...]
     notes: tuple[str, ...]
     result: dict[str, Any]
-    cells: tuple[str, ...] = field(default=(), repr=False)
+    cells: CellSet | None = field(default=None, repr=False)
     alignment: Alignment | None = field(default=None, repr=False)
     content: Mapping[str, str] = field(default_factory=dict, repr=False)  # image -> key of what it held
 
@@ -59,7 +61,7 @@ def save(evaluation: Evaluation, folder: Path) -> Path:
         "result": evaluation.result,
         "failed": [dataclasses.asdict(f) for f in evaluation.failed],
         "notes": evaluation.notes,
-        "cells": evaluation.cells,
+        "cells": evaluation.cells.to_plain() if evaluation.cells else None,
         "alignment": evaluation.alignment.to_plain() if evaluation.alignment else None,
     }
     path = folder / MANIFEST
@@ -78,33 +80,6 @@ def identity(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-@dataclass(frozen=True)
-class Cells:
-    """What was read from cells: records in order, notes, what each image was, and hashes of its tensors."""
-
-    records: list[Record] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    content: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)  # image -> hash of its input tensor
-
-
-def read_cells(store: Store, keys: Iterable[str]) -> Cells:
-    """All that these cells hold; InputError if one is missing or damaged."""
-    found = Cells()
-    for key in keys:
-        data = store.get(key)
-        if data is None:
-            raise InputError(
-                f"{store.path(key)}: the cell is missing or damaged; evaluate again, only that is redone"
-            )
-        plain = orjson.loads(data)
-        found.records.extend(from_plain(p) for p in plain["records"])
-        found.notes.extend(plain["notes"])
-        found.content.update(plain.get("content", {}))
-        found.inputs.update(plain.get("inputs", {}))
-    return found
-
-
 def open_run(folder: Path) -> Evaluation:
     """The evaluation saved in a run folder, its records read from the cells beside it."""
     path = folder / MANIFEST if folder.is_dir() else folder
@@ -113,14 +88,15 @@ def open_run(folder: Path) -> Evaluation:
         about = About(**{**plain["about"], "classes": tuple(plain["about"]["classes"])})
         alignment = Alignment.from_plain(plain["alignment"])
         failed = tuple(Failed(**f) for f in plain["failed"])
-        keys, notes, result = tuple(plain["cells"]), tuple(plain["notes"]), plain["result"]
+        # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
+        cells = CellSet.from_plain(Store(path.resolve().parent.parent / CELLS), plain["cells"])
+        notes, result = tuple(plain["notes"]), plain["result"]
     except FileNotFoundError:
         raise InputError(f"{path}: no such run; give the folder that a run was written to") from None
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
     except (KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
-    # Resolved: the folder above `run.json` or `.` cannot be told from the text of the path.
-    cells = read_cells(Store(path.resolve().parent.parent / CELLS), keys)
-    records = realign(cells.records, alignment, about.task)
-    return Evaluation(about, records, failed, notes, result, keys, alignment, cells.content)
+    held = read_records(cells)
+    records = realign(held.records, alignment, about.task)
+    return Evaluation(about, records, failed, notes, result, cells, alignment, held.content)

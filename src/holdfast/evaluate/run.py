@@ -20,15 +20,15 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.data.problems import MISSING_FILE
-from holdfast.engine.executor import SHARD, Progress, execute
-from holdfast.engine.job import Job, job_of
+from holdfast.engine.cells import run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, to_json
 from holdfast.engine.versions import versions
-from holdfast.engine.work import Alone
 from holdfast.evaluate.classes import Alignment, align, realign
 from holdfast.evaluate.reading import doubts
-from holdfast.evaluate.result import CELLS, About, Evaluation, identity, read_cells, save
+from holdfast.evaluate.result import CELLS, About, Evaluation, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 
@@ -51,7 +51,7 @@ class Plan:
     renames: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)  # how to open the data set again
     command: str = ""
-    shard: int = SHARD  # images per cell
+    shard: int = SHARD  # images a process gets at a time
     until: float = math.inf  # of time.monotonic: the work stops then, with the images finished so far
 
 
@@ -89,7 +89,7 @@ def _short(described: str) -> str:
     return described if len(described) <= 40 else fingerprint.of(described)[:8]
 
 
-def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Evaluation:
+def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:
     """The evaluation, saved in its run folder. Images that fail are counted, not fatal, unless `strict`."""
     began = time.perf_counter()
     alignment = alignment_of(plan)
@@ -97,8 +97,6 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
         raise DataError(str(_missing(plan.dataset)[0]))
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
     check_names(pipeline)
-    store = Store(plan.runs / CELLS)
-    job = job_for(plan, pipeline, store)
     reused = 0
 
     def step(done: int, found: int) -> None:
@@ -106,8 +104,10 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
         reused += found
         progress(done, found)
 
-    keys = execute(Alone(job), plan.dataset.entries, plan.jobs, step, plan.shard, plan.until)
-    cells = read_cells(store, keys)
+    work = work_for(plan, ImagePipeline(pipeline), fatal=True)
+    store = Store(plan.runs / CELLS)
+    done = run(work, plan.dataset.entries, store, jobs=plan.jobs, progress=step, until=plan.until).of()
+    cells = read_records(done)
     records = cells.records
     failed = tuple(r for r in records if isinstance(r, Failed))
     if len(failed) == len(records):
@@ -122,15 +122,23 @@ def evaluate(plan: Plan, progress: Progress = lambda done, reused: None) -> Eval
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
     remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)
-    evaluation = Evaluation(about, kept, failed, remarks, result, keys, alignment, cells.content)
+    evaluation = Evaluation(about, kept, failed, remarks, result, done, alignment, cells.content)
     save(evaluation, run_folder(plan))
     return evaluation
 
 
-def job_for(plan: Plan, pipeline: Pipeline, store: Store) -> Job:
-    """The job of a pipeline on the plan's model and data: what its cells are named by."""
+def work_for(plan: Plan, *pipelines: ImagePipeline, fatal: bool = False) -> PipelineWork:
+    """The work of running pipelines on the plan's model and data."""
     classes = len(plan.dataset.classes) or len(plan.model.card.classes)
-    return job_of(plan.model, pipeline, classes, plan.dataset.ignore_index, store, plan.strict)
+    return PipelineWork(
+        plan.model,
+        pipelines,
+        classes,
+        plan.dataset.ignore_index,
+        strict=plan.strict,
+        fatal=fatal,
+        batch=plan.shard,
+    )
 
 
 def alignment_of(plan: Plan) -> Alignment:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.config.options import Options, carry, fields_of
+from holdfast.config.parser import command_line
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import Model, Task
-from holdfast.core.pipeline import pipeline_of
+from holdfast.evaluate.cli import plan_of
+from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import DEFAULT_RUNS, Plan
-from holdfast.evaluate.score import Settings
+from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
 from holdfast.noise.vision.calibration import spare_of
 from holdfast.noise.vision.run import Watch, unwatched
 
 T = TypeVar("T")
+Target = TypeVar("Target", bound=Options)
 
 
 @dataclass(frozen=True)
@@ -95,47 +98,35 @@ class Bench:
             self.tell(f"data     {problem}")
         return found
 
-    def plan(self, piece: Piece, settings: Settings, stages: tuple[str, ...] = ()) -> Plan:
+    def options(self, piece: Piece, target: type[Target], **others: Any) -> Target:
+        """The options of a command for this piece: the condition, with its model and its data."""
+        model, data = piece.model, self.data_of(piece)
+        subject = {"model": model.path, "data": data.path, "card": model.card}
+        classes = {"classes": model.classes, "map": model.map}
+        reading = {"format": data.format, "split": data.split, "images": data.images}
+        where = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
+        known = {spec.name for spec in fields_of(target)}
+        given = {**subject, **classes, **reading, **where}
+        return carry(piece.condition.work, target, **{n: v for n, v in given.items() if n in known}, **others)
+
+    def plan(self, piece: Piece) -> Plan:
         """The plan of a piece, as the command of its own would make it."""
-        given = self.data_of(piece)
         model = self.model(piece.model)
-        exchanged = dict(text.split("=", 1) for text in stages)
-        return Plan(
-            model,
-            self.data(given, model.card.task),
-            pipeline_of(model.card).replace(**exchanged),
-            settings,
-            runs=self.runs,
-            jobs=self.jobs,
-            common_classes=piece.model.classes == "common",
-            renames=piece.model.map,
-            source={
-                "data": given.path, "format": given.format, "split": given.split, "images": given.images,
-            },
-            command=self.command(piece),
-        )  # fmt: skip
+        dataset = self.data(self.data_of(piece), model.card.task)
+        return plan_of(self.options(piece, EvaluationOptions), model, dataset, self.command(piece))
 
     def spare(self, piece: Piece, calibration: str | None, count: int, part: bool = False) -> Dataset | None:
         """Images to calibrate on that are not tested on; else None. `part`: not all are tested."""
         given, task = self.data_of(piece), self.model(piece.model).card.task
         if calibration:
-            return self.data(GivenData(calibration, calibration), task)
+            return self.data(GivenData(path=calibration, name=calibration), task)
         return spare_of(
             given.path, task, given.format, given.split, count, whole=part or given.images is not None
         )
 
     def command(self, piece: Piece) -> str:
         """The line that runs this condition again."""
-        return shlex.join(["holdfast", "run", str(self.experiment.file), "--only", piece.condition.name])
-
-    def words(self, piece: Piece) -> tuple[str, ...]:
-        """MODEL DATA and the options that say how both are read, for commands that give a number again."""
-        data, model = self.data_of(piece), piece.model
-        named = {"--card": model.card, "--format": data.format, "--split": data.split}
-        options = [word for name, value in named.items() if value is not None for word in (name, str(value))]
-        options += ["--classes", "common"] if model.classes == "common" else []
-        pairs = [word for one, other in model.map.items() for word in ("--map", f"{one}={other}")]
-        return (model.path, data.path, *options, *pairs)
+        return command_line(ExperimentOptions(file=self.experiment.file, only=(piece.condition.name,)))
 
     def line(self, piece: Piece, **found: Any) -> Line:
         """The line of a piece with what was found."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.config.args import Argument, Option
-from holdfast.config.output import say
-from holdfast.evaluate.cli import Jobs, Runs
+from holdfast.config.output import check_outputs, say
+from holdfast.config.parser import command_line
+from holdfast.experiment.options import ExperimentOptions
 
 if TYPE_CHECKING:
     from holdfast.experiment.bench import Bench, Piece
@@ -18,44 +17,39 @@ if TYPE_CHECKING:
 PAGES = "pages"  # of the pieces, in the experiment's folder
 
 
-def run(
-    file: Annotated[Path | None, Argument("A TOML file: models, data, conditions.", "EXPERIMENT")] = None,
-    only: Annotated[
-        tuple[str, ...], Option("Only this condition, by its name. May be repeated.", shown="NAME")
-    ] = (),
-    dry_run: Annotated[bool, Option("Read the file, open models and data, say what would be run.")] = False,
-    schema: Annotated[bool, Option("Print the JSON schema of such files.")] = False,
-    out: Annotated[Path | None, Option("Write the page here too.", short="-o", shown="PAGE")] = None,
-    json: Annotated[Path | None, Option("Write everything to this JSON file.")] = None,
-    runs: Runs = Path("holdfast-runs"),
-    jobs: Jobs = 0,
-) -> int:
+def run(options: ExperimentOptions) -> int:
     """Run an experiment: every condition for every model on every data set, from one TOML file.
 
     Paths in it are relative to it; docs/experiment.md has all of its fields. Killed at any point, the same
     command goes on. Exit code 1: a gate failed. 4: a piece failed, or some images did. 2: bad input.
     """
-    from holdfast.core.errors import InputError, OutputError
+    from holdfast.core.errors import InputError
 
-    if schema:
-        return _schema(file)
-    if file is None:
+    if options.schema:
+        return _schema(options.file)
+    if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
-    for path in (out, json):
-        if path is not None and path.is_dir():
-            raise OutputError(f"{path}: is a folder; give the name of a file in it")
+    check_outputs({"--out": options.out, "--json": options.json}, {})
     from holdfast.experiment.bench import Bench
     from holdfast.experiment.read import read_experiment
     from holdfast.experiment.run import execute
     from holdfast.noise.cli import watch
 
-    bench = Bench(read_experiment(file), runs, jobs, watch, lambda line: say(line, sys.stderr))
-    if dry_run:
-        return _planned(bench, only)
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    return _shown(
-        execute(bench, only, _begin, lambda *piece: _page(bench, *piece), command), bench, out, json
+    bench = Bench(
+        read_experiment(options.file),
+        runs=options.runs,
+        jobs=options.jobs,
+        watch=watch,
+        tell=lambda line: say(line, sys.stderr),
     )
+    if options.dry_run:
+        return _planned(bench, options.only)
+
+    def keep(piece: Piece, made: Any, line: Line) -> Path | None:
+        return _page(bench, piece, made, line)
+
+    found = execute(bench, options.only, begin=_begin, keep=keep, command=command_line(options))
+    return _shown(found, bench, options)
 
 
 def _schema(file: Path | None) -> int:
@@ -112,14 +106,12 @@ def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
 
 
 def _audit_page(made: Any, line: Line) -> Path:
-    from holdfast.audit.cli import PAGE, write_all
+    from holdfast.audit.cli import write_page
 
-    out: Path = made.plan.folder / PAGE
-    write_all(made, line.gates, out)
-    return out
+    return write_page(made, line.gates)
 
 
-def _shown(found: Findings, bench: Bench, out: Path | None, json: Path | None) -> int:
+def _shown(found: Findings, bench: Bench, options: ExperimentOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.experiment.page import gates_table, results, write
     from holdfast.experiment.result import PAGE, as_plain
@@ -133,10 +125,10 @@ def _shown(found: Findings, bench: Bench, out: Path | None, json: Path | None) -
         say("gates    not judged: --only leaves out every audit", sys.stderr)
     folder = experiment_folder(bench)
     page = write(found, folder / PAGE)
-    if out is not None:
-        page = write(found, out)
-    if json is not None:
-        write_json(json, as_plain(found))
+    if options.out is not None:
+        page = write(found, options.out)
+    if options.json is not None:
+        write_json(options.json, as_plain(found))
     for line in found.lines:
         if line.state == "failed":
             say(f"failed   {line.title}: {line.words}", sys.stderr)

@@ -14,12 +14,10 @@ from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
-from holdfast.evaluate.score import Settings
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
 from holdfast.experiment.struck import attacked, audit_plan, audited, verified
-from holdfast.metrics.rules import rule_named
 from holdfast.noise.vision.run import NoisePlan, ground_of, measure, prepare
 
 
@@ -55,7 +53,7 @@ def check_piece(bench: Bench, piece: Piece) -> int:
     elif isinstance(work, given.Audit):
         plan = audit_plan(bench, piece, work).plan
     else:
-        plan = bench.plan(piece, Settings(rule_named("coco")))
+        plan = bench.plan(piece)
     alignment_of(plan)
     if isinstance(work, given.Attack) and model.card.task not in ("detect", "single"):
         raise InputError(f"{model.name}: expected a detector, got a model to {model.card.task}")
@@ -63,8 +61,7 @@ def check_piece(bench: Bench, piece: Piece) -> int:
 
 
 def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> Plan:
-    levels = (0.5 if work.iou is None else work.iou, 0.5 if work.score is None else work.score)
-    plan = bench.plan(piece, Settings(rule_named(work.rule or "coco"), *levels), work.stage)
+    plan = bench.plan(piece)
     stated = [name for name in ("rule", "iou", "score") if getattr(work, name) is not None]
     if stated and plan.model.card.task != "detect":
         raise InputError(f"{', '.join(stated)}: a model to {plan.model.card.task} has no AP")
@@ -154,13 +151,20 @@ def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
     from holdfast.noise.vision.result import Suite, as_plain, save, suite_folder
 
     began = time.perf_counter()
-    plan = bench.plan(piece, Settings(rule_named(work.rule)), work.stage)
+    plan = bench.plan(piece)
     spare = bench.spare(piece, work.calibration, work.calibration_images)
     wanted = Wanted(work.only, work.skip, work.all)
     found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
     seconds = round(time.perf_counter() - began, 3)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    suite = Suite(plan.dataset.name, (found,), plan.command, created, seconds, versions())
+    suite = Suite(
+        plan.dataset.name,
+        (found,),
+        command=plan.command,
+        created=created,
+        seconds=seconds,
+        versions=versions(),
+    )
     folder = suite_folder(suite, bench.runs)
     save(suite, folder)
     worst, both = found.worst, found.combined

@@ -10,20 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min_images_of
+from holdfast.config.options import FieldSpec, InvalidValue, Options, fields_of, shown
+from holdfast.config.toml import read_value, unknown_key
+from holdfast.config.toml_lines import Path as Where
+from holdfast.config.toml_lines import line_of, lines_of
 from holdfast.core.errors import InputError
-from holdfast.experiment.fit import Unfit, fit, shown, unknown
-from holdfast.experiment.lines import Path as Where
-from holdfast.experiment.lines import line_of, lines_of
-from holdfast.experiment.plan import (
-    DOES,
-    Condition,
-    Evaluate,
-    Experiment,
-    GivenData,
-    GivenModel,
-    Work,
-)
-from holdfast.experiment.slots import slots_of
+from holdfast.experiment.plan import DOES, Condition, Evaluate, Experiment, GivenData, GivenModel, Work
 
 LARGEST = 1 << 20  # bytes of a file
 TABLES = ("model", "data", "condition", "gates")
@@ -80,7 +72,7 @@ class _Reader:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def tell(self, where: Where, what: str) -> None:
-        """Nothing; the problem is kept with its line and the field's name."""
+        """Keep the problem with its line and the name of the field."""
         line = line_of(self.lines, where)
         named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
         place = f"{self.file}:{line}" if line else str(self.file)
@@ -94,30 +86,32 @@ class _Reader:
         data = self.several(document, "data", GivenData, needed=False)
         conditions = self.conditions(document)
         gates = tuple(self.gates(document.get("gates", {})))
-        found = Experiment(self.file, models, data, conditions, gates=gates, **values)
+        found = Experiment(
+            file=self.file, models=models, data=data, conditions=conditions, gates=gates, **values
+        )
         self.whole(found, document)
         return found
 
     def table(
-        self, shape: type[Any], given: Mapping[str, Any], where: Where, also: tuple[str, ...] = ()
-    ) -> Any:
-        """The values of a table that fit the slots of `shape`, by the names of its fields."""
-        slots = slots_of(shape)
+        self, shape: type[Options], given: Mapping[str, Any], where: Where, also: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The values of a table that the fields of `shape` accept, by the names of the fields."""
+        specs = keys_of(shape)
         values: dict[str, Any] = {}
         for key, value in given.items():
-            if key not in slots:
+            if key not in specs:
                 home = _homes(key)
-                said = f"not a key of this table; it is for {home}" if home else unknown(key, (*slots, *also))
-                self.tell((*where, key), said)
+                foreign = f"not a key of this table; it is for {home}"
+                self.tell((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
                 continue
             try:
-                values[slots[key].field] = fit(slots[key], value, self.folder)
-            except Unfit as problem:
-                inside = () if problem.where is None else (problem.where,)
+                values[specs[key].name] = read_value(specs[key], value, self.folder)
+            except InvalidValue as problem:
+                inside = () if problem.place is None else (problem.place,)
                 self.tell((*where, key, *inside), str(problem))
-        for key, slot in slots.items():
-            if slot.required and key not in given:
-                self.tell(where, f"{key} is missing: {slot.takes.about}")
+        for key, spec in specs.items():
+            if spec.required and key not in given:
+                self.tell(where, f"{key} is missing: {spec.option.help}")
         return values
 
     def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
@@ -149,7 +143,7 @@ class _Reader:
             where: Where = ("condition", place)
             does = row.get("do")
             shape = DOES.get(does) if isinstance(does, str) else None
-            common = slots_of(Condition)
+            common = keys_of(Condition)
             rest = {key: value for key, value in row.items() if key not in common}
             values = self.table(Condition, {k: v for k, v in row.items() if k in common}, where)
             if shape is None:  # what else it holds cannot be judged before it is known what it does
@@ -157,14 +151,14 @@ class _Reader:
             named[place] = values.get("name", "" if "name" in row else str(does))
             work = self.work(shape, str(does), rest, where)
             if work is not None:
-                found.append(Condition(values["do"], named[place], work))
+                found.append(Condition(do=values["do"], name=named[place], work=work))
         self.twice("condition", named)
         return tuple(found)
 
-    def work(self, shape: type[Any], does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
+    def work(self, shape: type[Work], does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
         """What a condition does; None if something it cannot do without is missing."""
         before = len(self.problems)
-        foreign = {key for key in rest if key not in slots_of(shape) and _homes(key)}
+        foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
         for key in sorted(foreign):
             self.tell((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
         values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
@@ -201,7 +195,7 @@ class _Reader:
                     self.tell(where, told.partition(": ")[2] if told.startswith("gates.") else told)
 
     def twice(self, name: str, named: Mapping[int, str]) -> None:
-        """Nothing; a name that two tables have is told."""
+        """Report a name that two tables have."""
         seen: dict[str, int] = {}
         for place, one in named.items():
             first = seen.setdefault(one, place)
@@ -210,7 +204,7 @@ class _Reader:
                 self.tell((name, place, "name"), said)
 
     def whole(self, found: Experiment, document: Mapping[str, Any]) -> None:
-        """Nothing; what no single table shows is told."""
+        """Report what no single table shows."""
         does = [str(row.get("do")) for row in _tables(document, "condition")]
         if set(does) != {"verify"} and "data" not in document:
             self.tell((), "expected at least one table [[data]], got none")
@@ -223,11 +217,16 @@ def _name(path: str) -> str:
     return last.removesuffix(".gz").removesuffix(".onnx") or path
 
 
+def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
+    """The fields of an options class by their keys."""
+    return {spec.key: spec for spec in fields_of(shape)}
+
+
 def _homes(key: str) -> str:
     """Where a key belongs, in words; empty if nowhere."""
-    does = [f'"{does}"' for does, shape in DOES.items() if key in slots_of(shape)]
-    tables = {"model": GivenModel, "data": GivenData}
-    inside = [f"[[{name}]]" for name, shape in tables.items() if key in slots_of(shape)]
+    does = [f'"{does}"' for does, shape in DOES.items() if key in keys_of(shape)]
+    tables: dict[str, type[Options]] = {"model": GivenModel, "data": GivenData}
+    inside = [f"[[{name}]]" for name, shape in tables.items() if key in keys_of(shape)]
     return " or ".join([*([f"do = {' or '.join(does)}"] if does else []), *inside])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.audit.gates import Judged
+from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName
 from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
+from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.pieces import Keep, check_piece, run_piece
 from holdfast.experiment.plan import Audit, Experiment, Verify
 from holdfast.experiment.result import Findings, Line, folder_of, save
@@ -59,7 +60,7 @@ def execute(
         (),
         len(pieces),
         datetime.now(UTC).isoformat(timespec="seconds"),
-        command=command or shlex.join(["holdfast", "run", str(bench.experiment.file)]),
+        command=command or command_line(ExperimentOptions(file=bench.experiment.file)),
         versions=versions(),
     )
     save(found, folder)

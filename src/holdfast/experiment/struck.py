@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import InputError
 from holdfast.evaluate.run import alignment_of
-from holdfast.evaluate.score import Settings
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
-from holdfast.metrics.rules import rule_named
 from holdfast.noise.vision.calibration import IMAGES
 
 if TYPE_CHECKING:
@@ -20,31 +18,16 @@ if TYPE_CHECKING:
 
 def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
     """The line of an attack, and (its plan, its outcome)."""
-    from holdfast.attack.plan import AttackPlan, apart, check_attack
+    from holdfast.attack.cli import attack_plan
+    from holdfast.attack.plan import apart, check_attack
     from holdfast.attack.run import as_plain
     from holdfast.attack.run import attack as run
-    from holdfast.attack.types import Limits, Method, Rule
     from holdfast.attack.universal import make_universal
-    from holdfast.graph.load import load_model
 
-    plan = bench.plan(piece, Settings(rule_named(work.rule), work.iou, work.score), work.stage)
-    rule = Rule(work.score, work.iou, work.nms_iou)
+    plan = bench.plan(piece)
     name = f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}"
-    wanted = AttackPlan(
-        plan,
-        bench.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:120],
-        Method(
-            work.mask, not work.anywhere, work.goal, work.black_box, work.shrink, work.transform,
-            work.diverse, rule,
-        ),
-        Limits(work.pixels, work.amplitude, work.regions, work.steps, work.restarts, work.seconds),
-        bench.experiment.seed,
-        tuple(load_model(path) for path in work.surrogate),
-        work.deployment,
-        tuple(load_model(path) for path in work.unseen),
-        work.features,
-        work.universal,
-    )  # fmt: skip
+    out = bench.runs / "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:120]
+    wanted = attack_plan(plan, work, out, bench.experiment.seed)
     check_attack(wanted)
     wanted = apart(wanted, alignment_of(plan))
     patch = None
@@ -78,19 +61,14 @@ def attacked(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]
 def audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
     """The plan of an audit; InputError if a gate names a metric that this model is not measured by."""
     from holdfast.audit.gates import check
-    from holdfast.audit.plan import AuditPlan, Wish, budget_of
+    from holdfast.audit.options import AuditOptions
+    from holdfast.audit.plan import AuditPlan
     from holdfast.audit.summary import gate_metric
 
-    plan = bench.plan(piece, Settings(rule_named(work.rule)))
+    plan = bench.plan(piece)
     check(bench.experiment.gates, metrics=(gate_metric(plan),))
-    wish = Wish(
-        budget_of(work.budget), work.only, work.noise_images, work.attack_images, work.square_images,
-        work.places, work.square, tuple(sorted(work.pixels)), work.steps, work.spec, bench.experiment.seed,
-    )  # fmt: skip
     spare = bench.spare(piece, work.calibration, IMAGES, part=True)
-    calibrated = ("--calibration", work.calibration) if work.calibration else ()
-    limit = bench.data_of(piece).images
-    return AuditPlan(plan, wish, spare, bench.words(piece), calibrated=calibrated, limit=limit)
+    return AuditPlan(plan, bench.options(piece, AuditOptions), spare)
 
 
 def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
@@ -139,7 +117,8 @@ def verified(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]
         raise InputError(f"{piece.condition.name}: expected a specification, got none")
     path = find_model(piece.model.path)
     question = property_of(read_vnnlib(piece.spec), Network(piece.model.name, path))
-    budget = Budget(work.seconds, jobs=bench.jobs or cores(), seed=bench.experiment.seed)
+    seconds = work.timeout if work.seconds is None else work.seconds
+    budget = Budget(seconds, jobs=bench.jobs or cores(), seed=bench.experiment.seed)
     verdict = verify(question, budget)
     if verdict.status == "error":
         raise InputError(verdict.note)

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
+from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import say, write_json
-from holdfast.evaluate.cli import (
-    Choices,
-    Classes,
-    Format,
-    Images,
-    Jobs,
-    Renames,
-    RuleName,
-    Runs,
-    Split,
-    Strict,
-    plan_of,
-)
-from holdfast.noise.output import Shape
-from holdfast.noise.tasks import Beyond, none_of, run_task
+from holdfast.config.parser import command_line
+from holdfast.evaluate.cli import plan_of, tell_about
+from holdfast.evaluate.options import EvaluationOptions, OutputOptions
+from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
@@ -39,209 +27,127 @@ if TYPE_CHECKING:
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
 
-WHAT, NOISE, SHOWN, RUN = "What is tested", "Which noise", "How it is shown", "How it is run"
-
-ModelsData = Annotated[
-    tuple[str, ...],
-    Argument(
-        "One model or more (ONNX files or shipped names), then the data set.", "MODEL… DATA", offers.models
-    ),
-]
-Card = Annotated[
-    tuple[Path, ...], Option("The card of each model, in order, if it does not lie beside it.", group=WHAT)
-]
-Only = Annotated[
-    tuple[str, ...],
-    Option(
-        "Only these: families, or FAMILY=OPTION, with commas or repeated.", group=NOISE, values=offers.noises
-    ),
-]
-Skip = Annotated[
-    tuple[str, ...],
-    Option(
-        "Not these: families, or FAMILY=OPTION, with commas or repeated.", group=NOISE, values=offers.noises
-    ),
-]
-Every = Annotated[bool, Option("Also the options that are run on demand only.", "--all", group=NOISE)]
-Use = Annotated[tuple[Path, ...], Option("A Python file with noises of your own.", group=NOISE)]
-CalibrationData = Annotated[
-    str | None,
-    Option("Images to calibrate integer precisions on (else some of DATA's).", shown="DATA", group=NOISE),
-]
-CalibrationImages = Annotated[int, Option("How many images to calibrate on.", group=NOISE, least=1)]
-Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
-Csv = Annotated[bool, Option("Print the table as CSV.", group=SHOWN)]
-Markdown = Annotated[bool, Option("Print the tables as Markdown.", group=SHOWN)]
-Latex = Annotated[bool, Option("Print the tables as LaTeX.", group=SHOWN)]
-Page = Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=SHOWN)]
-Task = Annotated[
-    Literal["pictures", "language", "speech"],
-    Option("What the models do; language and speech take files of their own.", group=WHAT),
-]
-DryRun = Annotated[
-    bool, Option("Say which cells there are, and how long and how large, from a timed sample.", group=RUN)
-]
+PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
 
 
-def suite(
-    models_data: ModelsData,
-    task: Task = "pictures",
-    card: Card = (),
-    only: Only = (),
-    skip: Skip = (),
-    every: Every = False,
-    use: Use = (),
-    calibration: CalibrationData = None,
-    calibration_images: CalibrationImages = 100,
-    data_format: Format = None,
-    split: Split = None,
-    images: Images = None,
-    classes: Classes = "all",
-    rename: Renames = (),
-    rule: RuleName = None,
-    json: Json = None,
-    csv: Csv = False,
-    markdown: Markdown = False,
-    latex: Latex = False,
-    out: Page = None,
-    runs: Runs = Path("holdfast-runs"),
-    jobs: Jobs = 0,
-    strict: Strict = False,
-    dry_run: DryRun = False,
-) -> int:
+def suite(options: NoiseOptions) -> int:
     """Measure what the deployed system does to models: the SysNoise table of your own.
 
     MODEL… DATA: every decoder, resize, colour path, pooling, upsampling, precision, runtime and box rounding
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
-    how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json, out, None if dry_run and not runs.exists() else runs)
-    shape.check()
-    if task != "pictures":
-        common = classes == "common"
-        none_of(task, use=use, format=data_format, split=split, map=rename, rule=rule, classes=common)
-        words = Beyond(
-            models_data, card, only, skip, every, calibration, calibration_images, images,
-            json, csv, markdown, latex, out, runs, jobs, strict, dry_run,
-        )  # fmt: skip
-        return run_task(task, words)
-    asked = Asked(only, skip, every, use, calibration, calibration_images, rule)
-    plans = list(plans_of(models_data, card, how, asked))
-    if dry_run:
+    options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
+    if options.task != "pictures":
+        return _run_task(options)
+    plans = list(plans_of(options))
+    if options.dry_run:
         return _estimated(plans)
     began = time.perf_counter()
-    made = _suite([_one(plan)[1] for plan in plans], plans[0].plan.dataset.name, began)
-    shape.show(made)
-    if out:
-        _page(made, (), out)
-    return _ending(made, plans[0].plan.runs)
+    models = [_one(plan)[1] for plan in plans]
+    made = suite_of(models, plans[0].plan.dataset.name, command_line(options), began)
+    show_suite(made, options)
+    if options.out:
+        _page(made, (), options.out)
+    return _ending(made, options.runs)
 
 
-def combine(
-    model: Annotated[str, Argument("An ONNX file, or a shipped model.", values=offers.models)],
-    data: Annotated[str, Argument("A data set.", values=offers.data_sets)],
-    card: Card = (),
-    only: Only = (),
-    skip: Skip = (),
-    every: Annotated[bool, Option("Try every option at each step.", "--all", group=NOISE)] = False,
-    use: Use = (),
-    calibration: CalibrationData = None,
-    calibration_images: CalibrationImages = 100,
-    data_format: Format = None,
-    split: Split = None,
-    images: Images = None,
-    classes: Classes = "all",
-    rename: Renames = (),
-    rule: RuleName = None,
-    json: Json = None,
-    csv: Csv = False,
-    markdown: Markdown = False,
-    latex: Latex = False,
-    out: Page = None,
-    runs: Runs = Path("holdfast-runs"),
-    jobs: Jobs = 0,
-    strict: Strict = False,
-) -> int:
+def _run_task(options: NoiseOptions) -> int:
+    """Run the suite of language or speech models and return the exit code."""
+    reject_options(options, PICTURES_ONLY)
+    if options.task == "language":
+        from holdfast.noise.language.cli import language
+
+        return language(options)
+    from holdfast.noise.speech.cli import speech
+
+    return speech(options)
+
+
+def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
+    """Raise InputError if one of the options is given, because the task has no use for it."""
+    from holdfast.core.errors import InputError
+
+    for name in names:
+        if name in changed(options):
+            flag = field_of(NoiseOptions, name).label
+            raise InputError(f"{flag}: means nothing with --task {options.task}; leave it out")
+
+
+def combine(options: CombineOptions) -> int:
     """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
     from holdfast.noise.vision.combine import as_plain, words
     from holdfast.noise.vision.combine import combine as build_up
     from holdfast.noise.vision.sections import staircase_csv, staircase_table
 
-    how = Choices(None, data_format, split, images, (), rename, strict, classes == "common", None, runs, jobs)
-    shape = Shape(csv, markdown, latex, json, out, runs)
-    shape.check()
-    asked = Asked(only, skip, False, use, calibration, calibration_images, rule)
+    options.check_output(options.runs)
     began = time.perf_counter()
-    (plan,) = plans_of((model, data), card, how, asked)
+    plan = plan_for(dataclasses.replace(options, all=False))
     prepared, made = _one(plan)
-    stairs = build_up(prepared, made, watch, every)
-    shape.table(staircase_csv(stairs) if csv else staircase_table(stairs))
-    say(words(stairs), sys.stderr if csv or latex else sys.stdout)
-    if json:
-        write_json(json, as_plain(stairs))
-    if out:
-        _page(_suite([made], plan.plan.dataset.name, began), (stairs,), out)
+    stairs = build_up(prepared, made, watch, options.all)
+    options.print_table(staircase_csv(stairs) if options.csv else staircase_table(stairs))
+    say(words(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
+    if options.json:
+        write_json(options.json, as_plain(stairs))
+    if options.out:
+        suite = suite_of([made], plan.plan.dataset.name, command_line(options), began)
+        _page(suite, (stairs,), options.out)
     return 0
 
 
-def listing(
-    use: Use = (),
-    csv: Csv = False,
-    markdown: Markdown = False,
-    latex: Latex = False,
-) -> None:
+def listing(options: ListOptions) -> None:
     """List every noise that is installed: stage, options, tasks, and which real systems do it."""
     from holdfast.noise.vision.listing import kinds_table, list_table, list_text
 
-    load_own(use)
-    shape = Shape(csv, markdown, latex)
-    shape.check()
-    if csv or markdown or latex:
-        return shape.table(list_table())
-    shape.table(kinds_table())
+    load_own(options.use)
+    options.check_output()
+    if options.csv or options.markdown or options.latex:
+        return options.print_table(list_table())
+    options.print_table(kinds_table())
     return say("\n" + list_text(min(shutil.get_terminal_size().columns, 120)))
 
 
-class Asked(NamedTuple):
-    """Which noises, and what integer precisions are calibrated on."""
+def show_suite(made: Suite, options: OutputOptions) -> None:
+    """Print the tables, and write the numbers to a JSON file if there is one."""
+    from holdfast.noise.vision.result import as_plain
+    from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table
 
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    every: bool
-    use: tuple[Path, ...]
-    calibration: str | None
-    images: int
-    rule: str | None
+    if options.csv:
+        options.print_table(models_csv(made))
+    else:
+        for model in made.models:
+            options.print_table(options_table(model))
+            say("")
+            options.print_table(families_table(model))
+            say("")
+        options.print_table(models_table(made))
+    if options.json:
+        write_json(options.json, as_plain(made))
 
 
-def plans_of(words: Sequence[str], cards: Sequence[Path], how: Choices, asked: Asked) -> Iterator[NoisePlan]:
-    """A plan for each model, the data set last among the words."""
+def plans_of(options: NoiseOptions) -> Iterator[NoisePlan]:
+    """A plan for each model; the dataset is last among the words."""
     from holdfast.core.errors import InputError
-    from holdfast.evaluate.score import Settings
-    from holdfast.metrics.rules import rule_named
+
+    *models, data = options.models_data
+    if not models:
+        raise InputError("expected MODEL… DATA: one model or more, then the dataset; see --help")
+    if options.card and len(options.card) != len(models):
+        raise InputError(f"--card: expected one for each of {len(models)} models, got {len(options.card)}")
+    for model, card in zip(models, options.card or (None,) * len(models), strict=True):
+        yield plan_for(carry(options, CombineOptions, model=model, data=data, card=card))
+
+
+def plan_for(options: CombineOptions) -> NoisePlan:
+    """The noise plan of one model."""
     from holdfast.noise.vision.choose import Wanted
     from holdfast.noise.vision.run import NoisePlan
 
-    if len(words) < 2:
-        raise InputError("expected MODEL… DATA: one model or more, then the data set; see --help")
-    if cards and len(cards) != len(words) - 1:
-        raise InputError(f"--card: expected one for each of {len(words) - 1} models, got {len(cards)}")
-    load_own(asked.use)
-    wanted = Wanted(words_of(asked.only), words_of(asked.skip), asked.every)
+    load_own(options.use)
+    wanted = Wanted(options.only, options.skip, options.all)
     wanted.check()
     note_aliases((*wanted.only, *wanted.skip))
-    settings = Settings(rule_named(asked.rule or "coco"))
-    data = words[-1]
-    for place, model in enumerate(words[:-1]):
-        chosen = replace(how, card=cards[place]) if cards else how
-        plan = plan_of(model, data, settings, chosen)
-        spare = _spare(data, asked, chosen, plan)
-        yield NoisePlan(plan, wanted, spare, asked.images)
-
-
-def words_of(given: Sequence[str]) -> tuple[str, ...]:
-    """The words of an option that may be repeated, or hold several with commas between them."""
-    return tuple(word.strip() for text in given for word in text.split(",") if word.strip())
+    plan = plan_of(carry(options, EvaluationOptions))
+    return NoisePlan(plan, wanted, _spare(options, plan), options.calibration_images)
 
 
 def note_aliases(labels: Sequence[str]) -> None:
@@ -260,24 +166,24 @@ def load_own(files: Sequence[Path]) -> None:
         load_parts(file)
 
 
-def _spare(data: str, asked: Asked, how: Choices, plan: Plan) -> Dataset | None:
+def _spare(options: CombineOptions, plan: Plan) -> Dataset | None:
     """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
     from holdfast.data.open import open_dataset
     from holdfast.noise.vision.calibration import spare_of
 
     task = plan.model.card.task
-    if asked.calibration:
-        return open_dataset(asked.calibration, task=task)
-    return spare_of(data, task, how.data_format, how.split, asked.images, whole=how.images is not None)
+    if options.calibration:
+        return open_dataset(options.calibration, task=task)
+    whole = options.images is not None
+    return spare_of(
+        options.data, task, options.format, options.split, options.calibration_images, whole=whole
+    )
 
 
 def _one(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
     from holdfast.noise.vision.run import measure, prepare
 
-    for reason in plan.plan.model.guessed:
-        sys.stderr.write(f"guessed  {reason}\n")
-    for problem in plan.plan.dataset.problems[:10]:
-        sys.stderr.write(f"data     {problem}\n")
+    tell_about(plan.plan)
     prepared = prepare(plan)
     return prepared, measure(prepared, watch)
 
@@ -291,14 +197,19 @@ def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
         yield step
 
 
-def _suite(models: Sequence[ModelNoise], data: str, began: float) -> Suite:
+def suite_of(models: Sequence[ModelNoise], data: str, command: str, began: float) -> Suite:
+    """The suite of these models; it began at `began` (time.perf_counter)."""
     from holdfast.engine.versions import versions
     from holdfast.noise.vision.result import Suite
 
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    seconds = round(time.perf_counter() - began, 3)
-    return Suite(data, tuple(models), command, created, seconds, versions())
+    return Suite(
+        data,
+        tuple(models),
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - began, 3),
+        versions=versions(),
+    )
 
 
 def _estimated(plans: Sequence[NoisePlan]) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
-from holdfast.config.output import say
-from holdfast.noise.cli import Only, Skip, Use, load_own, note_aliases, words_of
-from holdfast.noise.output import check_file, check_folder
+from holdfast.config.output import check_outputs, say
+from holdfast.config.parser import command_line
+from holdfast.noise.cli import load_own, note_aliases
+from holdfast.noise.options import ShowOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,21 +17,7 @@ if TYPE_CHECKING:
     from holdfast.stages.families import Option as Choice
 
 
-def show(
-    image: Annotated[Path, Argument("A picture.")],
-    model: Annotated[
-        str | None, Option("Resize as this model is fed, and show its feature maps.", values=offers.models)
-    ] = None,
-    card: Annotated[Path | None, Option("The model's card, if it does not lie beside it.")] = None,
-    calibration: Annotated[
-        str | None, Option("Images to calibrate integer precisions on (else this one).", shown="DATA")
-    ] = None,
-    only: Only = (),
-    skip: Skip = (),
-    use: Use = (),
-    folder: Annotated[Path | None, Option("Write every picture as PNG into this folder.")] = None,
-    out: Annotated[Path, Option("The page to write.", short="-o")] = Path("noise.html"),
-) -> int:
+def show(options: ShowOptions) -> int:
     """See what each noise does to a picture: before, after, and the difference stretched to 0 … 255."""
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
@@ -44,29 +27,26 @@ def show(
     from holdfast.noise.vision.show import features, shown
     from holdfast.report.tables import to_text
 
-    load_own(use)
-    wanted = Wanted(words_of(only), words_of(skip))
+    load_own(options.use)
+    wanted = Wanted(options.only, options.skip)
     wanted.check()
     note_aliases((*wanted.only, *wanted.skip))
-    check_file("--out", out, "noise.html")
-    if folder:
-        check_folder("--folder", folder)
-    data = _read(image)
-    loaded = load_model(model, card) if model else None
+    check_outputs({"--out": options.out}, {"--folder": options.folder})
+    image, data = options.image, _read(options.image)
+    loaded = load_model(options.model, options.card) if options.model else None
     try:
         made = list(shown(data, loaded, wanted))
     except ImageError as problem:
         raise InputError(f"{image}: {problem}") from problem
-    images = open_dataset(calibration, images=100).entries if calibration else ()
+    images = open_dataset(options.calibration, images=100).entries if options.calibration else ()
     maps = list(features(loaded, data, wanted, images)) if loaded else []
     if not made and not maps:
         hint = "" if loaded else "; what changes the graph needs --model"
         raise InputError(f"nothing to show: no noise asked for changes a picture or a feature map{hint}")
     say(to_text(shown_table(made, maps)))
-    if folder:
-        _save(made, folder)
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    say(f"page: {write(made, maps, image.name, out, command).resolve()}")
+    if options.folder:
+        _save(made, options.folder)
+    say(f"page: {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
     return 0
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
 from holdfast.config.output import say
+from holdfast.patchbench.options import CheckOptions, MakeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,63 +16,8 @@ if TYPE_CHECKING:
     from holdfast.core.types import Size
     from holdfast.patchbench.make import Plan
 
-WHAT, PATCH, HOW = "What it is made of", "The patch", "How it is asked"
 
-
-Folder = Annotated[Path, Argument("A new or empty folder.", shown="DIR")]
-Model = Annotated[
-    str, Option("A detector of one object: an ONNX file or a shipped one.", group=WHAT, values=offers.models)
-]
-Data = Annotated[
-    str, Option("Pictures of one object each: folder, file, or 'signs'.", group=WHAT, values=offers.data_sets)
-]
-Images = Annotated[int, Option("How many pictures.", group=WHAT, least=1)]
-Seed = Annotated[int, Option("Another seed, other pictures.", group=WHAT, least=0)]
-HeldOut = Annotated[bool, Option("The data are all test: do not divide them 9:1.", group=WHAT)]
-Renames = Annotated[
-    tuple[str, ...],
-    Option("'data class=model class'. May be repeated.", "--map", shown="DATA=MODEL", group=WHAT),
-]
-Classes = Annotated[
-    Literal["all", "common"], Option("'common': only classes both model and data know.", group=WHAT)
-]
-Card = Annotated[Path | None, Option("The model's card, if it does not lie beside it.", group=WHAT)]
-Format = Annotated[
-    str | None,
-    Option("Read the data as this format.", "--format", shown="NAME", group=WHAT, values=offers.formats),
-]
-Split = Annotated[str | None, Option("Which split of the data.", shown="NAME", group=WHAT)]
-Sides = Annotated[
-    tuple[int, ...],
-    Option("Its side: 3, or a picture's own. May be repeated: a network each.", group=PATCH, least=1),
-]
-Content = Annotated[
-    str, Option("'black', a picture (a PNG's alpha: its mask), or 'free'.", shown="WHAT", group=PATCH)
-]
-Positions = Annotated[
-    str | None,
-    Option("With free content: how many places an image (4), or 'all'.", group=PATCH, shown="N|all"),
-]
-Strict = Annotated[bool, Option("Unsafe is below 0.5; otherwise at most 0.5, as published.", group=HOW)]
-
-
-def make(
-    folder: Folder,
-    model: Model = "signs-single",
-    data: Data = "signs",
-    images: Images = 16,
-    seed: Seed = 0,
-    held_out: HeldOut = False,
-    renames: Renames = (),
-    classes: Classes = "all",
-    card: Card = None,
-    data_format: Format = None,
-    split: Split = None,
-    patch: Sides = (),
-    content: Content = "black",
-    positions: Positions = None,
-    strict: Strict = False,
-) -> None:
+def make(options: MakeOptions) -> None:
     """Make the benchmark: networks with the patch, the IoU and the class test inside, and specifications.
 
     The patch's left upper corner may be at any column and row at which it lies wholly in the picture.
@@ -86,32 +30,30 @@ def make(
     from holdfast.patchbench.make import BLACK, FREE, Plan
     from holdfast.patchbench.make import make as make_bench
 
-    chosen = load_model(model, card)
-    check_single(chosen)
-    patches = _patches(patch, content)
-    found = open_dataset(data, task="single", format=data_format, split=split)
-    alignment = align(chosen.card.classes, found.classes, common=classes == "common", renames=_pairs(renames))
+    model = load_model(options.model, options.card)
+    check_single(model)
+    content = options.content
+    patches = _patches(options.patch, content)
+    data = open_dataset(options.data, task="single", format=options.format, split=options.split)
+    common = options.classes == "common"
     plan = Plan(
-        model=chosen,
-        data=found,
-        alignment=alignment,
+        model=model,
+        data=data,
+        alignment=align(model.card.classes, data.classes, common=common, renames=options.map),
         patches=patches,
         told=content if content in (BLACK, FREE) else Path(content).name,
-        images=images,
-        seed=seed,
-        strict=strict,
-        held_out=held_out,
-        places=_places(positions, content),
+        images=options.images,
+        seed=options.seed,
+        strict=options.strict,
+        held_out=options.held_out,
+        places=_places(options.positions, content),
     )
-    with progress("instances found", images) as step:
-        manifest = make_bench(plan, folder, step)
-    say(_summary(plan, manifest, folder))
+    with progress("instances found", options.images) as step:
+        manifest = make_bench(plan, options.folder, step)
+    say(_summary(plan, manifest, options.folder))
 
 
-def check(
-    folder: Annotated[Path, Argument("A benchmark folder: ours, or a published one.", shown="DIR")],
-    json: Annotated[Path | None, Option("Also write everything to this JSON file.")] = None,
-) -> int:
+def check(options: CheckOptions) -> int:
     """Check that networks, specifications, images and numpy agree, and say what a position really does.
 
     Exit code 0 means all is well, 1 that something was found, 2 bad input.
@@ -121,7 +63,7 @@ def check(
     from holdfast.patchbench.check import as_dict, check_bench
     from holdfast.patchbench.folder import listed
 
-    bench = listed(folder)
+    bench = listed(options.folder)
     with progress("check", len(bench.rows)) as step:
         result = check_bench(bench, step)
     for fact in result.facts:
@@ -129,8 +71,8 @@ def check(
     for finding in result.findings:
         say(f"FOUND  {finding}")
     say("all is well" if not result.findings else f"{len(result.findings)} findings")
-    if json:
-        write_json(json, as_dict(result))
+    if options.json:
+        write_json(options.json, as_dict(result))
     return 1 if result.findings else 0
 
 
@@ -183,15 +125,6 @@ def _places(text: str | None, content: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"--positions: expected a whole number from 1, or all, got {text!r}")
     return int(text)
-
-
-def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    from holdfast.core.errors import InputError
-
-    for text in texts:
-        if "=" not in text:
-            raise InputError(f"--map: expected NAME=NAME such as 'stop=prohibitory', got {text!r}")
-    return dict(text.split("=", 1) for text in texts)
 
 
 def _summary(plan: Plan, manifest: Mapping[str, Any], folder: Path) -> str:

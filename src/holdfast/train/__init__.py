@@ -1,1 +1,11 @@
 """Training against system noise: mix training, TENT, train × test tables. Needs torch."""
+
+GROUPS = {
+    "train": "Train a classifier against system noise: mix training, augmentation, TENT, and what each does.",
+}
+COMMANDS = {
+    "train mix": "cli:mix",
+    "train tent": "cli:tent",
+    "train matrix": "mitigate.cli:matrix",
+    "train compare": "mitigate.cli:compare",
+}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from holdfast.config import offers
-from holdfast.config.args import Argument, Option
+from holdfast.config.options import carry
 from holdfast.config.output import say, write_json
-from holdfast.evaluate.cli import Card, Choices, Format, Images, Jobs, Renames, Split
-from holdfast.noise.cli import words_of
-from holdfast.noise.output import Shape
+from holdfast.config.parser import command_line
+from holdfast.evaluate.cli import tell_about
+from holdfast.evaluate.options import EvaluationOptions, SubjectOptions
+from holdfast.noise.options import NoiseOptions
+from holdfast.train.options import MixOptions, TentOptions
 
 if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan
@@ -22,101 +22,8 @@ if TYPE_CHECKING:
     from holdfast.train.run import Mixed, MixPlan
     from holdfast.train.shown import Choice
 
-MIXED, HOW, SHOWN, RUN = "What is mixed", "How it is trained", "How it is shown", "How it is run"
 
-
-ModelFile = Annotated[str, Argument("A classifier: an ONNX file or a shipped name.", values=offers.models)]
-Data = Annotated[
-    str, Argument("A data set to classify: a folder a class, a list, signs.", values=offers.data_sets)
-]
-Out = Annotated[
-    Path, Option("The new ONNX file; its card is written beside it.", short="-o", shown="NEW.onnx")
-]
-Decode = Annotated[
-    tuple[str, ...],
-    Option(
-        "Decoders to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.decoders
-    ),
-]
-Resize = Annotated[
-    tuple[str, ...],
-    Option(
-        "Resizes to draw from, with commas or repeated.", shown="NAMES", group=MIXED, values=offers.resizes
-    ),
-]
-Augment = Annotated[
-    tuple[str, ...],
-    Option("Augmentations, in this order: standard, augmix, apr-sp, deep.", shown="NAMES", group=MIXED),
-]
-Adversarial = Annotated[
-    float,
-    Option("Train on PGD examples within so many levels of 255; 0: none.", group=MIXED, least=0, most=255),
-]
-Consistency = Annotated[
-    float,
-    Option(
-        "Answers to augmented images shall be alike: AugMix's second half, 12 in its paper; 0: none.",
-        group=MIXED,
-        least=0,
-    ),
-]
-Steps = Annotated[int | None, Option("Steps of training (300).", group=HOW, least=1)]
-Epochs = Annotated[float | None, Option("Instead: how often each image is seen.", group=HOW, least=0.01)]
-Batch = Annotated[int, Option("Images a step.", group=HOW, least=1)]
-Rate = Annotated[float, Option("The highest learning rate.", group=HOW, least=0)]
-Shift = Annotated[int, Option("Move each image by up to so many pixels.", group=HOW, least=0)]
-Smoothing = Annotated[float, Option("Label smoothing.", group=HOW, least=0, most=0.9)]
-Statistics = Annotated[
-    Literal["moving", "file"],
-    Option("Statistics of batch normalisation: moved by training, or as in the file.", group=HOW),
-]
-Seed = Annotated[int, Option("Another seed, other draws.", group=HOW, least=0)]
-HeldOut = Annotated[
-    float, Option("Part of DATA that is not trained on but tested on.", group=HOW, least=0, most=1)
-]
-Test = Annotated[
-    str | None, Option("Instead: other data to test on.", shown="DATA", group=HOW, values=offers.data_sets)
-]
-Work = Annotated[
-    Path, Option("Where pictures and checkpoints are kept; a killed run goes on.", shown="FOLDER", group=RUN)
-]
-Json = Annotated[Path | None, Option("Write all numbers to this JSON file.", group=SHOWN)]
-Csv = Annotated[bool, Option("Print the table as CSV.", group=SHOWN)]
-Markdown = Annotated[bool, Option("Print the table as Markdown.", group=SHOWN)]
-Latex = Annotated[bool, Option("Print the table as LaTeX.", group=SHOWN)]
-
-
-def mix(
-    model: ModelFile,
-    data: Data,
-    out: Out,
-    decode: Decode = (),
-    resize: Resize = (),
-    augment: Augment = (),
-    adversarial: Adversarial = 0.0,
-    consistency: Consistency = 0.0,
-    steps: Steps = None,
-    epochs: Epochs = None,
-    batch: Batch = 64,
-    rate: Rate = 3e-4,
-    shift: Shift = 0,
-    smoothing: Smoothing = 0.0,
-    statistics: Statistics = "moving",
-    seed: Seed = 0,
-    held_out: HeldOut = 0.25,
-    test: Test = None,
-    card: Card = None,
-    data_format: Format = None,
-    split: Split = None,
-    images: Images = None,
-    rename: Renames = (),
-    json: Json = None,
-    csv: Csv = False,
-    markdown: Markdown = False,
-    latex: Latex = False,
-    work: Work = Path("holdfast-train"),
-    jobs: Jobs = 0,
-) -> int:
+def mix(options: MixOptions) -> int:
     """Fine-tune a classifier on several decoders and resizes at once, drawn for each image (mix training).
 
     Without --decode and --resize three classes of decoders and the paper's six resizes are mixed; with one
@@ -126,50 +33,48 @@ def mix(
     from holdfast.data.open import open_dataset
     from holdfast.train.run import MixPlan, as_plain
 
-    shape = Shape(csv, markdown, latex, json)
-    shape.check()
-    if steps and epochs:
+    options.check_output()
+    if options.steps and options.epochs:
         raise InputError("expected --steps or --epochs, not both")
     check_torch()
     from holdfast.train.tune import Tuning
 
-    plan = _plan(model, data, Choices(card, data_format, split, images, renames=rename, jobs=jobs))
-    mixed, reported = _choices(plan, words_of(decode), words_of(resize))
+    plan = _plan(options, command_line(options))
+    mixed, reported = _choices(plan, options.decode, options.resize)
     tuning = Tuning(
-        steps or 300, batch, rate, mixed, words_of(augment), adversarial, shift, statistics,
-        label_smoothing=smoothing, consistency=consistency,
-    )  # fmt: skip
-    tested = open_dataset(test, task="classify", images=images) if test else None
-    found = _trained(MixPlan(plan, out, tuning, reported, work, seed, held_out, tested, epochs))
-    if json:
-        write_json(json, as_plain(found))
-    shape.table(mix_table(found))
-    _ending(found, model, data, test)
+        steps=options.steps or 300,
+        batch=options.batch,
+        rate=options.rate,
+        mix=mixed,
+        augment=options.augment,
+        adversarial=options.adversarial,
+        shift=options.shift,
+        statistics=options.statistics,
+        label_smoothing=options.smoothing,
+        consistency=options.consistency,
+    )
+    test = options.test
+    found = _trained(
+        MixPlan(
+            plan,
+            options.out,
+            tuning=tuning,
+            reported=reported,
+            work=options.work,
+            seed=options.seed,
+            held_out=options.held_out,
+            test=open_dataset(test, task="classify", images=options.images) if test else None,
+            epochs=options.epochs,
+        )
+    )
+    if options.json:
+        write_json(options.json, as_plain(found))
+    options.print_table(mix_table(found))
+    _ending(found, options)
     return 4 if found.left_out else 0
 
 
-def tent(
-    model: ModelFile,
-    data: Data,
-    only: Annotated[
-        tuple[str, ...],
-        Option("Only these: families, or FAMILY=OPTION, with commas or repeated.", values=offers.noises),
-    ] = (),
-    batch: Annotated[int, Option("Images a batch.", group=HOW, least=2)] = 100,
-    rate: Annotated[float, Option("Learning rate of Adam.", group=HOW, least=0)] = 1e-3,
-    steps: Annotated[int, Option("Steps a batch.", group=HOW, least=1)] = 1,
-    seed: Annotated[int, Option("Another seed, another order of images.", group=HOW, least=0)] = 0,
-    card: Card = None,
-    data_format: Format = None,
-    split: Split = None,
-    images: Images = None,
-    json: Json = None,
-    csv: Csv = False,
-    markdown: Markdown = False,
-    latex: Latex = False,
-    work: Work = Path("holdfast-train"),
-    jobs: Jobs = 0,
-) -> int:
+def tent(options: TentOptions) -> int:
     """Measure what TENT does to a classifier under noise of decoder, resize and colour (the paper's Table 6).
 
     TENT lowers the entropy of the model's own answers, batch by batch, by its normalisation layers. MODEL is
@@ -180,22 +85,22 @@ def tent(
     from holdfast.train.mitigate.adapt import FAMILIES, Adaptation, adapt, as_plain
     from holdfast.train.tables import tent_csv, tent_table
 
-    shape = Shape(csv, markdown, latex, json)
-    shape.check()
+    options.check_output()
     check_torch()
     from holdfast.train.loop import threads
     from holdfast.train.tune import check_adaptable, trainable_of
 
-    plan = _plan(model, data, Choices(card, data_format, split, images, jobs=jobs))
-    over = words_of(only) or FAMILIES
+    plan = _plan(options, command_line(options))
+    over = options.only or FAMILIES
     _check_families(over, FAMILIES)
     check_adaptable(trainable_of(plan.model), plan.model.name)
-    how = Adaptation(batch, rate, steps, seed)
-    with threads(jobs):
-        found = adapt(plan.model, plan.dataset, work, how, _told, jobs or os.cpu_count() or 1, over)
-    if json:
-        write_json(json, as_plain(found))
-    shape.table(tent_csv([found]) if csv else tent_table([found]))
+    how = Adaptation(options.batch, options.rate, options.steps, options.seed)
+    with threads(options.jobs):
+        jobs = options.jobs or os.cpu_count() or 1
+        found = adapt(plan.model, plan.dataset, options.work, how, _told, jobs, over)
+    if options.json:
+        write_json(options.json, as_plain(found))
+    options.print_table(tent_csv([found]) if options.csv else tent_table([found]))
     return 0
 
 
@@ -215,7 +120,7 @@ def mix_table(found: Mixed) -> Table:
 
 
 def check_torch() -> None:
-    """Nothing, or MissingExtra if torch is not installed."""
+    """Raise MissingExtra if torch is not installed."""
     import importlib.util
 
     from holdfast.core.errors import MissingExtra
@@ -224,20 +129,20 @@ def check_torch() -> None:
         raise MissingExtra("training", "torch", "torch")
 
 
-def _plan(model: str, data: str, how: Choices) -> Plan:
-    """Model and data opened; a model that is no classifier is told before the data is looked at."""
+def _plan(options: SubjectOptions, command: str) -> Plan:
+    """The plan; a model that is no classifier is reported before the data is opened."""
     from holdfast.core.errors import InputError
     from holdfast.evaluate.cli import plan_of
-    from holdfast.evaluate.score import Settings
     from holdfast.graph.load import load_model
-    from holdfast.metrics.rules import RULES
 
-    task = load_model(model, how.card).card.task
+    model = load_model(options.model, options.card)
+    task = model.card.task
     if task != "classify":
         raise InputError(
-            f"{model}: expected a classifier, got a model of the task {task!r}; only classifiers are trained"
+            f"{options.model}: expected a classifier, got a model of the task {task!r}; "
+            "only classifiers are trained"
         )
-    return plan_of(model, data, Settings(RULES["coco"]), how)
+    return plan_of(carry(options, EvaluationOptions), model, command=command)
 
 
 def _check_families(over: tuple[str, ...], known: tuple[str, ...]) -> None:
@@ -274,10 +179,7 @@ def _choices(
 def _trained(wanted: MixPlan) -> Mixed:
     from holdfast.train.run import mix as run
 
-    for reason in wanted.plan.model.guessed:
-        sys.stderr.write(f"guessed  {reason}\n")
-    for problem in wanted.plan.dataset.problems[:10]:
-        sys.stderr.write(f"data     {problem}\n")
+    tell_about(wanted.plan)
     return run(wanted, _told, _watch)
 
 
@@ -294,17 +196,18 @@ def _told(text: str) -> None:
         say(text, sys.stderr)
 
 
-def _ending(found: Mixed, model: str, data: str, test: str | None) -> None:
-    """Nothing; what was trained and what to do next is said."""
+def _ending(found: Mixed, options: MixOptions) -> None:
+    """Print what was trained and what to do next."""
     kept = f"; {len(found.kept)} other float constants are as they were" if found.kept else ""
     sys.stderr.write(f"trained  {found.numbers:,} numbers in {found.weights} weights{kept}\n")
     for failure in found.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"model    {found.new} ({Path(found.new).with_suffix('.toml')} is its card)\n")
-    say(f"next: {shlex.join(['holdfast', 'noise', model, found.new, test or data])}")
-    unseen = found.held_out or ("" if test else _other_seed(data))
+    models, test = (options.model, found.new), options.test
+    say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
+    unseen = found.held_out or ("" if test else _other_seed(options.data))
     if unseen:
-        command = shlex.join(["holdfast", "noise", model, found.new, unseen])
+        command = command_line(NoiseOptions(models_data=(*models, unseen)))
         say(f"on images it was not trained on: {command}")
 
 

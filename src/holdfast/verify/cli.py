@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.config.args import Argument, Option
 from holdfast.config.output import say
+from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
     from holdfast.core.property import Property
@@ -20,19 +20,7 @@ _SHOWN = 8  # inputs and outputs printed; a file holds all
 _EVERY_SECONDS = 10.0
 
 
-def verify(
-    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")],
-    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None,
-    timeout: Annotated[float, Option("Give up after so many seconds.", shown="S", least=0)] = 300.0,
-    json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None,
-    witness: Annotated[
-        Path | None, Option("Write the input that violates and its output, as VNN-COMP wants it.")
-    ] = None,
-    jobs: Annotated[int | None, Option("Threads; default: all cores.", least=1)] = None,
-    memory: Annotated[float | None, Option("Give up above so many gigabytes.", shown="GB", least=0.1)] = None,
-    seed: Annotated[int, Option("Where random searches begin.", least=0)] = 0,
-    check: Annotated[bool, Option("Only say which nodes of the network are supported.")] = False,
-) -> int:
+def verify(options: VerifyOptions) -> int:
     """Prove that no input of the property's set violates it, or find one that does.
 
     The first line is holds, violated, unknown or timeout. Exit code 0 means holds, 1 violated, 3 unknown or
@@ -40,8 +28,8 @@ def verify(
     """
     from holdfast.core.model import found_file
 
-    net = found_file(net) or net
-    if check:
+    net = found_file(options.net) or options.net
+    if options.check:
         return _check(net)
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
@@ -51,22 +39,23 @@ def verify(
     from holdfast.verify.watch import memory_bytes, watched
 
     began = time.monotonic()
-    if prop is None:
+    if options.prop is None:
         raise InputError(f"expected a VNN-LIB file behind {net} (see holdfast verify --help)")
 
-    limit = int(memory * 1e9) if memory is not None else memory_bytes()
+    limit = int(options.memory * 1e9) if options.memory is not None else memory_bytes()
 
     def give_up(late: bool) -> int:
         note = "stopped by the clock" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
         verdict = Verdict("timeout" if late else "unknown", "none", time.monotonic() - began, note=note)
-        return _tell(verdict, json, witness)
+        return _tell(verdict, options)
 
-    with watched(timeout, limit, give_up) as speak:
-        question = property_of(read_vnnlib(prop), Network(net.stem, net))
-        budget = Budget(began + timeout - time.monotonic(), limit, jobs or _cores(), seed)
+    with watched(options.timeout, limit, give_up) as speak:
+        question = property_of(read_vnnlib(options.prop), Network(net.stem, net))
+        left = began + options.timeout - time.monotonic()
+        budget = Budget(left, limit, options.jobs or _cores(), options.seed)
         verdict = decide(question, budget, _progress())
         speak()
-    return _tell(verdict, json, witness, question)
+    return _tell(verdict, options, question)
 
 
 def _cores() -> int:
@@ -76,7 +65,7 @@ def _cores() -> int:
 
 
 def _check(net: Path) -> int:
-    """The exit code after every node was listed: 0 if all are supported, 3 if one is not."""
+    """List every node and return the exit code: 0 if all are supported, 3 if one is not."""
     from holdfast.graph.support import report
 
     text, supported = report(net)
@@ -84,18 +73,18 @@ def _check(net: Path) -> int:
     return 0 if supported else 3
 
 
-def _tell(verdict: Verdict, json: Path | None, witness: Path | None, question: Property | None = None) -> int:
-    """The exit code after the verdict was printed and written."""
+def _tell(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
+    """Print and write the verdict, and return the exit code."""
     say(verdict.status)
     for name, value in _lines(verdict, question):
         say(f"{name:8} {value}")
     sys.stdout.flush()
-    if json is not None:
+    if options.json is not None:
         from holdfast.config.output import write_json
 
-        write_json(json, _facts(verdict))
-    if witness is not None and verdict.witness is not None and verdict.status == "violated":
-        _write_witness(witness, verdict)
+        write_json(options.json, _facts(verdict))
+    if options.witness is not None and verdict.witness is not None and verdict.status == "violated":
+        _write_witness(options.witness, verdict)
     if verdict.status == "error":
         sys.stderr.write(f"holdfast: {verdict.note}\n")
     return EXIT_CODES[verdict.status]

@@ -18,13 +18,13 @@ from starlette.routing import Route
 from holdfast.core.errors import HoldfastError
 from holdfast.web import pages, show, uploads
 from holdfast.web.child import Patience, tail
+from holdfast.web.form import FIRST, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
 from holdfast.web.jobs import LOG, Command, Desk
 from holdfast.web.refusal import Refusal, answer
 from holdfast.web.render import htmx, integrity, style
 from holdfast.web.shelf import run_of
 from holdfast.web.site import Site
-from holdfast.web.wanted import Asked, Places, command_of
 
 # A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
 RUN_POLICY = (
@@ -112,18 +112,12 @@ def _back() -> Response:
 
 
 def _index(request: Request) -> Response:
-    return HTMLResponse(pages.index(_site(request), _asked(request)))
+    return HTMLResponse(pages.index(_site(request), _values(request)))
 
 
-def _asked(request: Request) -> Asked:
-    given = request.query_params
-    first = Asked("signs-yolo", "signs")
-    return Asked(
-        given.get("model") or first.model,
-        given.get("data") or first.data,
-        given.get("budget") or first.budget,
-        given.get("gates") or first.gates,
-    )
+def _values(request: Request) -> dict[str, str]:
+    """What the form is filled with: the query, else a model and data that are always there."""
+    return FIRST | known_values(request.query_params)
 
 
 def _progress(request: Request) -> Response:
@@ -138,7 +132,7 @@ def _progress(request: Request) -> Response:
 def _files(request: Request) -> Response:
     part = request.headers.get("hx-request") == "true"
     return HTMLResponse(
-        pages.files(_site(request), request.query_params.get("at", ""), _asked(request), part)
+        pages.files(_site(request), request.query_params.get("at", ""), _values(request), part)
     )
 
 
@@ -187,12 +181,12 @@ def _picture(request: Request) -> Response:
 async def _start(request: Request) -> Response:
     site = _site(request)
     given = dict(await form_of(request, site.token))
-    asked = Asked(*(given.get(name, "") for name in ("model", "data", "budget", "gates")))
+    given.pop("token", None)
     try:
-        await run_in_threadpool(site.desk.start, asked)
+        await run_in_threadpool(site.desk.start, given)
     except HoldfastError as problem:
         status = problem.status if isinstance(problem, Refusal) else 400
-        text = await run_in_threadpool(pages.index, site, asked, str(problem))
+        text = await run_in_threadpool(pages.index, site, given, str(problem))
         return HTMLResponse(text, status)
     return _back()
 

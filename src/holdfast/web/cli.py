@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from holdfast.config.args import Argument, Option
 from holdfast.config.output import say
+from holdfast.web.options import ServeOptions
 
 
-def serve(
-    root: Annotated[Path, Argument("The folder whose models and data may be chosen.")] = Path(),
-    runs: Annotated[Path, Option("The folder of the runs.", shown="FOLDER")] = Path("holdfast-runs"),
-    port: Annotated[int, Option("The port on this machine; 0: any free one.", least=0, most=65535)] = 8765,
-    show: Annotated[bool, Option("Open the page in the browser.", "--open")] = True,
-) -> None:
+def serve(options: ServeOptions) -> None:
     """Show the runs as a local web page: watch an audit, start one from a form, compare two.
 
     It answers to this machine only, and reads nothing outside ROOT and the runs. Ctrl-C ends it and what it
@@ -33,10 +25,10 @@ def serve(
     def ready(address: str) -> None:
         say(f"serving  {address}  (Ctrl-C ends it)")
         _flush()
-        if show:
+        if options.open:
             _open(address)
 
-    run(root, runs, port, ready=ready)
+    run(options.root, options.runs, options.port, ready=ready)
     say("stopped")
 
 
@@ -48,7 +40,7 @@ def _flush() -> None:
 
 
 def _open(address: str) -> None:
-    """Nothing; the browser is asked to open the page, without waiting for it."""
+    """Ask the browser to open the page, without waiting for it."""
     import threading
     import webbrowser
 

@@ -34,7 +34,7 @@ class Guard:
     policy: str  # the content security policy of our own pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Nothing; the request is passed on or answered with a refusal."""
+        """Pass the request on, or answer it with a refusal."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -72,7 +72,7 @@ def allowed_hosts(port: int) -> frozenset[str]:
 
 
 def check(scope: Scope, port: int) -> None:
-    """Nothing, or a Refusal: a foreign Host, a page of another site, a method that is not used here."""
+    """Raise Refusal for a foreign Host, a page of another site, or a method that is not used here."""
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
     if len(hosts) != 1 or hosts[0].lower() not in allowed_hosts(port):
@@ -87,7 +87,7 @@ def check(scope: Scope, port: int) -> None:
 
 
 def _check_post(headers: Headers, site: str | None, host: str) -> None:
-    """Nothing, or a Refusal unless the browser says that the form is one of ours.
+    """Raise Refusal unless the browser says that the form is one of ours.
 
     With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too; it is taken
     only where Sec-Fetch-Site, which no page can set, says same-origin.
@@ -120,6 +120,6 @@ async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
 
 
 def check_token(given: str, token: str) -> None:
-    """Nothing, or a Refusal if the form was not made by this server process."""
+    """Raise Refusal if the form was not made by this server process."""
     if not secrets.compare_digest(given.encode("utf-8", "replace"), token.encode()):
         raise Refusal("this form is from another run of the server; load the page again", 403)

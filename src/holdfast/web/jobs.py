@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
+from holdfast.audit.options import AuditOptions
 from holdfast.core.errors import HoldfastError, OutputError
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.web import child
+from holdfast.web.form import Places, command_of, known_values, options_of
 from holdfast.web.progress import mark_cancelled
 from holdfast.web.refusal import Refusal
-from holdfast.web.wanted import Asked, Places, Wanted, command_of, wanted_of
 
 State: TypeAlias = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
-Command: TypeAlias = Callable[[Wanted], list[str]]
+Command: TypeAlias = Callable[[AuditOptions], list[str]]
 QUEUE = 5  # audits that may wait
 KEPT = 20  # ended ones that are still known
 MANIFEST, LOG = "job.json", "log.txt"
@@ -33,7 +34,7 @@ class Job:
     """One audit of the queue."""
 
     key: str
-    asked: Asked
+    values: Mapping[str, str]  # of the form, as they were typed
     folder: Path
     created: str
     state: State = "queued"
@@ -55,7 +56,7 @@ class Desk:
     patience: child.Patience = field(default_factory=child.Patience)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _jobs: dict[str, Job] = field(default_factory=dict)
-    _wanted: dict[str, Wanted] = field(default_factory=dict)
+    _options: dict[str, AuditOptions] = field(default_factory=dict)
     _keepers: dict[str, threading.Thread] = field(default_factory=dict)
     _stops: dict[str, threading.Event] = field(default_factory=dict)
     _closed: bool = False
@@ -76,20 +77,20 @@ class Desk:
                 raise Refusal("there is no such audit; load the page again", 404)
             return self._jobs[key]
 
-    def start(self, asked: Asked) -> Job:
+    def start(self, values: Mapping[str, str]) -> Job:
         """The audit, running or in the queue; an error in one line if it cannot be taken."""
         now = datetime.now(UTC)
         key = f"{now:%Y%m%d-%H%M%S-%f}-{secrets.token_hex(4)}"
         folder = (self.places.started / key).resolve()
-        wanted = wanted_of(asked, self.places, folder / "report.html")
+        options = options_of(values, self.places, folder / "report.html")
         with self._lock:
             if self._closed:
                 raise Refusal("the server is being stopped", 503)
             if sum(j.live for j in self._jobs.values()) > QUEUE:
                 raise Refusal(f"{QUEUE} audits are waiting already; cancel one or wait", 429)
-            job = Job(key, asked, folder, now.isoformat(timespec="microseconds"))
+            job = Job(key, known_values(values), folder, now.isoformat(timespec="microseconds"))
             self._put(job)
-            self._wanted[key] = wanted
+            self._options[key] = options
             self._next()
             return self._jobs[key]
 
@@ -105,7 +106,7 @@ class Desk:
             return self._jobs[key]
 
     def close(self) -> None:
-        """Nothing; every process is ended, with what it had finished on disk."""
+        """End every process; what it had finished stays on disk."""
         with self._lock:
             self._closed = True
             for job in self.jobs():
@@ -115,7 +116,7 @@ class Desk:
             keeper.join()
 
     def _next(self) -> None:
-        """Nothing; the job that has waited longest runs, unless another does."""
+        """Start the job that has waited longest, unless another runs."""
         if self._closed or any(j.state in ("running", "cancelling") for j in self._jobs.values()):
             return
         waiting = [j for j in reversed(self.jobs()) if j.state == "queued"]
@@ -124,7 +125,7 @@ class Desk:
 
     def _begin(self, job: Job) -> None:
         try:
-            process = child.begin(self.command(self._wanted[job.key]), job.folder, job.folder / LOG)
+            process = child.begin(self.command(self._options[job.key]), job.folder, job.folder / LOG)
         except OSError as problem:
             self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
             return self._next()
@@ -135,7 +136,7 @@ class Desk:
         return keeper.start()
 
     def _keep(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
-        """Nothing; waits for the process's end, or ends it, then begins the next one."""
+        """Wait for the end of the process, or end it, then start the next one."""
         code = child.follow(process, stop, self.patience)
         if stop.is_set():
             mark_cancelled(self.places.runs, process.pid)
@@ -148,11 +149,11 @@ class Desk:
             else:
                 ended = replace(job, state="failed", note=child.last_line(job.folder / LOG, code))
             self._put(ended)
-            del self._keepers[key], self._stops[key], self._wanted[key]
+            del self._keepers[key], self._stops[key], self._options[key]
             self._next()
 
     def _put(self, job: Job) -> None:
-        """Nothing; the job is known, and on disk for the next server."""
+        """Remember the job, and write it to disk for the next server."""
         self._jobs[job.key] = job
         ended = [j for j in self.jobs() if not j.live]
         for old in ended[KEPT:]:
@@ -166,9 +167,8 @@ class Desk:
 
 
 def _plain(job: Job) -> dict[str, Any]:
-    asked = job.asked
-    what = {"model": asked.model, "data": asked.data, "budget": asked.budget, "gates": asked.gates}
-    return {**what, "state": job.state, "created": job.created, "pid": job.pid, "note": job.note}
+    known = {"state": job.state, "created": job.created, "pid": job.pid, "note": job.note}
+    return {"values": dict(job.values), **known}
 
 
 def _remembered(started: Path) -> list[Job]:
@@ -181,11 +181,15 @@ def _remembered(started: Path) -> list[Job]:
     for folder in folders:
         try:
             plain = orjson.loads((folder / MANIFEST).read_bytes())
-            asked = Asked(*(str(plain[name]) for name in ("model", "data", "budget", "gates")))
             job = Job(
-                folder.name, asked, folder, str(plain["created"]), plain["state"], 0, str(plain["note"])
+                folder.name,
+                {str(key): str(value) for key, value in plain["values"].items()},
+                folder,
+                str(plain["created"]),
+                state=plain["state"],
+                note=str(plain["note"]),
             )
-        except (OSError, ValueError, KeyError, TypeError, HoldfastError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
             continue
         if job.state not in ("done", "failed", "cancelled"):
             job = replace(job, state="interrupted", note="the server ended before it did")

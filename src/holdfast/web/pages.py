@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from holdfast.engine.store import printable
 from holdfast.graph.load import shipped
+from holdfast.web.form import UPLOADED, form_inputs
 from holdfast.web.jobs import Job
 from holdfast.web.paths import listing
 from holdfast.web.progress import Progress, progresses
@@ -19,7 +20,6 @@ from holdfast.web.render import htmx, integrity, render, style
 from holdfast.web.shelf import Run, runs_in
 from holdfast.web.show import PAGE
 from holdfast.web.site import Site
-from holdfast.web.wanted import UPLOADED, Asked
 
 ENDED = 3  # audits that are over and still told of
 SHOWN = 300  # runs in the list
@@ -103,27 +103,26 @@ def _of(job: Job, known: Mapping[int, Progress]) -> Progress | None:
 
 
 def _row(job: Job, progress: Progress | None) -> Row:
-    asked = job.asked
-    fields = {"model": asked.model, "data": asked.data, "budget": asked.budget, "gates": asked.gates}
     return Row(
         key=job.key,
-        title=f"{asked.model} on {asked.data}",
+        title=f"{job.values.get('model', '')} on {job.values.get('data', '')}",
         state=job.state,
         note=job.note,
         progress=progress,
         cancel=job.state in ("queued", "running"),
-        again="" if job.live else f"/?{urlencode(fields)}#start",
+        again="" if job.live else f"/?{urlencode(job.values)}#start",
         log=job.state != "queued",
         page=job.state == "done" and (job.folder / PAGE).is_file(),
     )
 
 
-def index(site: Site, asked: Asked, line: str = "") -> str:
-    """The first page; `line` says why the form was not taken."""
+def index(site: Site, values: Mapping[str, str], line: str = "") -> str:
+    """The first page; `line` says why the form was not accepted."""
+    main, more = form_inputs(values)
     return render(
-        "index.html", now=now(site), asked=asked, line=line, title="Runs", site=site, uploaded=UPLOADED,
-        shipped=shipped(), models=site.models(), pictures=site.pictures(), printable=printable,
-        **_folder(site, "", asked), **_frame(),
+        "index.html", now=now(site), main=main, more=more, values=values, line=line, title="Runs",
+        site=site, uploaded=UPLOADED, shipped=shipped(), models=site.models(), pictures=site.pictures(),
+        printable=printable, **_folder(site, "", values), **_frame(),
     )  # fmt: skip
 
 
@@ -140,19 +139,19 @@ def running(site: Site, said: str, seen: str) -> tuple[str, bool]:
     return text, state.live
 
 
-def files(site: Site, at: str, asked: Asked, part: bool) -> str:
+def files(site: Site, at: str, values: Mapping[str, str], part: bool) -> str:
     """A folder below the root, from which a model and data can be chosen."""
-    values = _folder(site, at, asked)
+    folder = _folder(site, at, values)
     return (
-        render("files.html", **values) if part else render("browse.html", **values, title="Files", **_frame())
+        render("files.html", **folder) if part else render("browse.html", **folder, title="Files", **_frame())
     )
 
 
-def _folder(site: Site, at: str, asked: Asked) -> dict[str, Any]:
+def _folder(site: Site, at: str, values: Mapping[str, str]) -> dict[str, Any]:
     """A folder's listing, the root's name, and a function that gives a query with what is in the form."""
 
     def address(**changed: str) -> str:
-        return urlencode({"model": asked.model, "data": asked.data, **changed})
+        return urlencode({name: values.get(name, "") for name in ("model", "data")} | changed)
 
     root = site.places.root
     return {"found": listing(root, at), "address": address, "root": printable(root.name) or "/"}

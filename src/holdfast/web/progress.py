@@ -84,7 +84,7 @@ def progresses(runs: Path) -> Iterator[Progress]:
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:
-    """Nothing; the audit that process was at says so, if it had no time to say it itself."""
+    """Mark the audit of that process as cancelled, if it had no time to do so itself."""
     for folder in [p.folder for p in progresses(runs) if p.pid == pid]:
         plain = _read(folder)
         if plain is not None and plain.get("state") == "running":

@@ -14,8 +14,8 @@ import uvicorn
 
 from holdfast.core.errors import InputError, OutputError
 from holdfast.web.app import app_of
+from holdfast.web.form import command_of
 from holdfast.web.jobs import Command
-from holdfast.web.wanted import command_of
 
 ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
@@ -23,7 +23,7 @@ ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 def serve(
     root: Path, runs: Path, port: int, *, ready: Callable[[str], None], command: Command = command_of
 ) -> None:
-    """Nothing, once the server was stopped; `ready` is told the address as soon as it answers."""
+    """Serve until a signal stops the server; call `ready` with the address as soon as it answers."""
     if not root.is_dir():
         raise InputError(f"{root}: expected a folder with models and data, got none")
     if runs.exists() and not runs.is_dir():
@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nothing; it listens."""
+        """Start to listen, then report that it answers."""
         await super().startup(sockets)
         self._ready()
 
@@ -70,11 +70,15 @@ def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, stop) for number in numbers}
+    listener = signal.set_wakeup_fd(
+        -1
+    )  # or the command's thread would answer the signal that is raised again
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(listener, warn_on_full_buffer=False)
 
 
 def bound(port: int) -> list[socket.socket]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.web.form import Places
 from holdfast.web.jobs import Desk
-from holdfast.web.wanted import Places
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from holdfast.noise.language.estimate import estimate
 from holdfast.noise.language.model import open_language
 from holdfast.noise.language.plan import LanguagePlan, prepare
 from holdfast.noise.language.result import as_plain, open_suite, save, suite_folder
-from holdfast.noise.language.run import measure, scores_of
+from holdfast.noise.language.run import measure, run_pieces, scores_of
 from holdfast.noise.language.subject import subject_of
 
 
@@ -41,6 +41,7 @@ def plan_of(tmp_path, subjects, sets, **options):
 def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
     prepared = prepare(plan_of(tmp_path, [lm], sets))
     made = measure(prepared)
+    results = run_pieces(prepared)
     (model,) = made.models
     assert [s.data for s in model.sets] == ["p", "l"]
     assert [by.rule for by in model.sets[0].rules] == ["plain", "per-byte", "per-token"]
@@ -57,7 +58,7 @@ def test_every_number_is_that_of_the_scores(tmp_path, lm, sets):
                 trial = next(t for t in prepared.trials if (t.text, t.precision) == (text, row.precision))
                 names = [q.name for q in trial.questions]
                 kept = np.array([q.name in names for q in text.questions])
-                after = hits(scores_of(prepared, trial), [q.answer for q in trial.questions], by.rule)
+                after = hits(scores_of(results, trial), [q.answer for q in trial.questions], by.rule)
                 assert row.questions == len(after) == (kept.sum())
                 assert row.value == after.mean()
                 assert row.drop == pytest.approx(100 * (right[kept].mean() - after.mean()), abs=1e-9)
@@ -121,7 +122,7 @@ def test_other_questions_other_pieces_the_same_ones_are_shared(tmp_path, lm, set
             return None
 
     measure(prepare(plan_of(tmp_path, [lm], [fewer], precisions=("fp16",))), Watched)
-    assert told == [("language", 50, 50)]
+    assert told == [("language", 25, 25), ("language", 25, 25)]
 
 
 @pytest.mark.parametrize("layout", [{"past": True}, {"merged": True}, {"mask": "mul"}])

@@ -77,7 +77,7 @@ def test_some_clips_only(run):
         (["fastspeach", "clips"], "unknown acoustic model 'fastspeach'"),
         (["fast.onnx", "clips", "--only", "decode"], "unknown noise of speech 'decode'"),
         (["fast.onnx", "clips", "--card", "none.toml"], "none.toml"),
-        (["fast.onnx", "clips", "--rule", "coco"], "--rule: means nothing with --task speech"),
+        (["fast.onnx", "clips", "--rule", "voc"], "--rule: means nothing with --task speech"),
         (["fast.onnx", "clips", "--csv", "--latex"], "expected one of --csv, --markdown and --latex"),
     ],
 )

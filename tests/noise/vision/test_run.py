@@ -323,7 +323,7 @@ def test_noises_are_passed_as_functions(plan):
 
 def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     found = estimate(NoisePlan(plan, FEW))
-    assert (found.images, found.variants, found.cells, found.whole) == (30, 6, 12, 12)
+    assert (found.images, found.variants, found.cells, found.whole) == (30, 6, 180, 180)
     assert found.seconds > 0
     assert found.bytes > 0
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
@@ -339,9 +339,9 @@ def test_an_estimate_knows_what_is_finished(plan):
     few = NoisePlan(plan, Wanted(only=("resize=pillow-box",)))
     measure(prepare(few), Watched())
     done = estimate(few)
-    assert (done.cells, done.whole, done.seconds, done.bytes, done.sample) == (0, 4, 0.0, 0, 0)
+    assert (done.cells, done.whole, done.seconds, done.bytes, done.sample) == (0, 60, 0.0, 0, 0)
     more = estimate(NoisePlan(plan, Wanted(only=("resize=pillow-box", "resize=pillow-nearest"))))
-    assert (more.cells, more.whole) == (2, 6)
+    assert (more.cells, more.whole) == (30, 90)
     assert more.seconds > 0
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import load_parts, lookup
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
+from holdfast.engine.cells import cell_key
 from holdfast.engine.records import Failed
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
@@ -108,7 +110,7 @@ def test_a_sweep_writes_the_cells_of_evaluations_one_by_one(plan, tmp_path, jobs
     found = sweep(dataclasses.replace(plan, jobs=jobs), nothing)
     assert list(found) == ["clean", "opencv", "nearest", "both"]
     wanted = one_by_one(plan, tmp_path / "others")
-    assert len(wanted) == 8
+    assert len(wanted) == 4 * IMAGES
     assert cells(plan.runs) == wanted
     assert [r.name for r in found["both"].read().records] == [e.name for e in plan.dataset.entries]
 
@@ -204,13 +206,13 @@ def test_only_unfinished_cells_are_worked_on(plan):
     found = sweep(plan, nothing)
     whole = cells(plan.runs)
     infer.calls = 0
-    store = found["nearest"].store
-    store.path(found["nearest"].cells[1]).unlink()
-    store.path(found["clean"].cells[1]).write_bytes(b"damaged")
+    for name, damage in (("nearest", Path.unlink), ("clean", lambda path: path.write_bytes(b"damaged"))):
+        held = found[name].cells
+        damage(held.store.path(cell_key(held.setup, held.items[1])))
     told = []
     sweep(plan, lambda *step: told.append(step))
-    assert infer.calls == 2 * 5
-    assert told == [(50, 50), (10, 0)]
+    assert infer.calls == 2
+    assert told == [(50, 48), (10, 10)]
     assert cells(plan.runs) == whole
 
 
@@ -229,7 +231,7 @@ def test_images_a_variant_goes_without(plan):
     found = sweep(less, lambda *step: told.append(step))
     assert [r.name for r in found["some"].read().records] == names[3:]
     assert [r.name for r in found["few"].read().records] == names[:25]
-    assert [len(s.cells) for s in found.values()] == [2, 2, 1]
+    assert [len(s.cells) for s in found.values()] == [30, 27, 25]
     assert sum(done for done, _ in told) == steps(less) == 30 + 27 + 25
     assert found["some"].read().inputs.keys() == set(names[3:])
 
@@ -277,8 +279,8 @@ def test_a_variant_that_cannot_run_does_not_stop_the_others(plan, tmp_path, jobs
     assert found["model"].problem == found["again"].problem == "node 7: cannot follow"
     assert found["unforeseen"].problem.startswith(f"ZeroDivisionError: by nought (broken{jobs}.py:")
     assert "unknown rewrite 'no-such-rewrite'" in found["unknown"].problem
-    assert all(found[n].cells == () for n in ("model", "again", "unforeseen", "unknown"))
-    assert len(cells(plan.runs)) == 4
+    assert all(found[n].cells is None for n in ("model", "again", "unforeseen", "unknown"))
+    assert len(cells(plan.runs)) == 2 * IMAGES
     assert found["clean"].problem == found["dark"].problem == ""
     records = found["dark"].read().records
     failed = [r for r in records if isinstance(r, Failed)]
@@ -355,7 +357,7 @@ def test_parts_from_a_file_run_in_every_process_and_their_source_names_the_cells
         found = sweep(own, nothing)
         assert not found["named"].problem
         assert not found["passed"].problem
-        keys.append(found["named"].cells)
-    assert not set(keys[0]) & set(keys[1])
+        keys.append(found["named"].cells.setup)
+    assert keys[0] != keys[1]
     assert {r.top[0] for r in found["named"].read().records} == {0}
     assert multiprocessing.active_children() == []

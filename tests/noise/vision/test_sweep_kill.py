@@ -60,10 +60,10 @@ def test_a_killed_sweep_goes_on_and_ends_with_the_same_cells(tmp_path, jobs):
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=120)  # until its workers have ended too: they hold the other end of the pipe
     seen = len(cells(tmp_path / "killed"))
-    assert 0 < seen < 5 * 10, "the sweep was not killed midway"
+    assert 0 < seen < 5 * 250, "the sweep was not killed midway"
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("killed/cells/*/*.json")}
     told = start("killed", jobs).communicate(timeout=120)[0].split(" ", 1)
-    assert int(told[0]) == 25 * seen
+    assert int(told[0]) == seen
     assert {p: p.stat().st_mtime_ns for p in before} == before, "a finished cell was redone"
     model = load_model(tmp_path / "tiny.onnx")
     variants = tuple(Variant(n, pipeline_of(model.card).replace(resize=n)) for n in RESIZES)
@@ -71,4 +71,5 @@ def test_a_killed_sweep_goes_on_and_ends_with_the_same_cells(tmp_path, jobs):
     assert f"{[r.scores.tolist() for s in made.values() for r in s.read().records]}\n" == told[1]
     assert cells(tmp_path / "killed") == cells(tmp_path / "undisturbed")
     plain = orjson.loads(next(iter(cells(tmp_path / "killed").values())).partition(b"\n")[2])
-    assert plain["inputs"].keys() == plain["content"].keys()
+    assert plain["name"] == plain["record"]["name"]
+    assert plain["input"]

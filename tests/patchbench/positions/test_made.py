@@ -109,7 +109,7 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["signs-single"], "expected a data set behind"),
+        (["signs-single"], "expected a dataset after"),
         (["signs-single", "signs:2:3", "--patch", "80"], "at most 64×64"),
         (["signs-single", "signs:2:3", "--content", "none.png"], "none.png"),
         (["signs-class", "signs:2:3"], "task single"),

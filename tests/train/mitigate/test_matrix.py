@@ -107,10 +107,10 @@ def test_a_miniature(started, monkeypatch):
     def not_again(*_):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(module, "train_one", not_again)
+    monkeypatch.setattr(module.TrainWork, "compute_item", not_again)
     models = train(training, orders(rows, (0, 1)), said.append)
     assert matrix(training, tested, "resize", models, names, said.append) == found
-    assert any("seed 1: trained (6 of 6)" in line for line in said)
+    assert any("trained 6 of 6" in line for line in said)
     assert any(line.startswith(f"{model.name}, opencv-nearest, seed 0: tuning 40/40 loss") for line in said)
 
 
@@ -181,7 +181,7 @@ def test_a_row_by_another_name_is_not_trained_again(started):
     said = []
     made = train(training, [Order(row, 0), Order(same, 0)], said.append)
     assert made[Order(row, 0)] == made[Order(same, 0)]
-    assert sum("trained (" in line for line in said) == 1
+    assert sum("trained 1 of 1" in line for line in said) == 1
 
 
 def test_rows_that_cannot_be(started):

@@ -293,13 +293,18 @@ def opened(nodes, weights, opset, batch="n"):
     return open_trainable(model), model
 
 
+def assert_close(got, expected):
+    """Equal up to the rounding of float32 sums, whose order depends on the number of threads."""
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-5 + 2e-7 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_operator_is_that_of_onnxruntime(name):
     net, model = opened(*CASES[name])
     images = RNG.normal(size=(3, 3, 8, 8)).astype(np.float32)
     got = net(torch.from_numpy(images))
     expected = scores_of(model, images, "y", 0)
-    np.testing.assert_allclose(got.detach().reshape(3, -1).numpy(), expected, rtol=1e-4, atol=2e-5)
+    assert_close(got.detach().reshape(3, -1).numpy(), expected)
     got.square().sum().backward()
     assert all(w.grad is not None and w.grad.isfinite().all() for w in net.weights.values())
     assert net.weights["w"].grad.abs().sum() > 0
@@ -311,7 +316,7 @@ def test_a_batch_of_one_written_into_the_file_does_not_bind(name):
     images = RNG.normal(size=(3, 3, 8, 8)).astype(np.float32)
     expected = scores_of(model, images, "y", 1)
     got = net(torch.from_numpy(images)).detach().reshape(3, -1).numpy()
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-5)
+    assert_close(got, expected)
 
 
 def test_every_operator_is_among_the_cases():

@@ -82,7 +82,7 @@ def test_samples_and_limits(holdfast, bench, tmp_path):
         (("run", "bench"), "expected --out"),
         (("score", "none.csv"), "none.csv: no such results"),
         (("score",), "expected RESULTS"),
-        (("score", "r.csv", "--rules", "2020"), "--rules: expected 2021 or 2022"),
+        (("score", "r.csv", "--rules", "2020"), "--rules: expected 2021, 2022"),
         (("score", "r.csv", "--csv", "--markdown"), "expected --csv or --markdown, not both"),
     ],
 )

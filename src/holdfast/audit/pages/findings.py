@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from holdfast.audit.result import ENOUGH, Audit, Proof, Recheck
+from holdfast.audit.options import ENOUGH
+from holdfast.audit.result import Audit, Proof, Recheck
 from holdfast.audit.values import SQUARE
 
 MOST = 10  # images named in one finding

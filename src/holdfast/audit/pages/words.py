@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import (
-    ENOUGH,
     NO_THREAT,
     TRAINED,
     Audit,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.audit.squares.map import (
     SquareMap,
     from_plain,
 )
-from holdfast.audit.squares.work import SquaresPlan, SquareWork, read_cell, task_of
+from holdfast.audit.squares.work import SquaresPlan, SquareWork, task_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, InputError
-from holdfast.engine.executor import execute
+from holdfast.engine.cells import run
 from holdfast.engine.records import Failed
-from holdfast.engine.store import printable
+from holdfast.engine.store import Store, printable
+from holdfast.evaluate.result import CELLS
 from holdfast.noise.vision.run import Watch, unwatched
 
 
@@ -59,10 +59,11 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     entries = asked(plan)
     task = task_of(plan, plan.pipeline)
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
-        answers = execute(SquareWork(task), entries, plan.plan.jobs, progress, 1, plan.plan.until)
+        store = Store(plan.plan.runs / CELLS)
+        jobs, until = plan.plan.jobs, plan.plan.until
+        cells = run(SquareWork(task), entries, store, jobs=jobs, progress=progress, until=until).read()
     maps, without, failed = [], [], []
-    for entry, (key,) in zip(entries, answers, strict=False):  # fewer answers where the time was over
-        cell: dict[str, Any] = read_cell(task.store, key)
+    for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
         name = printable(entry.name)  # as records and attempts have it
         if "failed" in cell:
             failed.append(Failed(name, cell["failed"]))
@@ -72,7 +73,7 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
             maps.append(from_plain(name, cell["map"]))
     if failed and plan.plan.strict:
         raise DataError(str(failed[0]))
-    return Survey(tuple(maps), tuple(without), tuple(failed), len(answers))
+    return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
 
 
 def asked(plan: SquaresPlan) -> tuple[Entry, ...]:

@@ -5,30 +5,25 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-import orjson
 
 from holdfast.attack.judge import Judge, found_boxes
 from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
 from holdfast.audit.squares.map import Grid, SquareMap, axes, black, grid_for, places, to_plain
-from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup
-from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
-from holdfast.engine.job import content_of
-from holdfast.engine.store import Store, to_json
-from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import Plan, alignment_of, job_for
+from holdfast.engine.cells import ItemWork, Setup
+from holdfast.engine.pipelines import ImagePipeline, content_of
+from holdfast.evaluate.run import Plan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
 
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
@@ -56,35 +51,31 @@ class SquareTask:
     to_model: Ints  # per class of the data its number in the model, or -1
     share: float
     most: int
-    store: Store
-    setup: str  # the hash of all that can change a result, but for the image
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    threads: int = 1
+    facts: Any  # all that can change a result, but for the image
     until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
-
-    def key(self, *content: object) -> str:
-        """The name of a cell."""
-        return fingerprint.of([self.setup, *content])
 
 
 def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
-    """The task under one pipeline, its set-up hashed: model, card, pipeline, rule, grid, versions, code."""
-    plan = squares.plan
-    model, store = plan.model, Store(plan.runs / CELLS)
+    """The task under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
+    plan, model = squares.plan, squares.plan.model
     if model.card.task not in ("detect", "single", "classify"):
         wanted = "expected a detector or a classifier"
         raise ModelError(
             f"squares: {model.name}: {wanted}, got a model to {model.card.task}; leave squares out"
         )
-    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is said here
-    job = job_for(plan, pipeline, store)
-    asked = [job.setup, squares.rule, squares.share, squares.most, code_of("squares")]
+    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
+    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
     numbers = to_model(alignment_of(plan))
     return SquareTask(
-        model, pipeline, squares.rule, numbers, squares.share, squares.most, store,
-        fingerprint.of(["squares", asked, numbers.tolist()]), job.modules, job.files, until=plan.until,
-    )  # fmt: skip
+        model=model,
+        pipeline=pipeline,
+        rule=squares.rule,
+        to_model=numbers,
+        share=squares.share,
+        most=squares.most,
+        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
+        until=plan.until,
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +119,7 @@ class Asker:
         return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
 
 
-def open_asker(task: SquareTask) -> Asker:
+def open_asker(task: SquareTask, threads: int) -> Asker:
     """The model opened; the card's thresholds give way to the rule's behind the network only.
 
     A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
@@ -138,9 +129,7 @@ def open_asker(task: SquareTask) -> Asker:
     infer = lookup("infer", task.pipeline.infer)
     card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
     pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-    return Asker(
-        Judge(open_machine(pipeline, dataclasses.replace(model, card=card), task.threads), task.rule)
-    )
+    return Asker(Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule))
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
@@ -171,43 +160,30 @@ def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
 
 
 @dataclass(frozen=True)
-class SquareWork:
-    """The maps as work for any number of processes."""
+class SquareWork(ItemWork[Entry, Asker]):
+    """The map of each image."""
 
     task: SquareTask
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules other processes must import first."""
-        return self.task.modules
+    def setups(self) -> list[Setup]:
+        """Model, pipeline, rule and grid."""
+        return [Setup("squares", ["map", self.task.facts])]
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of parts other processes must load first."""
-        return self.task.files
+    def contents(self, item: Entry) -> list[list[str]]:
+        """Name and content of the image."""
+        return [content_of(item)]
 
-    def on(self, threads: int) -> SquareWork:
-        """The same work with so many threads a process."""
-        return SquareWork(dataclasses.replace(self.task, threads=threads))
+    def open(self, threads: int) -> Asker:
+        """The model under the pipeline."""
+        return open_asker(self.task, threads)
 
-    def work(
-        self, asker: Asker | None, shard: Sequence[Entry]
-    ) -> tuple[tuple[str, ...], Asker | None, tuple[int, int]]:
-        """The keys of the images' cells, what is open now, and how far that brings the run."""
-        keys, found = [], 0
-        for entry, content in zip(shard, content_of(shard), strict=True):
-            keys.append(self.task.key("map", content))
-            if self.task.store.get(keys[-1]) is not None:
-                found += 1
-                continue
-            asker = asker or open_asker(self.task)
-            try:
-                made = mapped(self.task, asker, entry)
-                plain: dict[str, object] = {"map": None if made is None else to_plain(made)}
-            except ImageError as problem:  # one that cannot be read or run as it is
-                plain = {"failed": str(problem)}
-            self.task.store.put(keys[-1], to_json(plain))
-        return tuple(keys), asker, (len(shard), found)
+    def compute_item(self, state: Asker, item: Entry) -> dict[str, Any]:
+        """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
+        try:
+            square_map = mapped(self.task, state, item)
+        except ImageError as problem:
+            return {"failed": str(problem)}
+        return {"map": None if square_map is None else to_plain(square_map)}
 
 
 def mapped(task: SquareTask, asker: Asker, entry: Entry) -> SquareMap | None:
@@ -271,12 +247,3 @@ def told(problem: Exception, place: tuple[int, int]) -> str:
     """What went wrong at a place, in one line."""
     line = " ".join(str(problem).split()) or type(problem).__name__
     return f"at column {place[0]}, row {place[1]}: {line}"
-
-
-def read_cell(store: Store, key: str) -> dict[str, object]:
-    """What a finished cell holds; DataError if it is gone or damaged."""
-    data = store.get(key)
-    if data is None:
-        raise DataError(f"{store.path(key)}: the cell is missing or damaged; run the same command again")
-    found: dict[str, object] = orjson.loads(data)
-    return found

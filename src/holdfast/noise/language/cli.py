@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.output import say, write_json
-from holdfast.noise.output import Shape
-from holdfast.noise.tasks import Beyond
+from holdfast.config.parser import command_line
+from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
     from holdfast.core.language import TextSet
@@ -22,45 +22,47 @@ if TYPE_CHECKING:
     from holdfast.noise.language.subject import Subject
 
 
-def language(how: Beyond) -> int:
-    """The exit code of the suite: models and sets told apart, run, shown, written and kept."""
+def language(options: NoiseOptions) -> int:
+    """Run, show and save the suite, and return the exit code."""
     from holdfast.engine.progress import progress
     from holdfast.noise.language.plan import prepare
     from holdfast.noise.language.run import measure
 
-    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out, None if how.dry_run else how.runs)
-    shape.check()
     began = time.perf_counter()
-    plan = plan_of(how)
+    plan = plan_of(options)
     prepared = prepare(plan, progress)
-    if how.dry_run:
+    if options.dry_run:
         return _estimated(prepared)
-    made = _told(measure(prepared, progress), began)
-    show(made, shape)
-    if how.out:
+    made = dataclasses.replace(
+        measure(prepared, progress),
+        command=command_line(options),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - began, 3),
+    )
+    show(made, options)
+    if options.out:
         from holdfast.noise.language.page import write
 
-        say(f"report: {write(made, how.out).resolve()}", sys.stderr)
+        say(f"report: {write(made, options.out).resolve()}", sys.stderr)
     return _ending(made, plan.runs)
 
 
-def plan_of(how: Beyond) -> LanguagePlan:
+def plan_of(options: NoiseOptions) -> LanguagePlan:
     """The plan of a command line; InputError for words that are neither model nor set."""
     from holdfast.core.errors import InputError
-    from holdfast.noise.cli import note_aliases, words_of
+    from holdfast.noise.cli import note_aliases, reject_options
     from holdfast.noise.language.model.shipped import shipped
     from holdfast.noise.language.plan import LanguagePlan
     from holdfast.noise.language.precisions import FAMILY, chosen
     from holdfast.noise.language.subject import FILES, file_of
 
-    if how.card:
-        raise InputError("--card: means nothing with --task language; leave it out")
-    precisions = chosen(words_of(how.only), words_of(how.skip), how.every)
-    named = [word for word in words_of((*how.only, *how.skip)) if word != FAMILY]
+    reject_options(options, ("card",))
+    precisions = chosen(options.only, options.skip, options.all)
+    named = [word for word in (*options.only, *options.skip) if word != FAMILY]
     note_aliases([word if "=" in word else f"{FAMILY}={word}" for word in named])
-    files = {word: file_of(word) for word in how.words}
-    models = [file for word in how.words if (file := files[word]) is not None]
-    words = [word for word in how.words if files[word] is None]
+    files = {word: file_of(word) for word in options.models_data}
+    models = [file for word in options.models_data if (file := files[word]) is not None]
+    words = [word for word in options.models_data if files[word] is None]
     folder = next((word for word in words if Path(word).is_dir()), None)
     if folder is not None:
         raise InputError(
@@ -73,14 +75,21 @@ def plan_of(how: Beyond) -> LanguagePlan:
             f"models: {', '.join(map(str, models)) or 'none'}; sets: {', '.join(words) or 'none'}"
         )
     whole = [_opened(word) for word in words]
-    tested = tuple(dataclasses.replace(s, questions=s.questions[: how.images]) for s in whole)
-    spare: tuple[TextSet | None, ...] = tuple(whole) if how.images else (None,) * len(whole)
-    if how.calibration:
-        spare = (_opened(how.calibration),) * len(whole)
+    tested = tuple(dataclasses.replace(s, questions=s.questions[: options.images]) for s in whole)
+    spare: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
+    if options.calibration:
+        spare = (_opened(options.calibration),) * len(whole)
     return LanguagePlan(
-        _subjects(models), tested, how.runs, precisions, spare, bool(how.calibration),
-        how.calibration_images, how.jobs, how.strict,
-    )  # fmt: skip
+        _subjects(models),
+        tested,
+        options.runs,
+        precisions=precisions,
+        spare=spare,
+        given=bool(options.calibration),
+        calibration_questions=options.calibration_images,
+        jobs=options.jobs,
+        strict=options.strict,
+    )
 
 
 def _opened(word: str) -> TextSet:
@@ -103,34 +112,25 @@ def _subjects(files: Sequence[Path]) -> tuple[Subject, ...]:
     )
 
 
-def show(made: LanguageSuite, shape: Shape) -> None:
-    """Nothing; the tables are printed, and written as JSON if asked for."""
+def show(made: LanguageSuite, options: NoiseOptions) -> None:
+    """Print the tables, and write the numbers to a JSON file if there is one."""
     from holdfast.noise.language.result import as_plain
     from holdfast.noise.language.tables import how_table, models_table, numbers_table, rows_csv, rules_table
 
-    if shape.csv:
-        shape.table(rows_csv(made))
+    if options.csv:
+        options.print_table(rows_csv(made))
     else:
         for model in made.models:
             for of in model.sets:
-                shape.table(numbers_table(of, model.model))
+                options.print_table(numbers_table(of, model.model))
                 say("")
-            shape.table(how_table(model))
+            options.print_table(how_table(model))
             say("")
-        shape.table(models_table(made))
+        options.print_table(models_table(made))
         say("")
-        shape.table(rules_table(made))
-    if shape.json:
-        write_json(shape.json, as_plain(made))
-
-
-def _told(made: LanguageSuite, began: float) -> LanguageSuite:
-    return dataclasses.replace(
-        made,
-        command=shlex.join(["holdfast", *sys.argv[1:]]),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=round(time.perf_counter() - began, 3),
-    )
+        options.print_table(rules_table(made))
+    if options.json:
+        write_json(options.json, as_plain(made))
 
 
 def _estimated(prepared: Prepared) -> int:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.language import Question
+from holdfast.engine.cells import count_missing
+from holdfast.engine.store import to_json
 from holdfast.noise.language.calibration import spread
 from holdfast.noise.language.plan import Prepared, Trial
-from holdfast.noise.language.work import packed
+from holdfast.noise.language.work import ScoringWork, packed
 
 SAMPLE = 6  # questions: enough to time, few enough to wait for
 
@@ -47,12 +49,13 @@ def graphs_of(prepared: Prepared) -> tuple[int, int]:
 
 
 def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
-    store = prepared.plan.store
+    store, work = prepared.plan.store, ScoringWork(1)
     able = [t for t in trials if t.pieces]
-    finished = sum(store.get(p.key) is not None for t in able for p in t.pieces)
+    missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
+    finished = sum(p not in missing for t in able for p in t.pieces)
     seconds, written, sample = 0.0, 0, 0
     for trial in able:
-        left = [p for p in trial.pieces if store.get(p.key) is None]
+        left = [p for p in trial.pieces if p in missing]
         if not left:
             continue
         few = spread(trial.questions, min(SAMPLE, len(trial.questions)))
@@ -61,11 +64,11 @@ def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         times = sum(_length(p.questions) for p in left) / _length(few)
         seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
     text = trials[0].text
-    missing = tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces)
+    skipped = tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces)
     pieces = sum(len(t.pieces) for t in able)
     return Estimate(
         trials[0].subject.name, text.name, len(text.questions), len(able), pieces, finished,
-        seconds, written, sample, missing,
+        seconds, written, sample, skipped,
     )  # fmt: skip
 
 
@@ -78,7 +81,7 @@ def _timed(trial: Trial, few: Sequence[Question]) -> tuple[float, int]:
     model.score(few[0])
     began = time.perf_counter()
     found = list(model.score_all(few))
-    return time.perf_counter() - began, len(packed(found))
+    return time.perf_counter() - began, len(to_json(packed(found)))
 
 
 def _length(questions: Sequence[Question]) -> int:

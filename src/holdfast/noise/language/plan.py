@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.language import Question, TextSet
-from holdfast.core.sources import code_of
-from holdfast.engine.executor import SHARD, Progress, shards
+from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.noise.language.build import built
-from holdfast.noise.language.calibration import QUESTIONS, Reserved, content, reserve
+from holdfast.noise.language.calibration import QUESTIONS, Reserved, reserve
 from holdfast.noise.language.precisions import CLEAN, DEFAULT, is_calibrated
 from holdfast.noise.language.result import Outcome
 from holdfast.noise.language.subject import Subject
 from holdfast.noise.language.work import Piece
 
 REWRITTEN = "rewritten"
-LIBRARIES = ("holdfast", "numpy", "onnx", "onnxruntime", "tokenizers")
+PIECE = 25  # questions of a cell
 Watch: TypeAlias = Callable[[str, int, str], AbstractContextManager[Progress]]  # what, how many, of what
 
 
@@ -149,14 +145,14 @@ def _pieces(
     trial: Trial, graph: Path | None, made: str, questions: tuple[Question, ...]
 ) -> tuple[Piece, ...]:
     subject = trial.subject
-    source = (subject.path, subject.tokenizer, graph, trial.precision)
-    setup = [subject.sha256, made, code_of("language"), versions()]
     return tuple(
-        Piece(fingerprint.of([setup, [content(q) for q in shard]]), *source, shard)
-        for shard in shards(questions, SHARD)
+        Piece(
+            model=(subject.sha256, made),
+            path=subject.path,
+            tokenizer=subject.tokenizer,
+            graph=graph,
+            precision=trial.precision,
+            questions=questions[start : start + PIECE],
+        )
+        for start in range(0, len(questions), PIECE)
     )
-
-
-def versions() -> dict[str, str]:
-    """Name -> version of Python and of the libraries a likelihood depends on."""
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}}

@@ -4,71 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.core.errors import DataError
 from holdfast.core.language import Scored, TextSet
 from holdfast.core.seeds import generator
-from holdfast.engine.executor import cores, execute
+from holdfast.engine.cells import run
+from holdfast.engine.executor import cores
+from holdfast.engine.versions import versions
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
-from holdfast.noise.language.plan import Prepared, Trial, Watch, unwatched, versions
+from holdfast.noise.language.plan import Prepared, Trial, Watch, unwatched
 from holdfast.noise.language.precisions import CLEAN, is_calibrated
 from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.language.work import Piece, Scoring, has_failed, unpacked
+from holdfast.noise.language.work import Piece, ScoringWork, has_failed, unpacked
 from holdfast.noise.vision.run import points
 
 EXACTLY = "every likelihood is exactly that of fp32"
 
 
 def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
-    """All numbers; finished pieces are not run again, so a killed run goes on where it was."""
-    problems = _run(prepared, watch)
+    """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
+    results = run_pieces(prepared, watch)
     plan = prepared.plan
     models = tuple(
         LanguageNoise(
             subject.name,
             subject.sha256,
-            tuple(_set(prepared, subject.name, text.name, problems) for text in plan.sets),
+            tuple(_set(prepared, subject.name, text.name, results) for text in plan.sets),
             prepared.notes[subject.name, ""],
         )
         for subject in plan.subjects
     )
-    return LanguageSuite(models, plan.precisions, versions=versions())
+    return LanguageSuite(models, plan.precisions, versions=versions("language"))
 
 
-def _run(prepared: Prepared, watch: Watch) -> dict[str, str]:
-    """Key of a piece -> why its model cannot be run; all other pieces are in the store."""
-    plan, store = prepared.plan, prepared.plan.store
-    pieces = list({p.key: p for trial in prepared.trials for p in trial.pieces}.values())
-    todo = [piece for piece in pieces if store.get(piece.key) is None]
-    total = sum(len(p.questions) for p in pieces)
-    # Of one number of threads a command, whatever is left to do: sums must add up alike.
-    threads = max(1, cores() // (plan.jobs or cores()))
-    with watch("language", total, "questions") as step:
-        found = total - sum(len(p.questions) for p in todo)
-        if found:
-            step(found, found)
-        answers = execute(Scoring(store, threads, plan.strict), todo, plan.jobs, step, size=1)
-    told = {piece.graph: answer for piece, answer in zip(todo, answers, strict=True) if answer}
-    return {piece.key: told[piece.graph] for piece in pieces if piece.graph in told}
+def run_pieces(prepared: Prepared, watch: Watch = unwatched) -> dict[Piece, Any]:
+    """Piece -> its scores as stored, or {"problem": ...} where its model cannot be run."""
+    plan = prepared.plan
+    pieces = list(dict.fromkeys(piece for trial in prepared.trials for piece in trial.pieces))
+    # One number of threads per command, whatever is left to do: sums must add up in the same order.
+    work = ScoringWork(max(1, cores() // (plan.jobs or cores())), plan.strict)
+    with watch("language", sum(len(piece.questions) for piece in pieces), "questions") as step:
+        cells = run(work, pieces, plan.store, jobs=plan.jobs, progress=step).read()
+    problems = {p.graph: c for p, c in zip(pieces, cells, strict=True) if isinstance(c, dict)}
+    return {p: problems.get(p.graph, c) for p, c in zip(pieces, cells, strict=True)}
 
 
-def scores_of(prepared: Prepared, trial: Trial) -> list[Scored]:
+def scores_of(results: Mapping[Piece, Any], trial: Trial) -> list[Scored]:
     """The scores of a finished trial, in the order of its questions."""
-    return [one for piece in trial.pieces for one in _read(prepared, piece)]
+    return [one for piece in trial.pieces for one in unpacked(results[piece], piece.questions)]
 
 
-def _read(prepared: Prepared, piece: Piece) -> list[Scored]:
-    data = prepared.plan.store.get(piece.key)
-    if data is None:
-        path = prepared.plan.store.path(piece.key)
-        raise DataError(f"{path}: the cell is missing or damaged; run the same command again")
-    return unpacked(data, piece.questions)
-
-
-def _set(prepared: Prepared, model: str, data: str, problems: Mapping[str, str]) -> SetNoise:
+def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]) -> SetNoise:
     trials = [t for t in prepared.trials if (t.subject.name, t.text.name) == (model, data)]
     text = trials[0].text
-    clean = {s.name: s for s in scores_of(prepared, trials[0])}
+    clean = {s.name: s for s in scores_of(results, trials[0])}
     failed = tuple(name for name, s in clean.items() if has_failed(s))
     if len(failed) == len(clean):
         why = "".join(f"; {note}" for note in prepared.notes[model, data])
@@ -78,7 +68,7 @@ def _set(prepared: Prepared, model: str, data: str, problems: Mapping[str, str])
     if failed and prepared.plan.strict:  # of pieces that a run without it has left
         raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
     answers = {q.name: q.answer for q in text.questions}
-    judge = _Judge(prepared, clean, answers, problems)
+    judge = _Judge(clean, answers, results)
     found = [(t, judge.scores(t)) for t in trials[1:]]
     default = DEFAULT_RULES[text.kind]
     rules = sorted(rules_for(text.kind), key=lambda r: r != default)
@@ -102,19 +92,18 @@ def _chance(text: TextSet) -> float:
 class _Judge:
     """The scores of the file as it is, by question, against which every precision is compared."""
 
-    prepared: Prepared
     clean: Mapping[str, Scored]
     answers: Mapping[str, int]
-    problems: Mapping[str, str]
+    results: Mapping[Piece, Any]
 
     def scores(self, trial: Trial) -> list[Scored] | Row:
         """The scores of a precision, or the row that says why there are none."""
         if not trial.pieces:
             return Row(trial.precision, trial.outcome, trial.note)
-        problem = next((self.problems[p.key] for p in trial.pieces if p.key in self.problems), "")
+        problem = next((r["problem"] for p in trial.pieces if isinstance(r := self.results[p], dict)), "")
         if problem:
             return Row(trial.precision, "impossible", problem)
-        found = scores_of(self.prepared, trial)
+        found = scores_of(self.results, trial)
         if all(map(has_failed, found)):
             why = f"no likelihood (NaN) for any of {len(found)} questions; {trial.note}"
             return Row(trial.precision, "impossible", why, failed=len(found))

@@ -1,25 +1,24 @@
-"""The work of one process: pieces of question sets through models, one open at a time, into the store."""
+"""Questions to language models: a cell per piece of a question set and precision."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from holdfast.core.errors import DataError, HoldfastError
 from holdfast.core.language import Question, Scored
-from holdfast.engine.store import Store, to_json
+from holdfast.engine.cells import Computed, Missing, Setup, Work
+from holdfast.noise.language.calibration import content
 
 
 @dataclass(frozen=True)
 class Piece:
     """Some questions for one model at one precision; `graph` is its rewritten graph, None the file itself."""
 
-    key: str
+    model: tuple[str, str]  # the hash of the model, and of its rewritten graph
     path: Path
     tokenizer: Path
     graph: Path | None
@@ -28,8 +27,8 @@ class Piece:
 
 
 @dataclass
-class Desk:
-    """What a process keeps between pieces: the model that is open, and those that cannot be run."""
+class OpenModel:
+    """The model that is open in a process, one at a time, and why some cannot be run."""
 
     source: tuple[Path, Path | None] | None = None
     model: Any = None
@@ -37,54 +36,56 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Scoring:
-    """The work on any pieces; a problem of a rewritten graph is an answer, one of the file is raised."""
+class ScoringWork(Work[Piece, OpenModel]):
+    """The scores of pieces. A problem of a rewritten graph is a result, one of the file itself is raised.
 
-    store: Store
+    The number of threads is part of the work: a resumed run must add up in the same order.
+    """
+
     threads: int
     strict: bool = False
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Modules other processes must import first."""
-        return ()
+    def setups(self) -> list[Setup]:
+        """Everything is the content of a piece."""
+        return [Setup("language", "scores")]
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of parts other processes must load first."""
-        return ()
+    def contents(self, item: Piece) -> list[Any]:
+        """The model and the questions."""
+        return [[item.model, [content(question) for question in item.questions]]]
 
-    def on(self, threads: int) -> Scoring:
-        """The same work: its threads are given by the command alone, so that a resumed run adds up alike."""
-        return self
+    def open(self, threads: int) -> OpenModel:
+        """No model is open at first."""
+        return OpenModel()
 
-    def work(self, desk: Desk | None, shard: Sequence[Piece]) -> tuple[str, Desk, tuple[int, int]]:
-        """What went wrong ("" if nothing), what is open now, and how many questions are done."""
-        desk = desk or Desk()
-        (piece,) = shard
-        if self.store.get(piece.key) is not None:
-            return "", desk, (len(piece.questions), len(piece.questions))
-        source = (piece.path, piece.graph)
-        if source not in desk.problems:
-            try:
-                self.store.put(piece.key, self._scored(desk, piece))
-            except HoldfastError as problem:
-                if piece.graph is None or self.strict:
-                    raise
-                desk.problems[source] = str(problem)
-        return desk.problems.get(source, ""), desk, (len(piece.questions), 0)
+    def tally(self, item: Piece, cells: int, found: int) -> tuple[int, int]:
+        """Progress counts questions."""
+        return len(item.questions) * cells, len(item.questions) * found
 
-    def _scored(self, desk: Desk, piece: Piece) -> bytes:
+    def compute(self, state: OpenModel, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The scores of each piece, or {"problem": ...} of a rewritten graph that cannot be run."""
+        for position, (piece, _) in enumerate(batch):
+            source = (piece.path, piece.graph)
+            if source not in state.problems:
+                try:
+                    yield Computed(position, 0, self._scores(state, piece))
+                    continue
+                except HoldfastError as problem:
+                    if piece.graph is None or self.strict:
+                        raise
+                    state.problems[source] = str(problem)
+            yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
+
+    def _scores(self, state: OpenModel, piece: Piece) -> list[Any]:
         from holdfast.noise.language.model import open_language
 
-        if desk.source != (piece.path, piece.graph):
-            desk.source, desk.model = None, None  # the one before makes room first
-            desk.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
-            desk.source = (piece.path, piece.graph)
+        if state.source != (piece.path, piece.graph):
+            state.source, state.model = None, None  # the one before makes room first
+            state.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
+            state.source = (piece.path, piece.graph)
         if self.strict:
             for question in piece.questions:
-                desk.model.lines(question)  # raises why a question cannot be read
-        found = list(desk.model.score_all(piece.questions))
+                state.model.lines(question)  # raises why a question cannot be read
+        found = list(state.model.score_all(piece.questions))
         if self.strict:
             _check(found, piece.precision)
         return packed(found)
@@ -101,18 +102,18 @@ def has_failed(scored: Scored) -> bool:
     return any(math.isnan(total) for total in scored.sums)
 
 
-def packed(scored: Sequence[Scored]) -> bytes:
-    """Scores as a cell keeps them, to the last digit; names are those of whoever reads them."""
-    return to_json([[_plain(s.sums), list(s.tokens), list(s.length), list(s.greedy)] for s in scored])
+def packed(scored: Sequence[Scored]) -> list[Any]:
+    """Scores as a cell keeps them, to the last digit, without the names of the questions."""
+    return [[_plain(s.sums), list(s.tokens), list(s.length), list(s.greedy)] for s in scored]
 
 
 def _plain(sums: Sequence[float]) -> list[float | str]:
     return [total if math.isfinite(total) else repr(total) for total in sums]  # JSON has no NaN
 
 
-def unpacked(data: bytes, questions: Sequence[Question]) -> list[Scored]:
+def unpacked(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:
     """The scores of a cell, under the names of these questions."""
     return [
         Scored(question.name, tuple(map(float, sums)), tuple(tokens), tuple(length), tuple(greedy))
-        for question, (sums, tokens, length, greedy) in zip(questions, orjson.loads(data), strict=True)
+        for question, (sums, tokens, length, greedy) in zip(questions, plain, strict=True)
     ]

@@ -1,25 +1,19 @@
-"""The cells of a suite: one a system and clip, named by all that can change it, never made twice."""
+"""The cells of a speech suite: one per system and clip."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import orjson
-
-from holdfast.core import fingerprint
-from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
-from holdfast.engine.executor import Progress, execute
-from holdfast.engine.store import Store, to_json
-from holdfast.engine.versions import versions
+from holdfast.engine.cells import Computed, Missing, Setup, Work, run
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.store import Store
 from holdfast.noise.speech.clip import Measured, Studio, Take
 from holdfast.noise.speech.clips import clip_key
 from holdfast.noise.speech.model.acoustic import Spoken
@@ -30,46 +24,37 @@ from holdfast.noise.speech.system import Clip, SpeechModel
 
 
 @dataclass(frozen=True)
-class Job:
-    """Everything a process needs to work on any clip: the systems, and the clips each is not tested on."""
+class SpeechWork(Work[Clip, Studio]):
+    """Systems on clips; a system of a calibrated precision is not tested on some clips."""
 
     model: SpeechModel
     systems: tuple[System, ...]
     graphs: Mapping[str, Graphs]  # by precision
     vocoder: Vocoder
-    store: Store
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)  # precision -> names of clips
     strict: bool = False
-    modules: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
 
-    def on(self, threads: int) -> Job:
-        """The same work: one thread always, for sums must not depend on the number of cores."""
-        return self
+    def setups(self) -> list[Setup]:
+        """Model, card, vocoder and system."""
+        model = [self.model.sha256, self.model.card, self.vocoder]
+        return [Setup("speech", [model, _facts(system, self.graphs)]) for system in self.systems]
 
-    def setups(self) -> tuple[str, ...]:
-        """A hash for each system of all that can change a number, but for the clip."""
-        known = [self.model.sha256, self.model.card, self.vocoder, code_of("speech"), versions()]
-        return tuple(fingerprint.of([known, _facts(s, self.graphs)]) for s in self.systems)
+    def contents(self, item: Clip) -> list[list[str] | None]:
+        """Name and content of the clip; None for systems that are not tested on it."""
+        content = [item.name, clip_key(item)]
+        return [None if item.name in self.without.get(s.precision, ()) else content for s in self.systems]
 
-    def work(self, state: Any, shard: Sequence[Any]) -> tuple[tuple[str, ...], Any, tuple[int, int]]:
-        """The key of each system's cell of the clip ("" if not tested on it), and how far that brings it."""
+    def open(self, threads: int) -> Studio:
+        """The model, with one thread always: sums must not depend on the number of cores."""
         paths = {name: dict(graphs.paths) for name, graphs in self.graphs.items()}
-        studio, setups = state or (Studio(self.model, self.vocoder, paths), self.setups())
-        (clip,) = shard
-        content = clip_key(clip)
-        keys = [
-            ""
-            if clip.name in self.without.get(s.precision, ())
-            else fingerprint.of([setup, clip.name, content])
-            for s, setup in zip(self.systems, setups, strict=True)
-        ]
-        missing = [n for n, key in enumerate(keys) if key and self.store.get(key) is None]
-        if missing:
-            made = _made(studio, clip, [self.systems[n] for n in missing], self.strict)
-            for n, one in zip(missing, made, strict=True):
-                self.store.put(keys[n], to_json(dataclasses.asdict(one)))
-        return tuple(keys), (studio, setups), (len(keys), len(keys) - len(missing))
+        return Studio(self.model, self.vocoder, paths)
+
+    def compute(self, state: Studio, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The measurements of each clip."""
+        for position, (clip, wanted) in enumerate(batch):
+            systems = [self.systems[n] for n in wanted]
+            for n, one in zip(wanted, _measure(state, clip, systems, self.strict), strict=True):
+                yield Computed(position, n, dataclasses.asdict(one))
 
 
 def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
@@ -83,7 +68,7 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
     return [system, operator.function, operator.facts["inverse"], settings, graph, version]
 
 
-def _made(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool) -> list[Measured]:
+def _measure(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool) -> list[Measured]:
     """The measurements of the clip; what cannot be done is told in them, unless it is the clean model's."""
     try:
         take = studio.take(clip)
@@ -112,26 +97,18 @@ def _attempt(studio: Studio, take: Take, system: System, said: Callable[[str], S
         return Measured(take.clip.name, failed=str(problem))
 
 
-def swept(
-    job: Job, clips: Sequence[Clip], jobs: int, progress: Progress
+def measure_systems(
+    work: SpeechWork, clips: Sequence[Clip], store: Store, jobs: int = 1, progress: Progress = silent
 ) -> dict[System, tuple[Measured, ...]]:
-    """The measurements of every system in the order of the clips; finished cells are not made again."""
-    # The executor hands entries on and asks nothing of them.
-    rows = execute(job, cast("Sequence[Entry]", clips), jobs, progress, size=1)
-    found: dict[System, tuple[Measured, ...]] = {}
-    for place, system in enumerate(job.systems):
-        cells = [_read(job.store, keys[place]) for keys in rows if keys[place]]
-        found[system] = tuple(cells)
+    """The measurements of every system in the order of the clips; finished cells are not computed again."""
+    cells = run(work, clips, store, jobs=jobs, progress=progress)
+    found = {
+        system: tuple(Measured(**plain) for plain in cells.read(n) if plain is not None)
+        for n, system in enumerate(work.systems)
+    }
     failed = {one.clip: one.failed for one in found.get(CLEAN, ()) if one.failed}
-    if job.strict and failed:  # in cells that a run that was not has left
+    if work.strict and failed:  # in cells that a run without --strict has written
         line = next(clip.line for clip in clips if clip.name in failed)
         name, problem = next(iter(failed.items()))
         raise DataError(f"{name} (line {line}): {problem}")
     return found
-
-
-def _read(store: Store, key: str) -> Measured:
-    data = store.get(key)
-    if data is None:
-        raise DataError(f"{store.path(key)}: a finished cell is gone or damaged; run the same command again")
-    return Measured(**orjson.loads(data))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.output import say, write_json
-from holdfast.noise.output import Shape
-from holdfast.noise.tasks import Beyond
+from holdfast.config.parser import command_line
+from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
     from holdfast.noise.speech.clips import ClipSet
@@ -22,29 +22,27 @@ if TYPE_CHECKING:
     from holdfast.noise.speech.show import Shown
 
 
-def speech(how: Beyond) -> int:
-    """The exit code; the suite of every model is run, printed, and written where it was asked for."""
+def speech(options: NoiseOptions) -> int:
+    """Run, show and save the suite of every model, and return the exit code."""
     from holdfast.noise.speech.show import save_shown
 
-    shape = Shape(how.csv, how.markdown, how.latex, how.json, how.out, None if how.dry_run else how.runs)
-    shape.check()
-    plans = plans_of(how)
-    if how.dry_run:
+    plans = plans_of(options)
+    if options.dry_run:
         return _estimated(plans)
     from holdfast.noise.speech.result import save, suite_folder
 
-    made, sounds = suite_of(plans)
-    folder = suite_folder(made, how.runs)
+    made, sounds = suite_of(plans, command_line(options))
+    folder = suite_folder(made, options.runs)
     save(made, folder)
     for sound in sounds:
         save_shown(sound, folder)
-    show(made, shape)
-    if how.out:
-        _page(made, sounds, how.out)
+    show(made, options)
+    if options.out:
+        _page(made, sounds, options.out)
     return _ending(made, folder) or (4 if plans[0].data.problems else 0)
 
 
-def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
+def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     from holdfast.noise.speech.result import SpeechSuite, libraries
     from holdfast.noise.speech.run import measure, prepare
@@ -57,53 +55,65 @@ def suite_of(plans: Sequence[SpeechPlan]) -> tuple[SpeechSuite, list[Shown]]:
         models.append(measure(prepared, watch))
         sound = shown(prepared, models[-1])
         sounds += [sound] if sound is not None else []
-    command = shlex.join(["holdfast", *sys.argv[1:]])
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    seconds = round(time.perf_counter() - began, 3)
-    return SpeechSuite(plans[0].data.name, tuple(models), command, created, seconds, libraries()), sounds
+    suite = SpeechSuite(
+        plans[0].data.name,
+        tuple(models),
+        command=command,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.perf_counter() - began, 3),
+        versions=libraries(),
+    )
+    return suite, sounds
 
 
-def plans_of(how: Beyond) -> list[SpeechPlan]:
+def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     """A plan for each model, the clips last among the words."""
     from holdfast.core.errors import DataError, InputError
-    from holdfast.noise.cli import note_aliases, words_of
+    from holdfast.noise.cli import note_aliases
     from holdfast.noise.speech.clips import open_clips
     from holdfast.noise.speech.model.card import load_speech
     from holdfast.noise.speech.options import PRECISION, Wanted
     from holdfast.noise.speech.run import SpeechPlan
 
-    if len(how.words) < 2:
+    if len(options.models_data) < 2:
         raise InputError("expected MODEL… CLIPS: one acoustic model or more, then the clips; see --help")
-    *names, data = how.words
-    if how.card and len(how.card) != len(names):
-        raise InputError(f"--card: expected one for each of {len(names)} models, got {len(how.card)}")
-    if how.images is not None and how.images < 1:
-        raise InputError(f"--images: expected a number of clips of 1 or more, got {how.images}")
-    wanted = Wanted(words_of(how.only), words_of(how.skip), how.every)
+    *names, data = options.models_data
+    if options.card and len(options.card) != len(names):
+        raise InputError(f"--card: expected one for each of {len(names)} models, got {len(options.card)}")
+    wanted = Wanted(options.only, options.skip, options.all)
     wanted.taken()
     note_aliases([word for word in (*wanted.only, *wanted.skip) if word.startswith(f"{PRECISION}=")])
-    clips, spare = open_clips(data, how.images), _spare(how, data)
-    if clips.problems and how.strict:
+    clips, spare = open_clips(data, options.images), _spare(options, data)
+    if clips.problems and options.strict:
         raise DataError(clips.problems[0])
     for problem in clips.problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
     if len(clips.problems) > 10:
         sys.stderr.write(f"data     and {len(clips.problems) - 10} lines more that cannot be used\n")
-    cards = how.card or (None,) * len(names)
+    cards = options.card or (None,) * len(names)
     models = [load_speech(name, card) for name, card in zip(names, cards, strict=True)]
     return [
-        SpeechPlan(m, clips, wanted, spare, how.calibration_images, how.runs, how.jobs, how.strict)
-        for m in models
+        SpeechPlan(
+            model,
+            clips,
+            wanted=wanted,
+            spare=spare,
+            calibration=options.calibration_images,
+            runs=options.runs,
+            jobs=options.jobs,
+            strict=options.strict,
+        )
+        for model in models
     ]
 
 
-def _spare(how: Beyond, data: str) -> ClipSet | None:
+def _spare(options: NoiseOptions, data: str) -> ClipSet | None:
     """Clips that are not tested on: those named, or those beyond --images."""
     from holdfast.noise.speech.clips import open_clips
 
-    if how.calibration:
-        return open_clips(how.calibration)
-    return open_clips(data) if how.images is not None else None
+    if options.calibration:
+        return open_clips(options.calibration)
+    return open_clips(data) if options.images is not None else None
 
 
 @contextmanager
@@ -115,20 +125,20 @@ def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
         yield step
 
 
-def show(made: SpeechSuite, shape: Shape) -> None:
-    """Nothing; the tables are printed, and written as JSON if asked for."""
+def show(made: SpeechSuite, options: NoiseOptions) -> None:
+    """Print the tables, and write the numbers to a JSON file if there is one."""
     from holdfast.noise.speech.result import as_plain
     from holdfast.noise.speech.tables import csv_table, options_table, paper_table
 
-    if shape.csv:
-        shape.table(csv_table(made))
+    if options.csv:
+        options.print_table(csv_table(made))
     else:
         for model in made.models:
-            shape.table(options_table(model))
+            options.print_table(options_table(model))
             say("")
-        shape.table(paper_table(made))
-    if shape.json:
-        write_json(shape.json, as_plain(made))
+        options.print_table(paper_table(made))
+    if options.json:
+        write_json(options.json, as_plain(made))
 
 
 def _estimated(plans: Sequence[SpeechPlan]) -> int:
@@ -151,7 +161,7 @@ def _page(made: SpeechSuite, sounds: Sequence[Shown], out: Path) -> None:
 
 
 def report(run: Path, out: Path) -> None:
-    """Nothing; a finished run is written as a page, with the sounds that lie beside it."""
+    """Write a finished run as a page, with the sounds next to it."""
     from holdfast.noise.speech.page import write
     from holdfast.noise.speech.result import open_suite
     from holdfast.noise.speech.show import open_shown

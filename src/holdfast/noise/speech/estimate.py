@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.noise.speech.cells import swept
+from holdfast.engine.store import Store
+from holdfast.noise.speech.cells import measure_systems
 from holdfast.noise.speech.run import SpeechPlan, prepare
 
 SAMPLE = 2  # clips: each is seconds of sound through every system
@@ -32,10 +33,9 @@ def estimate(plan: SpeechPlan) -> SpeechEstimate:
     """The estimate, from some clips run now through every system in one process; nothing of it is kept."""
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
         prepared = prepare(dataclasses.replace(plan, runs=Path(folder)))
-        job = prepared.job(prepared.systems)
         clips = plan.data.clips[: min(SAMPLE, len(plan.data))]
         began = time.perf_counter()
-        swept(job, clips, 1, lambda done, found: None)
+        measure_systems(prepared.work(prepared.systems), clips, Store(Path(folder) / "cells"))
         seconds = time.perf_counter() - began
         written = sum(f.stat().st_size for f in Path(folder).rglob("*.json") if f.is_file())
     times = len(plan.data) / len(clips)

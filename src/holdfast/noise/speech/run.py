@@ -17,7 +17,7 @@ from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
-from holdfast.noise.speech.cells import Job, swept
+from holdfast.noise.speech.cells import SpeechWork, measure_systems
 from holdfast.noise.speech.clip import Measured
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.model.vocoder import Vocoder
@@ -72,13 +72,12 @@ class Prepared:
         """The clean one and all that are to be measured alone."""
         return (CLEAN, *(one.system for one in self.asked if one.system is not None))
 
-    def job(self, systems: tuple[System, ...]) -> Job:
+    def work(self, systems: tuple[System, ...]) -> SpeechWork:
         """The work of measuring these systems on any clip."""
         plan = self.plan
         calibrated = {one.option.name for one in self.asked if one.option.calibrated}
         without = dict.fromkeys(calibrated, self.held)
-        store = Store(plan.runs / CELLS)
-        return Job(plan.model, systems, self.graphs, plan.vocoder, store, without, plan.strict)
+        return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, plan.strict)
 
 
 def prepare(plan: SpeechPlan) -> Prepared:
@@ -192,7 +191,8 @@ def _swept(
 ) -> dict[System, tuple[Measured, ...]]:
     plan = prepared.plan
     with watch(what, len(systems) * len(plan.data)) as progress:
-        return swept(prepared.job(systems), plan.data.clips, plan.jobs, progress)
+        store = Store(plan.runs / CELLS)
+        return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
 def _row(one: Asked, found: dict[System, tuple[Measured, ...]], family: str = "") -> Row:

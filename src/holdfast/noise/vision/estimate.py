@@ -8,12 +8,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.engine.executor import SHARD
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan
 from holdfast.noise.vision.calibration import spread
 from holdfast.noise.vision.run import NoisePlan, Prepared, prepare
-from holdfast.noise.vision.sweep import SweepPlan, sweep, unfinished
+from holdfast.noise.vision.sweep import SweepPlan, steps, sweep, unfinished
 
 SAMPLE = 6  # images: enough to time, few enough to wait for
 
@@ -48,8 +47,8 @@ def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
     variants = prepared.variants
     left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
     images = len(plan.dataset)
-    whole = len(variants) * -(-images // SHARD)
-    cells = unfinished(SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict))
+    plan_all = SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict)
+    whole, cells = steps(plan_all), unfinished(plan_all)
     if cells == 0:
         return Estimate(plan.model.name, images, len(variants), 0, whole, 0.0, 0, 0, left)
     few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))

@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 import orjson
 
 from holdfast.core.errors import InputError
-from holdfast.engine.store import to_json, write_atomic
+from holdfast.engine.cells import CellSet
+from holdfast.engine.store import Store, to_json, write_atomic
 
 MANIFEST = "noise.json"
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
@@ -34,7 +35,8 @@ class Row:
     same_inputs: int = 0  # of those, images whose input tensor is the clean one bit for bit
     failed: int = 0
     alike: str = ""  # another option of the family with the same inputs throughout
-    cells: tuple[str, ...] = field(default=(), repr=False)  # of its records, in the store beside the run
+    setup: str = field(default="", repr=False)  # the name of its cells in the store beside the run
+    skipped: tuple[int, ...] = field(default=(), repr=False)  # places of the clean images it is not tested on
 
     @property
     def label(self) -> str:
@@ -77,9 +79,17 @@ class ModelNoise:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # why the clean predictions may be read wrongly
     failed: tuple[str, ...] = ()
-    cells: tuple[str, ...] = field(default=(), repr=False)  # of the clean records
+    setup: str = field(default="", repr=False)  # the name of the clean cells
+    items: tuple[str, ...] = field(default=(), repr=False)  # the hash of each image
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
     settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
+
+    def cells(self, store: Store, row: Row | None = None) -> CellSet:
+        """The cells of a row's records, or of the clean ones."""
+        if row is None:
+            return CellSet(store, self.setup, self.items)
+        skipped = set(row.skipped)
+        return CellSet(store, row.setup, tuple(h for n, h in enumerate(self.items) if n not in skipped))
 
     def of(self, family: str) -> tuple[Row, ...]:
         """The rows of a family."""
@@ -166,13 +176,13 @@ def _model(plain: dict[str, Any]) -> ModelNoise:
     values = {key: value for key, value in plain.items() if key in known}
     values["rows"] = tuple(_row(r) for r in plain["rows"])
     values["combined"] = None if plain["combined"] is None else _row(plain["combined"])
-    for name in ("notes", "warnings", "failed", "cells"):
+    for name in ("notes", "warnings", "failed", "items"):
         values[name] = tuple(values.get(name, ()))
     return ModelNoise(**values)
 
 
 def _row(plain: dict[str, Any]) -> Row:
-    return Row(**{**plain, "cells": tuple(plain.get("cells", ()))})
+    return Row(**{**plain, "skipped": tuple(plain["skipped"])})
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:

@@ -15,6 +15,7 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
+from holdfast.engine.cells import CellSet
 from holdfast.engine.executor import Progress
 from holdfast.engine.records import Failed, Record, to_plain
 from holdfast.engine.store import to_json
@@ -119,7 +120,7 @@ def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True)
     """
     plan = prepared.noise.plan
     found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
-    prepared = prepared.first(plan.shard * len(found[CLEAN].cells))
+    prepared = prepared.first(found[CLEAN].images)
     judge = _judge(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.asked)
     worst = _worst_together(prepared, rows) if together else None
@@ -171,7 +172,7 @@ class _Judge:
     warnings: tuple[str, ...]
     jpeg: float
     answers: str
-    cells: tuple[str, ...]
+    cells: CellSet | None
     seen: dict[str, str] = field(default_factory=dict)
 
     def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
@@ -211,12 +212,18 @@ class _Judge:
             same,
             failed,
             alike if alike != name and not identical else "",
-            found.cells,
+            found.cells.setup if found.cells else "",
+            self._skipped(one.variant),
         )
 
     def side(self, records: Sequence[Record]) -> Side:
         """The records of a variant, ready to be compared."""
         return side_of(self.prepared.noise.plan, self.prepared.alignment, records)
+
+    def _skipped(self, variant: Variant) -> tuple[int, ...]:
+        """The places of the images that the variant is not tested on."""
+        entries = self.prepared.noise.plan.dataset.entries
+        return tuple(n for n, entry in enumerate(entries) if entry.name in variant.without)
 
     def _words(self, one: Asked, identical: bool) -> str:
         if not identical:
@@ -246,7 +253,8 @@ class _Judge:
             notes=self.notes,
             warnings=self.warnings,
             failed=tuple(str(f) for f in self.failed),
-            cells=self.cells,
+            setup=self.cells.setup if self.cells else "",
+            items=self.cells.items if self.cells else (),
             alignment=self.prepared.alignment.to_plain(),
             settings=settings_plain(plan.settings),
         )

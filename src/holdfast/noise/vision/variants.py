@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.core.pipeline import Pipeline
-from holdfast.engine.store import Store
-from holdfast.evaluate.result import Cells, read_cells
+from holdfast.engine.cells import CellSet
+from holdfast.engine.pipelines import ImageRecords, read_records
 
 CLEAN = "clean"
 
@@ -29,13 +29,13 @@ class Swept:
     """
 
     variant: Variant
-    store: Store = field(repr=False)
-    cells: tuple[str, ...] = field(repr=False)
+    cells: CellSet | None = field(default=None, repr=False)
+    images: int = 0  # of the dataset that were finished in time, those it is not tested on included
     problem: str = ""
 
-    def read(self) -> Cells:
+    def read(self) -> ImageRecords:
         """Records, notes and input hashes of all its images."""
-        return read_cells(self.store, self.cells)
+        return read_records(self.cells) if self.cells else ImageRecords()
 
 
 def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[int, int]:

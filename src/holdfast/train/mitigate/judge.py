@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core import fingerprint
 from holdfast.core.model import Model
 from holdfast.core.pipeline import checked
-from holdfast.core.sources import code_of
 from holdfast.core.types import Tensor
+from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.store import Store
 from holdfast.graph.inspect import inspect
 from holdfast.stages.infer import onnxruntime
@@ -23,20 +24,37 @@ if TYPE_CHECKING:
     from holdfast.train.pictures import Pictures
 
 BATCH: Final = 50
-CELLS: Final = "judged"
+CELLS: Final = "cells"
+
+
+@dataclass(frozen=True)
+class RightWork(ItemWork[Model, None]):
+    """Which pictures each model classifies right."""
+
+    pictures: Pictures
+
+    def setups(self) -> list[Setup]:
+        """The pictures and their classes."""
+        return [Setup("train", ["right", self.pictures.key, self.pictures.labels])]
+
+    def contents(self, item: Model) -> list[Any]:
+        """The model and its card."""
+        return [[item.sha256, item.card]]
+
+    def open(self, threads: int) -> None:
+        """Open nothing: each model is opened for itself."""
+
+    def compute_item(self, state: None, item: Model) -> str:
+        """A bit per choice and picture."""
+        said = np.stack([answers(item, images) for images in self.pictures.images])
+        return base64.b64encode(np.packbits(said == self.pictures.labels).tobytes()).decode("ascii")
 
 
 def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
-    """Right or wrong (choices, n) of every picture under every choice; kept in `folder`, not run again."""
-    store = Store(folder / CELLS)
-    key = fingerprint.of([model.sha256, model.card, pictures.key, pictures.labels, code_of("train")])
+    """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
+    (packed,) = run(RightWork(pictures), [model], Store(folder / CELLS)).read()
     shape = (len(pictures.choices), len(pictures))
-    found = store.get(key)
-    if found is None:
-        said = np.stack([answers(model, images) for images in pictures.images])
-        found = np.packbits(said == pictures.labels).tobytes()
-        store.put(key, found)
-    bits = np.unpackbits(np.frombuffer(found, np.uint8), count=shape[0] * shape[1])
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(packed), np.uint8), count=shape[0] * shape[1])
     return bits.reshape(shape).astype(bool)
 
 

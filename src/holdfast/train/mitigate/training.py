@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import orjson
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
-from holdfast.core.sources import code_of
-from holdfast.engine.workers import answers, workers
+from holdfast.engine.cells import ItemWork, Setup, count_missing, run
+from holdfast.engine.store import Store, write_atomic
 from holdfast.evaluate.classes import align
 from holdfast.graph.card_text import card_text
-from holdfast.graph.kept import Made, is_kept, kept
 from holdfast.graph.load import load_model
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 MODELS: Final = "trained"
+CELLS: Final = "cells"
 CHECKPOINTS: Final = "checkpoints"
 
 
@@ -68,46 +70,61 @@ Trained: TypeAlias = Mapping[Order, Model]
 
 
 @dataclass(frozen=True)
-class Work:
-    """The work of a process: orders of one training, and the choices that its pictures are made for."""
+class TrainWork(ItemWork[Order, None]):
+    """The trained model of each order, written to a folder with its card.
+
+    A row is trained by one thread, and so gives the same model anywhere.
+    """
 
     training: Training
     choices: tuple[Choice, ...]
     pictures: str  # the key of the pictures: part of what decides the weights
-    modules: tuple[str, ...] = ()  # what a worker process must load first: nothing
-    files: tuple[Path, ...] = ()
+    say: Say | None = None  # for training in this process
 
-    def path(self, order: Order) -> Path:
-        """Where the trained model is kept: by how it is trained, its seed and a hash of what decides it."""
-        return self._stem(order).with_name(f"{self._stem(order).name}.onnx")
+    @property
+    def folder(self) -> Path:
+        """Where trained models are written."""
+        return self.training.folder / MODELS
 
-    def is_trained(self, order: Order) -> bool:
-        """Whether the trained model is there, whole and of this order."""
-        return is_kept(self._stem(order), self.key(order))
-
-    def keep(self, order: Order, make: Callable[[], Made]) -> None:
-        """Make the trained model and its card unless they are there."""
-        kept(self._stem(order), self.key(order), make)
-
-    def key(self, order: Order) -> str:
-        """A hash of all that decides the weights."""
+    def setups(self) -> list[Setup]:
+        """The model and the pictures."""
         training = self.training
-        given = [training.model.sha256, training.model.card, self.pictures]
-        return fingerprint.of([*given, training.tuning(order.row), order.seed, code_of("train")])
+        return [Setup("train", ["row", training.model.sha256, training.model.card, self.pictures])]
 
-    def _stem(self, order: Order) -> Path:
-        name = f"{self.training.model.name}-{order.row.how}-{order.seed}-{self.key(order)[:8]}"
-        return self.training.folder / MODELS / name
+    def contents(self, item: Order) -> list[Any]:
+        """How the row is trained, and its seed."""
+        return [[self.training.tuning(item.row), item.seed]]
 
-    def on(self, threads: int) -> Work:
-        """The same work: a row is trained by one thread, and so the same anywhere."""
-        return self
+    def open(self, threads: int) -> None:
+        """Open nothing: pictures are opened for each row."""
 
-    def work(self, state: None, shard: Sequence[Order]) -> tuple[None, None, tuple[int, int]]:
-        """Train the models of the orders."""
-        for order in shard:
-            train_one(self, order, lambda text: None)
-        return None, None, (len(shard), 0)
+    def is_valid(self, setup: int, data: bytes) -> bool:
+        """Whether the model and its card are there, and are those that were written."""
+        cell = orjson.loads(data)
+        files = {self.folder / name: digest for name, digest in cell["files"].items()}
+        return all(path.is_file() and fingerprint.of_file(path) == digest for path, digest in files.items())
+
+    def compute_item(self, state: None, item: Order) -> dict[str, Any]:
+        """Train a model; a killed run continues from its checkpoint."""
+        from holdfast.train.threads import threads
+        from holdfast.train.tune import tune
+
+        training, row, say = self.training, item.row, self.say or _silent
+        pictures = pictures_for(training, training.data, self.choices, say)
+        checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{item.seed}.pt"
+        name = f"{training.model.name}, {row.name}, seed {item.seed}:"
+        tuning = training.tuning(row)
+        with threads(1):  # rows side by side are faster, and the same anywhere
+            proto = tune(training.model, pictures, tuning, item.seed, checkpoint, say, name=name)
+        decode, resize = row.seen[0]
+        card = dataclasses.replace(training.model.card, decode=decode, resize=resize)
+        contents = {".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}
+        digest = fingerprint.of([self.setups()[0].name, *self.contents(item)])[:8]
+        stem = f"{training.model.name}-{row.how}-{item.seed}-{digest}"
+        for suffix, data in contents.items():
+            write_atomic(self.folder / f"{stem}{suffix}", data)
+        files = {f"{stem}{suffix}": fingerprint.of_bytes(data) for suffix, data in contents.items()}
+        return {"model": f"{stem}.onnx", "files": files}
 
 
 def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
@@ -116,18 +133,26 @@ def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
 
 
 def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, Model]:
-    """The trained model of every order; the pictures are made first, and each finished model is kept."""
+    """The trained model of every order; the pictures come first, and each finished model is stored."""
     wanted = tuple(dict.fromkeys(asked))
     choices = choices_of((*training.seen, *(pair for order in wanted for pair in order.row.seen)))
-    made = pictures_for(training, training.data, choices, say)
-    work = Work(training, made.choices, made.key)
-    by_path = {work.path(order): order for order in wanted}  # rows that differ in their names alone are one
-    waiting = [order for order in by_path.values() if not work.is_trained(order)]
-    if waiting:
-        say(f"{training.model.name}: {len(waiting)} of {len(by_path)} rows are to be trained")
-    for done, order in enumerate(_trained(work, waiting, say), 1):
-        say(f"{training.model.name}: {order.row.name}, seed {order.seed}: trained ({done} of {len(waiting)})")
-    return {order: load_model(work.path(order)) for order in wanted}
+    pictures = pictures_for(training, training.data, choices, say)
+    alone = training.jobs == 1 or len(wanted) < 2
+    work = TrainWork(training, pictures.choices, pictures.key, say if alone else None)
+    store = Store(training.folder / CELLS)
+    missing, done = count_missing(work, wanted, store), 0
+    if missing:
+        say(f"{training.model.name}: {missing} of {len(wanted)} rows are to be trained")
+
+    def step(rows: int, found: int) -> None:
+        nonlocal done
+        done += rows - found
+        if rows > found:
+            say(f"{training.model.name}: trained {done} of {missing}")
+
+    cells = run(work, wanted, store, jobs=training.jobs, progress=step).read()
+    models = {order: cell["model"] for order, cell in zip(wanted, cells, strict=True)}
+    return {order: load_model(work.folder / name) for order, name in models.items()}
 
 
 def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
@@ -146,34 +171,5 @@ def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], s
     )  # fmt: skip
 
 
-def _trained(work: Work, orders: Sequence[Order], say: Say) -> Iterator[Order]:
-    """Each order when its model is on disk; the processes end with this one, however it ends."""
-    if work.training.jobs == 1 or len(orders) < 2:
-        for order in orders:
-            train_one(work, order, say)
-            yield order
-        return
-    with workers(work, min(work.training.jobs, len(orders))) as staff:
-        for place, _, _ in answers(staff, [(order,) for order in orders]):
-            yield orders[place]
-
-
-def train_one(work: Work, order: Order, say: Say) -> None:
-    """Train the model and write it and its card to disk; a killed run continues from its checkpoint."""
-    import torch
-
-    from holdfast.train.tune import tune
-
-    torch.set_num_threads(1)  # rows side by side are faster, and the same anywhere
-    training, row = work.training, order.row
-    pictures = pictures_for(training, training.data, work.choices, say)
-    checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{order.seed}.pt"
-    told = f"{training.model.name}, {row.name}, seed {order.seed}:"
-
-    def make() -> Made:
-        proto = tune(training.model, pictures, training.tuning(row), order.seed, checkpoint, say, name=told)
-        decode, resize = row.seen[0]
-        card = dataclasses.replace(training.model.card, decode=decode, resize=resize)
-        return Made({".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}, {})
-
-    work.keep(order, make)
+def _silent(text: str) -> None:
+    return None

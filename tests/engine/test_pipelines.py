@@ -17,12 +17,10 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Detections, Label, Sample
 from holdfast.data.open import open_dataset
-from holdfast.engine import answer as answering
-from holdfast.engine import work as working
-from holdfast.engine.recording import first_of, read_mask
-from holdfast.engine.records import to_plain
-from holdfast.engine.share import Ready
-from holdfast.engine.work import Seen, ahead, batches, unpacked
+from holdfast.engine import infer as inference
+from holdfast.engine.pipelines import PreparedImage, ahead, batches, unpacked
+from holdfast.engine.preprocess import InputTensor
+from holdfast.engine.records import first_of, read_mask, to_plain
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, sweep
@@ -125,13 +123,13 @@ def test_numbers_that_overflow_in_the_head_are_that_images_failure(tmp_path):
 
 def ready(size):
     """A tensor of so many bytes."""
-    return Ready(0, Sample("a", b"", Label(0)), np.zeros(size, np.uint8), "digest", {})
+    return InputTensor(0, Sample("a", b"", Label(0)), np.zeros(size, np.uint8), "digest", {})
 
 
 def test_a_batch_ends_with_its_image_or_when_it_is_large():
-    seen = Seen(0, (), {})
+    seen = PreparedImage(0, (), {})
     rows = batches(iter([ready(3), ready(4), ready(5), seen, seen, ready(20), ready(1)]), 10)
-    sizes = [[item.tensor.nbytes if isinstance(item, Ready) else "end" for item in row] for row in rows]
+    sizes = [[item.tensor.nbytes if isinstance(item, InputTensor) else "end" for item in row] for row in rows]
     assert sizes == [[3, 4, 5], ["end"], ["end"], [20], [1]]
 
 
@@ -165,11 +163,15 @@ def test_records_are_the_same_whether_outputs_wait_or_not(heavy, tmp_path, monke
     model, data = load_model("signs-class"), open_dataset("signs:0:6", task="classify")
     clean = pipeline_of(model.card)
     want = evaluate(Plan(model, data, clean, runs=tmp_path / "plain")).records
-    monkeypatch.setattr(answering, "HEAVY", heavy)
+    monkeypatch.setattr(inference, "HEAVY", heavy)
     waited = []
-    plain = answering.record
-    for module in (answering, working):
-        monkeypatch.setattr(module, "record", lambda desk: waited.append(len(desk.waiting)) or plain(desk))
+    plain = inference.Inference.record
+
+    def record(self, state):
+        waited.append(len(state.pending))
+        plain(self, state)
+
+    monkeypatch.setattr(inference.Inference, "record", record)
     names = ("pillow-bilinear", "opencv-bilinear", "pillow-box")
     variants = tuple(Variant(name, clean.replace(resize=name)) for name in names)
     found = sweep(SweepPlan(model, data, variants, tmp_path / "swept"))

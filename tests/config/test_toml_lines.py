@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.experiment.lines import line_of, lines_of
+from holdfast.config.toml_lines import line_of, lines_of
 
 DOCUMENT = """\
 # [[model]] in a comment

@@ -10,8 +10,7 @@ import pytest
 from helpers import models as making
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
-from holdfast.engine.job import job_of
-from holdfast.engine.store import Store
+from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.choose import Wanted
@@ -31,7 +30,7 @@ def data(tmp_path):
 
 def setup(model, **infer):
     pipeline = pipeline_of(model.card).replace(infer=Deployed(**infer))
-    return job_of(model, pipeline, 2, None, Store(Path("anywhere"))).setup
+    return PipelineWork(model, (ImagePipeline(pipeline),), 2).setups()[0].name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""The options of the commands of the shell: data, model, report and doctor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from holdfast.config import completions
+from holdfast.config.options import Argument, Option, Options
+from holdfast.evaluate.options import CardOptions, FormatOptions, ReadingOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataInfoOptions(FormatOptions, command="data info"):
+    """The options of `holdfast data info`."""
+
+    path: Annotated[
+        str, Argument("A folder or file in any known format, or 'signs'.", completions=completions.datasets)
+    ]
+    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataMakeOptions(Options, command="data make"):
+    """The options of `holdfast data make`."""
+
+    what: Annotated[
+        str, Argument("'signs': procedural road scenes with traffic signs.", completions=lambda: ["signs"])
+    ]
+    folder: Annotated[Path, Argument("A new or empty folder.")]
+    images: Annotated[int, Option("Number of scenes.", least=1, most=10_000_000)] = 1000
+    seed: Annotated[int, Option("Random seed.", least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CropOptions(ReadingOptions, command="data crop"):
+    """The options of `holdfast data crop`."""
+
+    data: Annotated[
+        str,
+        Argument(
+            "A detection dataset: folder or file in any known format, or 'signs'.",
+            completions=completions.datasets,
+        ),
+    ]
+    out: Annotated[Path, Argument("A new or empty folder.")]
+    size: Annotated[int, Option("Side of the pictures.", least=8, most=4096)] = 64
+    margin: Annotated[
+        float, Option("Margin around a target on each side, relative to its longer side.", least=0, most=10)
+    ] = 0.2
+    shift: Annotated[
+        float, Option("Shift of a target off the centre: 0 never, 1 up to the border.", least=0, most=1)
+    ] = 0.5
+    least: Annotated[float, Option("Skip targets of fewer pixels.", least=1)] = 8.0
+    crowded: Annotated[bool, Option("Keep windows that other targets reach into.")] = False
+    seed: Annotated[int, Option("Random seed of the shifts.", least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfoOptions(CardOptions, command="model info"):
+    """The options of `holdfast model info`."""
+
+    path: Annotated[
+        str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
+    ]
+    json: Annotated[Path | None, Option("Also write the facts to this JSON file.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCardOptions(Options, command="model card"):
+    """The options of `holdfast model card`."""
+
+    path: Annotated[Path, Argument("An ONNX file.")]
+    force: Annotated[bool, Option("Overwrite an existing card.")] = False
+    out: Annotated[Path | None, Option("File to write (default: next to the model).", short="-o")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelListOptions(Options, command="model list"):
+    """The options of `holdfast model list`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConvertOptions(Options, command="model convert"):
+    """The options of `holdfast model convert`."""
+
+    cfg: Annotated[Path, Argument("A darknet .cfg file.")]
+    weights: Annotated[Path, Argument("Its .weights file.")]
+    names: Annotated[Path | None, Option("A file with one class name per line.")] = None
+    size: Annotated[int | None, Option("Input size, if not that of the .cfg.", least=32)] = None
+    force: Annotated[bool, Option("Overwrite an existing card.")] = False
+    out: Annotated[Path, Option("ONNX file to write; the card goes next to it.", short="-o")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(Options, command="report"):
+    """The options of `holdfast report`."""
+
+    run: Annotated[Path, Argument("Folder of a run (or its run.json).")]
+    out: Annotated[Path, Option("Page to write.", short="-o")] = Path("report.html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(Options, command="doctor"):
+    """The options of `holdfast doctor`."""

@@ -1,0 +1,81 @@
+"""The names that options refer to, found in the registries only when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+
+from holdfast.config.options import FILES
+
+
+def models() -> Iterable[str]:
+    """The shipped models, or a file."""
+    from holdfast.graph.load import shipped
+
+    return *shipped(), FILES
+
+
+def datasets() -> Iterable[str]:
+    """The embedded datasets, or a path."""
+    return "signs", "far", FILES
+
+
+def _registered(kind: str) -> Callable[[], Iterable[str]]:
+
+    def found() -> Iterable[str]:
+        from holdfast.core.registry import names
+
+        return names(kind)
+
+    return found
+
+
+readers, masks, transforms = _registered("reader"), _registered("mask"), _registered("transform")
+decoders, resizes = _registered("decode"), _registered("resize")
+
+
+def rules() -> Iterable[str]:
+    """The rules of AP."""
+    from holdfast.metrics.rules import RULES
+
+    return RULES
+
+
+def stages() -> Iterable[str]:
+    """The stages of the pipeline, as in resize=opencv-bilinear."""
+    from holdfast.core.pipeline import Pipeline
+    from holdfast.core.registry import names
+
+    return [f"{kind.name}={name}" for kind in fields(Pipeline) for name in names(kind.name)]
+
+
+def noise_options() -> Iterable[str]:
+    """The noise options with their aliases, as in precision=int8."""
+    from holdfast.stages.families import families, options
+
+    return [label for family in families() for option in options(family) for label in option.labels]
+
+
+def noises() -> Iterable[str]:
+    """The noise families and their options: precision, precision=int8."""
+    from holdfast.stages.families import families
+
+    return [*(family.name for family in families()), *noise_options()]
+
+
+def missing_library(label: str) -> str:
+    """Why a noise option cannot run here; empty if it can."""
+    from holdfast.stages.families import option
+
+    return option(label).missing if "=" in label else ""
+
+
+def deployment_problem(text: str) -> str:
+    """What is wrong with noise options that are separated by commas; empty if nothing is."""
+    from holdfast.core.errors import InputError
+    from holdfast.stages.families import options_of
+
+    try:
+        return "" if options_of(text) else "expected FAMILY=OPTION such as 'resize=opencv-bilinear'"
+    except InputError as problem:
+        return str(problem)

@@ -1,0 +1,38 @@
+"""The options of `holdfast diagnose`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from holdfast.config import completions
+from holdfast.config.options import Argument, Option
+from holdfast.evaluate.options import INPUT, OUTPUT, ClassOptions, RunOptions, SubjectOptions
+from holdfast.noise.options import CalibrationOptions, RuleOptions, UseOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseOptions(
+    UseOptions,
+    CalibrationOptions,
+    RuleOptions,
+    SubjectOptions,
+    ClassOptions,
+    RunOptions,
+    command="diagnose",
+    group=INPUT,
+):
+    """The options of `holdfast diagnose`."""
+
+    data: Annotated[
+        str, Argument("A picture, or a dataset.", metavar="IMAGE|DATA", completions=completions.datasets)
+    ]
+    train: Annotated[
+        str, Option("Training system: FAMILY=OPTION,… (default: as in the card).", metavar="CHOICES")
+    ] = ""
+    deploy: Annotated[str, Option("Deployed system: FAMILY=OPTION,FAMILY=OPTION.", metavar="CHOICES")] = ""
+    input: Annotated[Path | None, Option("A .npy file with the input tensor of the target.")] = None
+    output: Annotated[Path | None, Option("A .npy file with the output of the target.")] = None
+    json: Annotated[Path | None, Option("Write everything to this JSON file.", group=OUTPUT)] = None
+    out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=OUTPUT)] = None

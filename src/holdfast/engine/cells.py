@@ -1,0 +1,312 @@
+"""Work in cells: a result per item, stored under a key of everything that can change it, and computed once.
+
+A kind of work is a frozen dataclass that derives from `Work`. `run` is the only way to do cells: it finds
+what is finished, computes what is missing on one or many processes, stores it, and reports progress.
+
+    @dataclass(frozen=True)
+    class Brightness(ItemWork[Entry, Decode]):
+        decoder: str
+
+        def setups(self) -> list[Setup]:
+            return [Setup("evaluate", self.decoder)]
+
+        def contents(self, item: Entry) -> list[Any]:
+            return [[item.name, item.key()]]
+
+        def open(self, threads: int) -> Decode:
+            return lookup("decode", self.decoder)
+
+        def compute_item(self, decode: Decode, item: Entry) -> float:
+            return float(decode(item.load().data).mean())
+
+    values = run(Brightness("pillow"), entries, store, jobs=0).read()
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from holdfast.core import fingerprint
+from holdfast.core.sources import code_of
+from holdfast.engine.executor import Progress, Shards, choose_executor, silent
+from holdfast.engine.store import Store, to_json
+from holdfast.engine.versions import versions
+
+Item = TypeVar("Item")
+State = TypeVar("State")
+
+
+class Setup(NamedTuple):
+    """What a cell depends on besides its item, the code and the libraries.
+
+    `kind` is a kind of work of `core.sources`: the source code and the libraries the cell runs through.
+    """
+
+    kind: str
+    facts: Any
+
+    @property
+    def name(self) -> str:
+        """The hash of the facts, the code and the library versions."""
+        return fingerprint.of([self.kind, code_of(self.kind), versions(self.kind), self.facts])
+
+
+class Missing(NamedTuple):
+    """An item and what is to be computed: number of a setup -> the item's content in that cell."""
+
+    item: Any
+    wanted: Mapping[int, Any]
+
+
+class Computed(NamedTuple):
+    """A result: the position of its item in the batch, the number of its setup, and a plain value.
+
+    A result that is not `stored` is returned by this run and computed again by the next.
+    """
+
+    position: int
+    setup: int
+    value: Any
+    stored: bool = True
+
+
+class Work(ABC, Generic[Item, State]):
+    """A kind of work. Instances are sent to worker processes, so their fields must be picklable."""
+
+    batch = 1  # items a process gets at a time
+
+    @abstractmethod
+    def setups(self) -> Sequence[Setup]:
+        """The cells of every item: one setup for each."""
+
+    @abstractmethod
+    def contents(self, item: Item) -> Sequence[Any]:
+        """What identifies the item in each of its cells; None where it has none."""
+
+    @abstractmethod
+    def open(self, threads: int) -> State:
+        """Open what the work needs. Called once per process, before the first computation."""
+
+    @abstractmethod
+    def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """Compute the missing cells of a batch of items."""
+
+    def is_valid(self, setup: int, data: bytes) -> bool:
+        """Whether a stored cell may be used."""
+        return True
+
+    def use(self, item: Item, values: Sequence[Any]) -> None:
+        """Use the finished cells of an item in the process that has them, for instance to write a file."""
+
+    def problems(self, state: State) -> Mapping[int, str]:
+        """Why some setups cannot be computed for any item."""
+        return {}
+
+    def tally(self, item: Item, cells: int, found: int) -> tuple[int, int]:
+        """How much progress an item is: units done, and units of them that were finished before."""
+        return cells, found
+
+
+class ItemWork(Work[Item, State]):
+    """Work with one cell per item."""
+
+    def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """Compute the items one by one."""
+        for position, (item, _) in enumerate(batch):
+            yield Computed(position, 0, self.compute_item(state, item))
+
+    @abstractmethod
+    def compute_item(self, state: State, item: Item) -> Any:
+        """Compute the cell of an item, as a plain value."""
+
+
+@dataclass(frozen=True)
+class CellSet:
+    """The finished cells of one setup: the name of the setup and the hash of each item's content."""
+
+    store: Store = field(repr=False)
+    setup: str
+    items: tuple[str, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The names as JSON values."""
+        return {"setup": self.setup, "items": list(self.items)}
+
+    @classmethod
+    def from_plain(cls, store: Store, plain: Mapping[str, Any]) -> CellSet:
+        """What `to_plain` wrote, of cells in this store."""
+        return cls(store, plain["setup"], tuple(plain["items"]))
+
+    def read(self) -> Iterator[Any]:
+        """The values, in the order of the items; DataError if a cell is missing or damaged."""
+        return (self.store.read(cell_key(self.setup, item)) for item in self.items)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a run: for each finished item the hash of its content per setup, "" where it has no cell.
+
+    Items are finished in order: where the time was over, only the first ones are here.
+    """
+
+    store: Store = field(repr=False)
+    setups: tuple[str, ...]
+    items: tuple[tuple[str, ...], ...] = field(repr=False)
+    problems: Mapping[int, str] = field(default_factory=dict)  # setup -> why it has no cells at all
+    unstored: Mapping[tuple[int, int], Any] = field(default_factory=dict, repr=False)
+
+    def of(self, setup: int = 0) -> CellSet:
+        """The stored cells of one setup."""
+        items = tuple(item[setup] for item in self.items if item[setup])
+        return CellSet(self.store, self.setups[setup], items)
+
+    def read(self, setup: int = 0) -> list[Any]:
+        """The values of one setup in the order of the items, None where there is no cell."""
+        values = []
+        for at, item in enumerate(self.items):
+            if (at, setup) in self.unstored:
+                values.append(self.unstored[at, setup])
+            else:
+                key = item[setup] and cell_key(self.setups[setup], item[setup])
+                values.append(self.store.read(key) if key else None)
+        return values
+
+
+@dataclass(frozen=True)
+class ShardAnswer:
+    """What a process returns for a shard."""
+
+    items: list[tuple[str, ...]]
+    problems: Mapping[int, str]
+    unstored: dict[tuple[int, int], Any]
+
+
+def run(
+    work: Work[Any, Any],
+    items: Sequence[Any],
+    store: Store,
+    *,
+    jobs: int = 1,
+    progress: Progress = silent,
+    until: float = math.inf,
+) -> Cells:
+    """Compute the cells of all items that are not in the store; return them all.
+
+    `jobs` is the number of processes (0: one per core). At `until` (of `time.monotonic`) the work stops: the
+    items finished by then are returned, or BudgetSpent is raised if there are none.
+    """
+    setups = tuple(setup.name for setup in work.setups())
+    shards: Shards = [tuple(items[i : i + work.batch]) for i in range(0, len(items), work.batch)]
+    answers = choose_executor(jobs, len(shards)).run(CellTask(work, setups, store), shards, progress, until)
+    problems = {n: text for answer in reversed(answers) for n, text in answer.problems.items()}
+    unstored = {
+        (number * work.batch + at, setup): value
+        for number, answer in enumerate(answers)
+        for (at, setup), value in answer.unstored.items()
+    }
+    return Cells(store, setups, tuple(row for answer in answers for row in answer.items), problems, unstored)
+
+
+def count_missing(work: Work[Any, Any], items: Iterable[Any], store: Store) -> int:
+    """How many distinct cells of the items are not in the store."""
+    setups = [setup.name for setup in work.setups()]
+    keys: dict[str, int] = {}
+    for item in items:
+        for n, digest in enumerate(_digests(work.contents(item))):
+            if digest:
+                keys[cell_key(setups[n], digest)] = n
+    return sum(not _is_finished(work, store, n, key) for key, n in keys.items())
+
+
+def cell_key(setup: str, item: str) -> str:
+    """The key of a cell: the hash of its setup's name and of its item's content."""
+    return fingerprint.of([setup, item])
+
+
+def _digests(contents: Sequence[Any]) -> tuple[str, ...]:
+    """The hash of each content, "" for None. Contents are mostly the same object for all setups."""
+    known = {id(content): content for content in contents}
+    digests = {key: "" if content is None else fingerprint.of(content) for key, content in known.items()}
+    return tuple(digests[id(content)] for content in contents)
+
+
+def _is_finished(work: Work[Any, Any], store: Store, setup: int, key: str) -> bool:
+    data = store.get(key)
+    return data is not None and work.is_valid(setup, data)
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """The work as executors send it to processes."""
+
+    work: Work[Any, Any]
+    setups: tuple[str, ...]
+    store: Store
+
+    def process(
+        self, state: Any, shard: Sequence[Any], threads: int
+    ) -> tuple[ShardAnswer, Any, tuple[int, int]]:
+        """Compute what is missing of a shard; return the answer, the open state and the progress."""
+        work = self.work
+        contents = [work.contents(item) for item in shard]
+        items = [_digests(row) for row in contents]
+        keys = [[d and cell_key(s, d) for s, d in zip(self.setups, row, strict=True)] for row in items]
+        missing, finished = self._missing(state, keys)
+        unstored: dict[tuple[int, int], Any] = {}
+        if missing:
+            state = work.open(threads) if state is None else state
+            places = list(missing)
+            batch = [Missing(shard[p], {n: contents[p][n] for n in missing[p]}) for p in places]
+            for one in work.compute(state, batch):
+                at = places[one.position]
+                if one.stored:
+                    self.store.put(keys[at][one.setup], to_json(one.value))
+                else:
+                    unstored[at, one.setup] = one.value
+        tallies = [
+            work.tally(item, len([k for k in row if k]), sum(k in finished for k in row))
+            for item, row in zip(shard, keys, strict=True)
+        ]
+        for at, item in enumerate(shard):
+            self._use(item, at, keys[at], unstored)
+        progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
+        return ShardAnswer(items, self._problems(state), unstored), state, progress
+
+    def _missing(self, state: Any, keys: list[list[str]]) -> tuple[dict[int, list[int]], set[str]]:
+        """Position of an item -> setups to compute, each key once; and the keys of finished cells."""
+        missing: dict[int, list[int]] = {}
+        finished: set[str] = set()
+        seen: set[str] = set()
+        problems = self._problems(state)
+        for at, row in enumerate(keys):
+            for n, key in enumerate(row):
+                if not key or key in seen or n in problems:
+                    continue
+                seen.add(key)
+                if _is_finished(self.work, self.store, n, key):
+                    finished.add(key)
+                else:
+                    missing.setdefault(at, []).append(n)
+        return missing, finished
+
+    def _problems(self, state: Any) -> dict[int, str]:
+        """Why some setups cannot be computed; setups of one name are computed once and share the problem."""
+        if state is None:
+            return {}
+        named = {self.setups[n]: text for n, text in self.work.problems(state).items()}
+        return {n: named[setup] for n, setup in enumerate(self.setups) if setup in named}
+
+    def _use(self, item: Any, at: int, keys: list[str], unstored: Mapping[tuple[int, int], Any]) -> None:
+        if type(self.work).use is not Work.use:
+            values = [
+                unstored[at, n] if (at, n) in unstored else self.store.read(key) if key else None
+                for n, key in enumerate(keys)
+            ]
+            self.work.use(item, values)

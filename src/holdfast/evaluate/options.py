@@ -1,0 +1,186 @@
+"""The options of `holdfast evaluate`, and those that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from holdfast.config import completions
+from holdfast.config.options import Argument, Option, Options
+
+if TYPE_CHECKING:
+    from holdfast.report.tables import Table
+
+INPUT, SCORING, OUTPUT, EXECUTION = "Input", "Scoring", "Output", "Execution"
+ModelArgument = Annotated[
+    str, Argument("An ONNX file, or a shipped model such as signs-yolo.", completions=completions.models)
+]
+DataArgument = Annotated[
+    str,
+    Argument("A dataset: folder or file, or 'signs' (signs:SEED:COUNT).", completions=completions.datasets),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardOptions(Options, group=INPUT):
+    """The card of a model."""
+
+    card: Annotated[Path | None, Option("Model card (default: next to the model).")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatOptions(Options, group=INPUT):
+    """How a dataset is read."""
+
+    format: Annotated[str | None, Option("Read the data in this format.", names=completions.readers)] = None
+    split: Annotated[str | None, Option("Split of the data.", metavar="NAME")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(FormatOptions, group=INPUT):
+    """How a dataset is read, and how much of it."""
+
+    images: Annotated[int | None, Option("Only the first N images.", least=1)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions(Options, group=INPUT):
+    """How the classes of the data are called by the model."""
+
+    map: Annotated[
+        Mapping[str, str],
+        Option(
+            "Class of the data = class of the model. May be repeated.",
+            metavar="DATA=MODEL",
+            example="stop=stop sign",
+        ),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOptions(MapOptions, group=INPUT):
+    """Which classes count, and how they are called by the model."""
+
+    classes: Annotated[
+        Literal["all", "common"], Option("common: only classes known to both model and data.")
+    ] = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions(CardOptions, ReadingOptions):
+    """A model on a dataset."""
+
+    model: ModelArgument
+    data: DataArgument
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(Options, group=SCORING):
+    """How predictions are scored."""
+
+    rule: Annotated[
+        str | None, Option("AP rule: coco (default), voc, voc2007 or lecture.", names=completions.rules)
+    ] = None
+    iou: Annotated[
+        float | None, Option("IoU threshold of counts and of AP (coco AP: .5 to .95).", least=0, most=1)
+    ] = None
+    score: Annotated[
+        float | None, Option("Score threshold of counts, precision and recall.", least=0, most=1)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOptions(Options, group=EXECUTION):
+    """Replaced stages of the pipeline."""
+
+    stage: Annotated[
+        tuple[str, ...],
+        Option(
+            "Replace a pipeline stage: resize=opencv-bilinear. May be repeated.",
+            metavar="KIND=NAME",
+            names=completions.stages,
+            example="resize=opencv-bilinear",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsOptions(Options, group=EXECUTION):
+    """Worker processes."""
+
+    jobs: Annotated[int, Option("Worker processes (0 = one per core).", least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(JobsOptions, group=EXECUTION):
+    """Where and how work runs."""
+
+    runs: Annotated[Path, Option("Folder of runs and completed cells.", metavar="FOLDER")] = Path(
+        "holdfast-runs"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrictOptions(Options, group=EXECUTION):
+    """What an image that fails does to a run."""
+
+    strict: Annotated[bool, Option("Stop at the first image that fails.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(Options, group=OUTPUT):
+    """How tables are printed and where numbers are written."""
+
+    csv: Annotated[bool, Option("Print the tables as CSV.")] = False
+    markdown: Annotated[bool, Option("Print the tables as Markdown.")] = False
+    latex: Annotated[bool, Option("Print the tables as LaTeX.")] = False
+    json: Annotated[Path | None, Option("Write all numbers to this JSON file.")] = None
+
+    def check_output(self, runs: Path | None = None) -> None:
+        """Raise an error if two formats are given at once, or if a file cannot be written."""
+        from holdfast.config.output import check_outputs
+        from holdfast.core.errors import InputError
+
+        if self.csv + self.markdown + self.latex > 1:
+            raise InputError("expected one of --csv, --markdown and --latex, not several")
+        check_outputs({"--json": self.json, "--out": getattr(self, "out", None)}, {"--runs": runs})
+
+    def print_table(self, table: Table) -> None:
+        """Print a table in the format of choice."""
+        from holdfast.config.output import say
+        from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
+
+        if self.csv:
+            return say(to_csv(table), end="")
+        return say((to_latex if self.latex else to_markdown if self.markdown else to_text)(table))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(OutputOptions, group=OUTPUT):
+    """Output with a page."""
+
+    out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions(
+    ScoreOptions, SubjectOptions, ClassOptions, StageOptions, RunOptions, StrictOptions, command="evaluate"
+):
+    """One evaluation: a model on a dataset, how it is scored and run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(EvaluationOptions, OutputOptions, group=OUTPUT):
+    """The options of `holdfast evaluate`; `model` and `data` may be left empty."""
+
+    model: ModelArgument = ""
+    data: DataArgument = ""
+    truth: Annotated[Path | None, Option("Instead of a model: COCO truth file.", group=INPUT)] = None
+    predictions: Annotated[Path | None, Option("Instead of a model: COCO result file.", group=INPUT)] = None
+    explain: Annotated[bool, Option("Explain AP step by step.")] = False
+    class_: Annotated[str | None, Option("With --explain: the class to explain.", metavar="NAME")] = None
+    against: Annotated[
+        Path | None, Option("An earlier run on the same images: print the paired difference.", metavar="RUN")
+    ] = None

@@ -1,0 +1,150 @@
+"""The options of `holdfast noise` and its subcommands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from holdfast.config import completions
+from holdfast.config.options import Argument, Option, Options
+from holdfast.evaluate.options import (
+    INPUT,
+    SCORING,
+    CardOptions,
+    ClassOptions,
+    OutputOptions,
+    PageOptions,
+    ReadingOptions,
+    RunOptions,
+    StrictOptions,
+    SubjectOptions,
+)
+
+NOISE = "Noise"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions(Options, group=NOISE):
+    """Which noise options are measured."""
+
+    only: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these families or FAMILY=OPTION, separated by commas or repeated.",
+            names=completions.noises,
+            problem=completions.missing_library,
+            commas=True,
+        ),
+    ] = ()
+    skip: Annotated[
+        tuple[str, ...],
+        Option(
+            "Not these families or FAMILY=OPTION, separated by commas or repeated.",
+            names=completions.noises,
+            commas=True,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllOptions(SelectionOptions, group=NOISE):
+    """Which noise options are measured, with those that run on demand."""
+
+    all: Annotated[bool, Option("Also the options that run on demand only.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseOptions(Options, group=NOISE):
+    """Noises of the user."""
+
+    use: Annotated[tuple[Path, ...], Option("A Python file with noises of your own.")] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(Options, group=NOISE):
+    """What integer precisions are calibrated on."""
+
+    calibration: Annotated[
+        str | None,
+        Option(
+            "Images to calibrate integer precisions on (default: some of the data).",
+            metavar="DATA",
+            refers_to="data",
+            completions=completions.datasets,
+        ),
+    ] = None
+    calibration_images: Annotated[int, Option("Number of calibration images.", least=1)] = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOptions(Options, group=SCORING):
+    """The AP rule of a noise suite."""
+
+    rule: Annotated[str, Option("AP rule.", names=completions.rules)] = "coco"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions(
+    AllOptions, UseOptions, CalibrationOptions, RuleOptions, ReadingOptions, ClassOptions, RunOptions,
+    StrictOptions, PageOptions,
+):  # fmt: skip
+    """What a suite and a combination have in common."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(Options, group=INPUT):
+    """The task of the models."""
+
+    task: Annotated[
+        Literal["pictures", "language", "speech"],
+        Option("Task of the models; language and speech have files of their own."),
+    ] = "pictures"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseOptions(TaskOptions, SuiteOptions, command="noise", group=INPUT):
+    """The options of `holdfast noise`."""
+
+    models_data: Annotated[
+        tuple[str, ...],
+        Argument(
+            "One or more models (ONNX files or shipped names), then the dataset.",
+            metavar="MODEL… DATA",
+            completions=completions.models,
+        ),
+    ]
+    card: Annotated[
+        tuple[Path, ...], Option("Card of each model, in order (default: next to the model).")
+    ] = ()
+    dry_run: Annotated[
+        bool, Option("Estimate cells, time and size from a timed sample.", group="Execution")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CombineOptions(SuiteOptions, SubjectOptions, command="noise combine", group=NOISE):
+    """The options of `holdfast noise combine`."""
+
+    all: Annotated[bool, Option("Try every option at each step.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions(UseOptions, OutputOptions, command="noise list"):
+    """The options of `holdfast noise list`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(SelectionOptions, UseOptions, CardOptions, command="noise show"):
+    """The options of `holdfast noise show`."""
+
+    image: Annotated[Path, Argument("A picture.")]
+    model: Annotated[
+        str | None,
+        Option("Resize as for this model, and show its feature maps.", completions=completions.models),
+    ] = None
+    calibration: Annotated[
+        str | None, Option("Images to calibrate integer precisions on (default: this one).", metavar="DATA")
+    ] = None
+    folder: Annotated[Path | None, Option("Write every picture as PNG into this folder.")] = None
+    out: Annotated[Path, Option("Page to write.", short="-o")] = Path("noise.html")

@@ -1,0 +1,195 @@
+"""The options of `holdfast train`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from holdfast.config import completions
+from holdfast.config.options import Argument, Option, Options
+from holdfast.evaluate.options import (
+    EXECUTION,
+    INPUT,
+    CardOptions,
+    JobsOptions,
+    MapOptions,
+    OutputOptions,
+    SubjectOptions,
+)
+
+MIX, TRAINING = "Mix", "Training"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(Options):
+    """A classifier and the images it is trained on."""
+
+    model: Annotated[
+        str, Argument("A classifier: an ONNX file or a shipped name.", completions=completions.models)
+    ]
+    data: Annotated[
+        str,
+        Argument(
+            "A dataset for classification: one folder per class, a list, signs, far.",
+            completions=completions.datasets,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOptions(Options, group=EXECUTION):
+    """Where training keeps its files."""
+
+    work: Annotated[
+        Path,
+        Option("Folder of pictures, checkpoints and trained models; runs are resumable.", metavar="FOLDER"),
+    ] = Path("holdfast-train")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixOptions(
+    ClassifierOptions,
+    SubjectOptions,
+    MapOptions,
+    JobsOptions,
+    WorkOptions,
+    OutputOptions,
+    command="train mix",
+):
+    """The options of `holdfast train mix`."""
+
+    out: Annotated[
+        Path, Option("New ONNX file; its card is written next to it.", short="-o", metavar="NEW.onnx")
+    ]
+    decode: Annotated[
+        tuple[str, ...],
+        Option(
+            "Decoders to draw from, separated by commas or repeated.",
+            group=MIX,
+            names=completions.decoders,
+            commas=True,
+        ),
+    ] = ()
+    resize: Annotated[
+        tuple[str, ...],
+        Option(
+            "Resizes to draw from, separated by commas or repeated.",
+            group=MIX,
+            names=completions.resizes,
+            commas=True,
+        ),
+    ] = ()
+    augment: Annotated[
+        tuple[str, ...],
+        Option(
+            "Augmentations, in this order: standard, augmix, apr-sp, deep.",
+            metavar="NAMES",
+            group=MIX,
+            commas=True,
+        ),
+    ] = ()
+    adversarial: Annotated[
+        float,
+        Option(
+            "Train on PGD examples within this many levels of 255 (0 = none).", group=MIX, least=0, most=255
+        ),
+    ] = 0.0
+    consistency: Annotated[
+        float,
+        Option(
+            "Weight of equal answers to augmented images: second half of AugMix, 12 in its paper (0 = none).",
+            group=MIX,
+            least=0,
+        ),
+    ] = 0.0
+    steps: Annotated[int | None, Option("Training steps (300).", group=TRAINING, least=1)] = None
+    epochs: Annotated[
+        float | None, Option("Instead of steps: passes over the data.", group=TRAINING, least=0.01)
+    ] = None
+    batch: Annotated[int, Option("Images per step.", group=TRAINING, least=1)] = 64
+    rate: Annotated[float, Option("Highest learning rate.", group=TRAINING, least=0)] = 3e-4
+    shift: Annotated[int, Option("Move each image by up to this many pixels.", group=TRAINING, least=0)] = 0
+    smoothing: Annotated[float, Option("Label smoothing.", group=TRAINING, least=0, most=0.9)] = 0.0
+    statistics: Annotated[
+        Literal["moving", "file"],
+        Option("Statistics of batch normalisation: updated in training, or as in the file.", group=TRAINING),
+    ] = "moving"
+    seed: Annotated[int, Option("Random seed.", group=TRAINING, least=0)] = 0
+    held_out: Annotated[
+        float, Option("Part of the data that is held out for testing.", group=TRAINING, least=0, most=1)
+    ] = 0.25
+    test: Annotated[
+        str | None,
+        Option(
+            "Other data to test on instead.", metavar="DATA", group=TRAINING, completions=completions.datasets
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TentOptions(
+    ClassifierOptions, SubjectOptions, JobsOptions, WorkOptions, OutputOptions, command="train tent"
+):
+    """The options of `holdfast train tent`."""
+
+    only: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these families or FAMILY=OPTION, separated by commas or repeated.",
+            names=completions.noises,
+            commas=True,
+        ),
+    ] = ()
+    batch: Annotated[int, Option("Images per batch.", group=TRAINING, least=2)] = 100
+    rate: Annotated[float, Option("Learning rate of Adam.", group=TRAINING, least=0)] = 1e-3
+    steps: Annotated[int, Option("Steps per batch.", group=TRAINING, least=1)] = 1
+    seed: Annotated[int, Option("Random seed of the order of images.", group=TRAINING, least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptions, group=TRAINING):
+    """What the two comparisons of mitigations have in common."""
+
+    test: Annotated[
+        str | None,
+        Option("Images to test on (default: every fourth of the data).", group=INPUT, metavar="DATA"),
+    ] = None
+    images: Annotated[
+        int | None, Option("Only N images of each dataset, evenly spread.", group=INPUT, least=8)
+    ] = None
+    steps: Annotated[int, Option("Training steps of each row.", least=1)] = 300
+    batch: Annotated[int, Option("Images per step.", least=2)] = 64
+    rate: Annotated[float, Option("Highest learning rate.", least=0)] = 1e-3
+    shift: Annotated[int, Option("Move each training image by up to this many pixels.", least=0)] = 2
+    seed: Annotated[int, Option("First random seed of training.", least=0)] = 0
+    jobs: Annotated[int, Option("Rows trained at once, each on one core.", group=EXECUTION, least=1)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixOptions(MitigationOptions, command="train matrix", group=INPUT):
+    """The options of `holdfast train matrix`."""
+
+    over: Annotated[Literal["resize", "decode"], Option("What is replaced.")] = "resize"
+    with_: Annotated[
+        tuple[str, ...], Option("These instead of the paper's, separated by commas or repeated.", commas=True)
+    ] = ()
+    seeds: Annotated[
+        int, Option("Trainings of each row, of which the mean is given.", group=TRAINING, least=1)
+    ] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigateOptions(MitigationOptions, command="train compare", group=INPUT):
+    """The options of `holdfast train compare`."""
+
+    with_: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these: standard, augmix, apr-sp, deep, deep+apr-sp, deep+augmix, adversarial, mix.",
+            commas=True,
+        ),
+    ] = ()
+    only: Annotated[
+        tuple[str, ...], Option("Only these noise families.", names=completions.noises, commas=True)
+    ] = ()

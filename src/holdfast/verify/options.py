@@ -1,0 +1,32 @@
+"""The options of `holdfast verify`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from holdfast.config.options import Argument, Option, Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeoutOptions(Options):
+    """The time of a verification."""
+
+    timeout: Annotated[float, Option("Time limit in seconds.", metavar="S", least=0)] = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(TimeoutOptions, command="verify"):
+    """The options of `holdfast verify`."""
+
+    net: Annotated[Path, Argument("An ONNX file; its .gz is found too.")]
+    prop: Annotated[Path | None, Argument("A VNN-LIB file, 1.0 or 2.0; its .gz is found too.")] = None
+    json: Annotated[Path | None, Option("Also write the verdict to this JSON file.")] = None
+    witness: Annotated[
+        Path | None, Option("Write the counterexample and its output, in the format of VNN-COMP.")
+    ] = None
+    jobs: Annotated[int | None, Option("Threads (default: all cores).", least=1)] = None
+    memory: Annotated[float | None, Option("Memory limit in gigabytes.", metavar="GB", least=0.1)] = None
+    seed: Annotated[int, Option("Random seed.", least=0)] = 0
+    check: Annotated[bool, Option("Only list which nodes of the network are supported.")] = False

@@ -1,0 +1,59 @@
+"""The options of `holdfast vnncomp`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from holdfast.config.options import Argument, Option, Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class VnncompRunOptions(Options, command="vnncomp run"):
+    """The options of `holdfast vnncomp run`."""
+
+    instances: Annotated[Path, Argument("The instances.csv of a benchmark, or its folder.")]
+    out: Annotated[Path, Option("Results; the same command continues an interrupted run.", short="-o")]
+    timeout_scale: Annotated[float, Option("Factor of every time limit.")] = 1.0
+    limit: Annotated[float | None, Option("Longest time limit in seconds.", metavar="S")] = None
+    jobs: Annotated[int, Option("Instances at once, each on its share of the cores.", least=1)] = 1
+    sample: Annotated[int | None, Option("Number of instances, each network in proportion.", least=1)] = None
+    seed: Annotated[int | None, Option("Random seed of the sample (0).", least=0)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VnncompScoreOptions(Options, command="vnncomp score"):
+    """The options of `holdfast vnncomp score`."""
+
+    results: Annotated[tuple[str, ...], Argument("Results, ours first; NAME=FILE names a tool.")]
+    rules: Annotated[Literal["2021", "2022", "2023", "2025", "2026"], Option("Year whose rules apply.")] = (
+        "2025"
+    )
+    votes: Annotated[tuple[Path, ...], Option("Answers of earlier tools. May be repeated.")] = ()
+    benchmarks: Annotated[
+        tuple[Path, ...], Option("Folder of benchmarks. May be repeated.", metavar="FOLDER")
+    ] = ()
+    all: Annotated[bool, Option("Also the instances that only other tools ran.")] = False
+    json: Annotated[Path | None, Option("Write everything to this JSON file.")] = None
+    csv: Annotated[bool, Option("Print the table as CSV.")] = False
+    markdown: Annotated[bool, Option("Print the tables as Markdown.")] = False
+    report: Annotated[Path | None, Option("Write a page with cactus plots.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceOptions(Options, command="vnncomp instance"):
+    """The options of `holdfast vnncomp instance`."""
+
+    network: Annotated[Path, Argument("An ONNX file.")]
+    spec: Annotated[Path, Argument("A VNN-LIB file.")]
+    result: Annotated[Path, Argument("Result file to write.")]
+    timeout: Annotated[float, Argument("Seconds.")]
+    protocol: Annotated[
+        Literal["document", "2021", "2022"], Option("Year whose words the result file has.")
+    ] = "2022"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmOptions(Options, command="vnncomp warm"):
+    """The options of `holdfast vnncomp warm`."""
