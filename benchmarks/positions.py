@@ -27,10 +27,9 @@ from holdfast.core.model import Network as File
 from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.patchbench.network.folder import instances, open_bench
-from holdfast.patchbench.positions import bench as files
-from holdfast.patchbench.positions.effect import effect
-from holdfast.patchbench.positions.files import open_instance, open_network, read_network
+from holdfast.patchbench.folder import instances, open_bench
+from holdfast.patchbench.positions import files
+from holdfast.patchbench.positions.files import effect, open_instance, open_network, read_network
 from holdfast.patchbench.positions.models import map_positions, open_detector, read
 from holdfast.patchbench.positions.sweep import pasted
 from holdfast.report.tables import Column, Table, to_markdown

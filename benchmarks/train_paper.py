@@ -37,8 +37,7 @@ from holdfast.noise.vision.calibration import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt
-from holdfast.train.mitigate.families import Trial, families
-from holdfast.train.mitigate.matrix import matrix, verdict
+from holdfast.train.mitigate.matrix import Trial, families, matrix, verdict
 from holdfast.train.mitigate.rows import (
     DECODERS,
     EVERY,

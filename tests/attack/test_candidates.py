@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.candidates_of import candidates_of, differentiable
+from holdfast.attack.gradient.outputs import candidates_of, differentiable
 from holdfast.core.errors import CardError, InputError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.candidates_of import candidates_of
 from holdfast.attack.gradient.energy import of_two_logits
+from holdfast.attack.gradient.outputs import candidates_of
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from models.language.graph import decoder_graph
-from models.language.layout import Shape, weights_of
-from models.language.text import paragraphs
-from models.language.vocabulary import learned
+from models.language.graph import Shape, decoder_graph, weights_of
+from models.language.text import learned, paragraphs
 
 
 def opt_graph(

@@ -11,8 +11,8 @@ from onnx import numpy_helper
 
 from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.check import check_bench
-from holdfast.patchbench.network.folder import listed, open_bench
-from holdfast.patchbench.network.probe import effect_of, open_probe, told
+from holdfast.patchbench.folder import listed, open_bench
+from holdfast.patchbench.probe import effect_of, open_probe, told
 
 
 def kinds(folder):

@@ -7,9 +7,8 @@ from holdfast.core.model import Network
 from holdfast.core.verdict import Budget
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
-from holdfast.patchbench.network.folder import instances, open_bench
-from holdfast.patchbench.network.layout import unit
-from holdfast.patchbench.network.output import output_of
+from holdfast.patchbench.folder import instances, open_bench
+from holdfast.patchbench.layout import output_of, unit
 from holdfast.verify.replay import session_of
 from holdfast.verify.run import verify
 from holdfast.verify.vnnlib import property_of, read_vnnlib

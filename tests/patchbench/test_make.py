@@ -12,9 +12,9 @@ from holdfast.core.types import Boxes, Sample
 from holdfast.data.patchfile import png_of
 from holdfast.evaluate.classes import align
 from holdfast.graph.load import load_model
-from holdfast.patchbench.network.folder import instances, open_bench
-from holdfast.patchbench.select import draw
-from holdfast.patchbench.select import test_part as part_for_test
+from holdfast.patchbench.folder import instances, open_bench
+from holdfast.patchbench.make import draw
+from holdfast.patchbench.make import test_part as part_for_test
 
 
 class White:

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from helpers.classifiers import model_of, node, normalised_classifier  # noqa: E402
 from holdfast.core.errors import InputError  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.tent import adapted, entropy, tent  # noqa: E402
+from holdfast.train.tune import adapted, entropy, tent  # noqa: E402
 
 
 @pytest.fixture

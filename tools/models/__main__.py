@@ -1,4 +1,4 @@
-"""`python -m holdfast.train [signs-yolo ...] --out src/holdfast/models`: remake the shipped models."""
+"""`python -m models [signs-yolo ...] --out src/holdfast/models`: remake the shipped models."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from holdfast.core.errors import UnknownName
-from models.signs.command import need, run, say
+from models import need, run, say
 
 NAMES = ("signs-yolo", "signs-free", "signs-plain", "signs-single", "signs-class", "signs-seg")
 
@@ -31,7 +31,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m holdfast.train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m models", description=__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(NAMES)}; without: all")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     parser.add_argument(

@@ -133,8 +133,7 @@ def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.rando
 
 def victims_of(task: Task, threads: int = 1) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
-    from holdfast.attack.gradient.threads import use_threads
-    from holdfast.attack.gradient.victim import open_victim
+    from holdfast.attack.gradient.victim import open_victim, use_threads
 
     use_threads(threads)
     rule = task.method.rule

@@ -1,35 +1,156 @@
-"""A benchmark folder looked at as a whole: whether networks, specifications, images, numpy agree."""
+"""A benchmark folder checked as a whole: whether networks, specifications, images and numpy agree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.patch import Patch
+from holdfast.core.model import Card, Head, Input, read_onnx
+from holdfast.core.patch import Patch, Spot, apply
+from holdfast.core.registry import lookup, part
 from holdfast.core.seeds import generator
-from holdfast.core.types import Size
+from holdfast.core.types import Detections, Image, Size
 from holdfast.data.patchfile import patch_of
-from holdfast.patchbench.agree import (
-    Apart,
-    Opened,
-    apart,
-    as_described,
-    clean_output,
-    laid,
-    opened,
+from holdfast.graph.inspect import read_proto
+from holdfast.graph.lower.nodes import part_of
+from holdfast.patchbench.folder import (
+    Bench,
+    Beside,
+    Finding,
+    Instance,
+    Row,
+    beside,
+    file_findings,
+    instance_of,
+    left_over,
 )
-from holdfast.patchbench.files import Beside, Finding, beside, file_findings, left_over
-from holdfast.patchbench.network.folder import Bench, Instance, Row, instance_of
-from holdfast.patchbench.network.layout import SECONDS, THRESHOLD
-from holdfast.patchbench.network.probe import told
+from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, output_of, unit
+from holdfast.patchbench.probe import Effect, Probe, clean_picture, effect_of, first_output, open_probe, told
+from holdfast.verify.replay import session_of
 
+Values = NDArray[np.float32]
 CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
 Step = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A network taken apart: as a whole, up to the picture it reads, and from there on."""
+
+    model: Any  # onnx.ModelProto
+    whole: Any
+    probe: Probe
+    tail: Any
+    effect: Effect
+
+    def output(self, point: Values) -> float:
+        """The output for a flat input."""
+        return float(first_output(self.whole, {self.probe.input: point}).ravel()[0])
+
+    def after(self, picture: Values, point: Values) -> float:
+        """The output if the network proper reads this picture; the target is the point's."""
+        given = {self.probe.tensor: picture, self.probe.input: point}
+        fed = {port.name: given[port.name] for port in self.tail.get_inputs()}
+        return float(first_output(self.tail, fed).ravel()[0])
+
+
+def opened(network: Path, instance: Instance) -> Opened:
+    """The network with what its position inputs do, seen over the range of an instance."""
+    model = read_proto(network)
+    point = instance.point.astype(np.float32)
+    probe = open_probe(model, len(point))
+    effect = effect_of(probe, point, *_some_positions(instance))
+    outputs = [port.name for port in model.graph.output]
+    tail = part_of(model, {probe.tensor: probe.picture(point), probe.input: point}, outputs)
+    whole, after = session_of(read_onnx(network)), session_of(tail.SerializeToString())
+    return Opened(model, whole, probe, after, effect)
+
+
+def _some_positions(instance: Instance) -> tuple[list[int], list[int]]:
+    """Whole columns and rows to look at: near both ends of the range, and between."""
+    found = []
+    height, width = instance.image.shape[:2]
+    for ends, extent in ((instance.columns, width), (instance.rows, height)):
+        low, high = int(ends[0]), int(ends[1])
+        if low == high:  # a place that is fixed: moved anyway, to see what it does
+            low, high = 0, extent - 1
+        between = [low + round((high - low) * share) for share in (0, 0.25, 0.5, 0.75, 1)]
+        wanted = [*range(low, low + 5), *between, *range(high - 4, high + 1)]
+        found.append(sorted({at for at in wanted if low <= at <= high}))
+    return found[0], found[1]
+
+
+def clean_output(network: Opened, instance: Instance, image: Image) -> float:
+    """The output for the picture without a patch."""
+    base = instance.point.astype(np.float32)
+    if instance.free:
+        base[:-TAIL] = unit(image).ravel()
+    return network.after(clean_picture(network.probe, base, *_some_positions(instance)), base)
+
+
+def as_described(network: Opened, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:
+    """The output at a position, and the one with the benchmark's own text: a black square laid there."""
+    height, width = instance.image.shape[:2]
+    point = instance.point.astype(np.float32)
+    point[-TAIL : 2 - TAIL] = at
+    picture = point[:-TAIL].reshape(1, 3, height, width).copy()
+    side = network.effect.patch
+    picture[:, :, at[1] : at[1] + side.height, at[0] : at[0] + side.width] = 0.0
+    shape = network.probe.picture(point).shape
+    if shape != picture.shape:
+        picture = picture.transpose(0, 2, 3, 1)
+    return network.output(point), network.after(picture.reshape(shape), point)
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """The detector inside our network run by itself, fed by numpy and read by its card's head."""
+
+    card: Card
+    run: Any
+    input: str
+    outputs: tuple[str, ...]
+
+    def output(self, instance: Instance, image: Image) -> float:
+        """IoU · equal(class) of what the detector finds on an image, computed in numpy."""
+        tensor = lookup("normalise", "card")(image, self.card.input)[np.newaxis]
+        raw = dict(zip(self.outputs, self.run.run(list(self.outputs), {self.input: tensor}), strict=True))
+        found = part("head", self.card.head.name).function(raw, self.card)
+        if not isinstance(found, Detections):
+            return float("nan")
+        boxes = found.boxes / np.array([*self.card.input.size] * 2, np.float64)
+        return float(output_of(boxes, found.classes, instance.target)[0])
+
+
+def apart(model: Any, manifest: Mapping[str, Any]) -> Apart:
+    """The detector of a network of ours, cut out of it."""
+    inside = manifest["model"]
+    card, names = card_of(inside["card"]), tuple(inside["outputs"])
+    w, h = card.input.size
+    shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
+    detector = part_of(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
+    return Apart(card, session_of(detector.SerializeToString()), inside["input"], names)
+
+
+def card_of(plain: Mapping[str, Any]) -> Card:
+    """The card that a manifest holds."""
+    try:
+        given = dict(plain["input"])
+        given |= {"size": Size(*given["size"]), "mean": tuple(given["mean"]), "std": tuple(given["std"])}
+        head = Head(plain["head"]["name"], dict(plain["head"]["options"]))
+        rest = {key: value for key, value in plain.items() if key not in ("input", "head", "classes")}
+        return Card(input=Input(**given), head=head, classes=tuple(plain["classes"]), **rest)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"manifest.json: expected the model's card, got one with a fault: {problem}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -43,13 +164,12 @@ class Result:
 
 @dataclass
 class _Notes:
-    """What was noticed so far."""
+    """Findings so far, and what the instances have in common."""
 
     findings: list[Finding] = field(default_factory=list)
     networks: dict[str, Opened | None] = field(default_factory=dict)
     inside: dict[str, Apart] = field(default_factory=dict)
-    sizes: dict[Path, Size] = field(default_factory=dict)
-    rules: dict[tuple[float, bool], int] = field(default_factory=dict)
+    rules: Counter[tuple[float, bool]] = field(default_factory=Counter)
     clean: list[float] = field(default_factory=list)
     swapped: int = 0  # pictures with blue before red
     compared: int = 0
@@ -65,9 +185,8 @@ def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
             try:
                 _look(bench, row, notes)
             except HoldfastError as problem:
-                notes.findings.append(
-                    Finding("unreadable", row.spec_name, str(problem).removeprefix(f"{row.spec}: "))
-                )
+                said = str(problem).removeprefix(f"{row.spec}: ")
+                notes.findings.append(Finding("unreadable", row.spec_name, said))
         step(1, 0)
     return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
 
@@ -82,15 +201,14 @@ def _patch(bench: Bench, row: Row) -> Patch:
 
 
 def _look(bench: Bench, row: Row, notes: _Notes) -> None:
-    """Nothing; what one instance shows is in the notes."""
-    instance = instance_of(bench, row, notes.sizes)
-    rule = (instance.threshold, instance.strict)
-    notes.rules[rule] = notes.rules.get(rule, 0) + 1
+    """Check one instance and write down what it shows."""
+    instance = instance_of(bench, row)
+    notes.rules[instance.threshold, instance.strict] += 1
     found, problems = beside(bench, row)
     notes.findings += problems
-    notes.findings += _told_wrong(bench, row, instance, found, notes)
+    notes.findings += _contradictions(bench, row, instance, found, notes)
     if row.network_name not in notes.networks:
-        notes.networks[row.network_name] = None  # if it cannot be opened, it is told once
+        notes.networks[row.network_name] = None  # if it cannot be opened, that is reported once
         notes.networks[row.network_name] = network = opened(instance.network, instance)
         if bench.manifest is not None:
             notes.inside[row.network_name] = apart(network.model, bench.manifest)
@@ -99,7 +217,9 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     if opened_network is None:
         return
     notes.findings += _ranges(row, opened_network, instance)
-    image = found.image if found.image is not None else instance.image
+    image = found.image
+    if image is None or image.shape != instance.image.shape:
+        image = instance.image
     clean = clean_output(opened_network, instance, image)
     notes.clean.append(clean)
     if abs(clean - 1) > CLOSE:
@@ -108,31 +228,31 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     _compare(bench, row, opened_network, instance, notes)
 
 
-def _told_wrong(bench: Bench, row: Row, instance: Instance, found: Beside, notes: _Notes) -> list[Finding]:
+def _contradictions(
+    bench: Bench, row: Row, instance: Instance, found: Beside, notes: _Notes
+) -> Iterator[Finding]:
     """Where specification, image, label and manifest say different things."""
-    problems = []
     if found.image is not None:
-        problems += _picture(row, instance, found, notes)
+        yield from _picture(row, instance, found.image, notes)
     if found.predicted is not None:
         far = np.abs(np.array(found.predicted.box) - np.array(instance.target.box)).max()
         if far > 1e-6 or found.predicted.label != instance.target.label:
             said = f"its target is {instance.target}, the predicted label {found.predicted}"
-            problems.append(Finding("other target", row.spec_name, said))
+            yield Finding("other target", row.spec_name, said)
     if instance.threshold != THRESHOLD:
         said = f"its threshold is {instance.threshold:g}; expected {THRESHOLD}"
-        problems.append(Finding("other threshold", row.spec_name, said))
+        yield Finding("other threshold", row.spec_name, said)
     if bench.manifest is not None and bench.manifest["rule"]["strict"] != instance.strict:
         said = f"it is {'strict' if instance.strict else 'not strict'}; the manifest says otherwise"
-        problems.append(Finding("other rule", row.spec_name, said))
-    return problems
+        yield Finding("other rule", row.spec_name, said)
 
 
-def _picture(row: Row, instance: Instance, found: Beside, notes: _Notes) -> list[Finding]:
-    image, own = found.image, instance.image
-    if image is None or image.shape != own.shape:
-        got = "none" if image is None else f"{image.shape[1]}×{image.shape[0]}"
-        said = f"its picture is {own.shape[1]}×{own.shape[0]}, the image {got}"
-        return [Finding("other picture", row.spec_name, said)]
+def _picture(row: Row, instance: Instance, image: Image, notes: _Notes) -> Iterator[Finding]:
+    own = instance.image
+    if image.shape != own.shape:
+        said = f"its picture is {own.shape[1]}×{own.shape[0]}, the image {image.shape[1]}×{image.shape[0]}"
+        yield Finding("other picture", row.spec_name, said)
+        return
     same = np.ones(own.shape[:2], bool)
     if instance.free:
         (x, _), (y, _), (w, h) = instance.columns, instance.rows, instance.patch
@@ -145,28 +265,29 @@ def _picture(row: Row, instance: Instance, found: Beside, notes: _Notes) -> list
         notes.swapped += 1  # no fault: what the network was trained on
     if min(far, swapped) > 0:
         said = f"its picture differs from the image by up to {min(far, swapped)} of 255"
-        return [Finding("other picture", row.spec_name, said)]
-    return []
+        yield Finding("other picture", row.spec_name, said)
 
 
-def _meant(row: Row, network: Opened, instance: Instance) -> list[Finding]:
+def _meant(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
     """Whether a position does to the picture what the benchmark's text says."""
-    moved = any(axis.length for axis in network.effect.axes)
-    if instance.free:
+    if instance.free and any(axis.length for axis in network.effect.axes):
         said = "the patch's content is free, yet a position changes the picture"
-        return [Finding("position", row.network_name, said)] if moved else []
-    if network.effect.as_described:
-        return []
-    said = f"a position is no patch at column = first, row = second value, but {told(network.effect)}"
-    return [Finding("position", row.network_name, said)]
+        yield Finding("position", row.network_name, said)
+    if not instance.free and not network.effect.as_described:
+        said = f"a position is no patch at column = first, row = second value, but {told(network.effect)}"
+        yield Finding("position", row.network_name, said)
 
 
-def _ranges(row: Row, network: Opened, instance: Instance) -> list[Finding]:
+def _ranges(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
     """Whether the positions of a specification are those at which the patch lies wholly in the picture."""
     height, width = instance.image.shape[:2]
     if instance.free:
-        return _free_place(row, instance)
-    side, problems = network.effect.patch, []
+        (x, x2), (y, y2), (w, h) = instance.columns, instance.rows, instance.patch
+        if not (x == x2 and y == y2 and 0 <= x <= width - w and 0 <= y <= height - h):
+            said = f"expected one place inside the picture, got columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
+            yield Finding("wrong range", row.spec_name, said)
+        return
+    side = network.effect.patch
     whole = (("column", instance.columns, width, side.width), ("row", instance.rows, height, side.height))
     for word, (low, high), extent, length in whole:
         last = extent - length
@@ -176,21 +297,11 @@ def _ranges(row: Row, network: Opened, instance: Instance) -> list[Finding]:
         if low != 0:
             why = f"it should begin at 0{'' if high == last else '; ' + why}"
         said = f"{word} {low:g} to {high:g}; a {side.width}×{side.height} patch fits at 0 to {last}: {why}"
-        problems.append(Finding("wrong range", row.network_name, said))
-    return problems
-
-
-def _free_place(row: Row, instance: Instance) -> list[Finding]:
-    (x, x2), (y, y2), (w, h) = instance.columns, instance.rows, instance.patch
-    height, width = instance.image.shape[:2]
-    if x == x2 and y == y2 and 0 <= x <= width - w and 0 <= y <= height - h:
-        return []
-    said = f"expected one place inside the picture, got columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
-    return [Finding("wrong range", row.spec_name, said)]
+        yield Finding("wrong range", row.network_name, said)
 
 
 def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes: _Notes) -> None:
-    """Nothing; the network's outputs at some positions are compared with those found apart from it."""
+    """Compare the network's outputs at some positions with those computed apart from it."""
     (x0, x1), (y0, y1) = instance.columns, instance.rows
     places = [(x0, y0), (x1, y0), (x0, y1), (x1, y1), ((x0 + x1) // 2, (y0 + y1) // 2)]
     rng = generator(0, "patchbench check", row.spec_name)
@@ -209,8 +320,10 @@ def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes:
     patch = None if instance.free else _patch(bench, row)
     for at in spots:
         point = instance.point.astype(np.float32)
-        point[-8:-6] = at
-        seen = instance.image if patch is None else laid(instance.image, patch, at)
+        point[-TAIL : 2 - TAIL] = at
+        seen = instance.image
+        if patch is not None:
+            seen = apply(seen, replace(patch, where=Spot(*at)))
         alone, within = inside.output(instance, seen), network.output(point)
         notes.compared += 1
         notes.apart = max(notes.apart, abs(alone - within))

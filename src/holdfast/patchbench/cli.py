@@ -26,9 +26,9 @@ def make(options: MakeOptions) -> None:
     from holdfast.engine.progress import progress
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
+    from holdfast.patchbench.graph import check_single
     from holdfast.patchbench.make import BLACK, FREE, Plan
     from holdfast.patchbench.make import make as make_bench
-    from holdfast.patchbench.network.detector import check_single
 
     model = load_model(options.model, options.card)
     check_single(model)
@@ -61,7 +61,7 @@ def check(options: CheckOptions) -> int:
     from holdfast.config.output import write_json
     from holdfast.engine.progress import progress
     from holdfast.patchbench.check import as_dict, check_bench
-    from holdfast.patchbench.network.folder import listed
+    from holdfast.patchbench.folder import listed
 
     bench = listed(options.folder)
     with progress("check", len(bench.rows)) as step:

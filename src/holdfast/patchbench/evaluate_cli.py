@@ -60,7 +60,7 @@ def _tell(result: Result, options: PositionOptions) -> int:
 def _bench(options: PositionOptions) -> Result:
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
-    from holdfast.patchbench.network.folder import open_bench
+    from holdfast.patchbench.folder import open_bench
     from holdfast.patchbench.run import evaluate_bench
 
     bench, images = open_bench(Path(options.subject)), options.images
@@ -74,7 +74,7 @@ def _model(options: PositionOptions) -> Result:
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
     from holdfast.graph.load import load_model
-    from holdfast.patchbench.positions.types import Bar
+    from holdfast.patchbench.positions.sweep import Bar
     from holdfast.patchbench.run import evaluate_model
 
     subject, images = options.subject, options.images

@@ -1,38 +1,44 @@
-"""A benchmark folder made: networks, specifications, images, labels, list, manifest; whole or not at all."""
+"""Make a benchmark folder: draw instances, write networks, specifications, images, labels and manifest."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holdfast.core.dataset import Dataset
-from holdfast.core.errors import ModelError
+from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.errors import DataError, ImageError, ModelError
+from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
+from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
 from holdfast.core.seeds import generator
-from holdfast.core.types import Floats, Size
+from holdfast.core.types import Boxes, Detections, Image, Size
 from holdfast.data.patchfile import files_of, png_of
 from holdfast.data.whole import check_new, whole_folder
 from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
-from holdfast.patchbench.network.detector import detector_of
-from holdfast.patchbench.network.folder import FORMAT, KIND, LISTING, MANIFEST
-from holdfast.patchbench.network.graph import BOX, INPUT, LABEL, PICTURE, bench_graph
-from holdfast.patchbench.network.layout import SECONDS, TAIL, Layout, Target, whole
-from holdfast.patchbench.network.spec import rule_text, spec_text
-from holdfast.patchbench.select import Drawn, Picture, draw
+from holdfast.graph.lower.nodes import part_of
+from holdfast.metrics.single import single_values
+from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
+from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
+from holdfast.patchbench.layout import SECONDS, THRESHOLD, Layout, Target, rule_text, spec_text, unit
 from holdfast.stages.resize.pillow import pillow_box
+from holdfast.verify.replay import session_of
 
 BLACK, FREE = "black", "free"
+SHARE = 10  # one instance of this many is in the test part
+_TRAINED = 1  # the seed of the scenes on which the shipped models were trained
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently
+Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,6 @@ class Plan:
     places: int | None = 4  # free content: how many an image; None: all
 
 
-Step = Callable[[int, int], None]
-
-
 def black(size: Size) -> Patch:
     """The black square of the published benchmark."""
     return Patch(np.zeros((size.height, size.width, 3), np.uint8), np.ones((size.height, size.width), bool))
@@ -69,14 +72,14 @@ def scaled(patch: Patch, size: Size) -> Patch:
 
 
 def make(plan: Plan, folder: Path, step: Step = lambda done, reused: None) -> Mapping[str, Any]:
-    """The manifest of the benchmark written to a new or empty folder, which is there whole or not at all."""
+    """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
     check_new(folder)
     networks = dict(_networks(plan))
     drawn = draw(
         plan.model, plan.data, plan.alignment, plan.images, plan.seed, whole=plan.held_out, step=step
     )
     with whole_folder(folder) as place:
-        return _written(plan, drawn, networks, place)
+        return _write(plan, drawn, networks, place)
 
 
 def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
@@ -86,10 +89,10 @@ def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
         yield f"onnx/patch-{side}.onnx", (layout, bench_graph(plan.model, layout, content))
 
 
-def _written(
+def _write(
     plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, bytes]], place: Path
 ) -> dict[str, Any]:
-    """The manifest, after all files were written."""
+    """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
 
     def put(name: str, data: bytes) -> None:
@@ -130,7 +133,7 @@ def _line(target: Target) -> bytes:
 
 
 def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tuple[int, int] | None]]:
-    """The instances of one image: one, or with free content one a position."""
+    """The instances of one image: one, or with free content one per position."""
     if plan.told != FREE:
         return [(picture.name, None)]
     columns, rows = (last + 1 for last in layout.last)
@@ -143,52 +146,32 @@ def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tup
 
 
 def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
-    """What the network's own detector predicts of each picture without a patch, checked with the pipeline."""
+    """The prediction of the network's own detector per picture without a patch, checked with the pipeline."""
     import onnx
 
-    from holdfast.graph.lower.nodes import part_of
-    from holdfast.verify.replay import session_of
-
-    model = onnx.load_from_string(network)
-    detector = part_of(model, {PICTURE: np.zeros(_shape(drawn), np.float32)}, [BOX, LABEL])
+    height, width = drawn.pictures[0].image.shape[:2]
+    example = np.zeros((1, 3, height, width), np.float32)
+    detector = part_of(onnx.load_from_string(network), {PICTURE: example}, [BOX, LABEL])
     session = session_of(detector.SerializeToString())
-    made: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for picture in drawn.pictures:
-        tensor = whole(picture.image, (0, 0), picture.found)[:-TAIL].reshape(_shape(drawn))
-        box, label = session.run([BOX, LABEL], {PICTURE: tensor})
-        x1, y1, x2, y2 = map(float, np.asarray(box).ravel())
-        made[picture.name] = Target(int(label[0]), (x1, y1, x2, y2))
-        apart = float(
-            np.abs(np.clip([x1, y1, x2, y2], *_limits(picture)) - np.array(picture.found.box)).max()
-        )
-        if apart > AGREE or int(label[0]) != picture.found.label:
+        box, label = session.run([BOX, LABEL], {PICTURE: unit(picture.image)[np.newaxis]})
+        target = Target(int(label[0]), _corners(np.asarray(box).ravel()))
+        # The pipeline cuts boxes off at the border of the original image.
+        cut = np.clip(target.box, picture.extent[:2] * 2, picture.extent[2:] * 2)
+        if np.abs(cut - np.array(picture.found.box)).max() > AGREE or target.label != picture.found.label:
             raise ModelError(
-                f"{picture.source}: the detector inside the benchmark says {made[picture.name]}, the model "
+                f"{picture.source}: the detector inside the benchmark says {target}, the model "
                 f"by its card {picture.found}: are scale, mean, std and colour of the card right?"
             )
-    return made
-
-
-def _limits(picture: Picture) -> tuple[Floats, Floats]:
-    """Where the pipeline cuts boxes off: at the border of the original image."""
-    low, high = np.array(picture.extent[:2]), np.array(picture.extent[2:])
-    return np.tile(low, 2), np.tile(high, 2)
-
-
-def _shape(drawn: Drawn) -> tuple[int, int, int, int]:
-    height, width = drawn.pictures[0].image.shape[:2]
-    return 1, 3, height, width
+        targets[picture.name] = target
+    return targets
 
 
 def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, bytes]]) -> dict[str, Any]:
-    card = dataclasses.asdict(plan.model.card)
     detector = detector_of(plan.model, load_proto(plan.model.path))
     ranges = {
-        name: {
-            "patch": list(layout.patch),
-            "columns": [0, layout.last[0]],
-            "rows": [0, layout.last[1]],
-        }
+        name: {"patch": list(layout.patch), "columns": [0, layout.last[0]], "rows": [0, layout.last[1]]}
         for name, (layout, _) in networks.items()
     }
     return {
@@ -197,7 +180,7 @@ def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, byt
         "model": {
             "name": plan.model.name,
             "sha256": plan.model.sha256,
-            "card": card,
+            "card": dataclasses.asdict(plan.model.card),
             "input": detector.input,
             "outputs": [detector.box, detector.scores],
         },
@@ -221,3 +204,139 @@ def _manifest(plan: Plan, drawn: Drawn, networks: Mapping[str, tuple[Layout, byt
         "seconds": SECONDS,
         "versions": versions(),
     }
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """An instance as the network sees it: image (h, w, 3), its truth, what the model finds, their IoU."""
+
+    name: str
+    source: str
+    image: Image
+    truth: Target
+    found: Target
+    iou: float
+    extent: tuple[float, float, float, float]  # the original image inside the picture, xyxy in parts of it
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The pictures drawn, and how many were there to draw from."""
+
+    pictures: tuple[Picture, ...]
+    instances: int
+    test: int
+    looked_at: int
+    fitting: int  # of those looked at
+    failed: tuple[str, ...]  # files that could not be read
+    how: str
+
+
+def test_part(entries: Sequence[Entry], seed: int, whole: bool) -> list[Entry]:
+    """The instances of the test part in the order in which they are drawn.
+
+    Both depend on the seed and on the names alone: instances are put in the order of a hash of both, and the
+    first tenth (rounded up) is the test part of a 9:1 division. `whole`: all of them are.
+    """
+
+    def rank(entry: Entry) -> tuple[bytes, str]:
+        text = f"patchbench/{seed}/{entry.name}".encode(errors="surrogateescape")
+        return hashlib.sha256(text).digest(), entry.name
+
+    order = sorted(entries, key=rank)
+    return order if whole else order[: -(-len(order) // SHARE)]
+
+
+def draw(
+    model: Model, data: Dataset, alignment: Alignment, count: int, seed: int, *,
+    whole: bool = False, step: Step = lambda done, reused: None,
+) -> Drawn:  # fmt: skip
+    """The first `count` instances of the test part with IoU > 0.5 and the right class; DataError if fewer."""
+    embedded = data.format == "signs"
+    part = test_part(data.entries, seed, whole or embedded)
+    found: list[Picture] = []
+    failed: list[str] = []
+    looked = 0
+    for picture in _seen(model, part, alignment, failed):
+        looked += 1
+        if picture is None or picture.iou <= THRESHOLD or picture.truth.label != picture.found.label:
+            continue
+        found.append(picture)
+        step(1, 0)
+        if len(found) == count:
+            break
+    if len(found) < count:
+        fewer = f"ask for fewer (--images {len(found)}) or " if found else ""
+        more = "" if whole or embedded else "; --held-out takes all of them as test"
+        raise DataError(
+            f"{data.name}: expected {count} instances with IoU > {THRESHOLD} and the right class, got "
+            f"{len(found)} of the {len(part):,} in the test part (of {len(data):,} in all); "
+            f"{fewer}give more data{more}"
+        )
+    how = f"the first tenth of {len(data):,} instances by a hash of seed and name (9:1)"
+    if whole or embedded:
+        # The shipped models were trained on scenes of one seed alone: nothing has to be set apart.
+        trained = {getattr(entry, "seed", None) for entry in part} == {_TRAINED}
+        scenes = "of the seed the shipped models were" if trained else "no shipped model was"
+        why = f"drawn scenes {scenes} trained on" if embedded else "said to be held out"
+        how = f"all {len(data):,} instances of {data.name} ({why})"
+    names = _unique([picture.name for picture in found])
+    pictures = [dataclasses.replace(picture, name=name) for name, picture in zip(names, found, strict=True)]
+    pictures.sort(key=lambda picture: picture.name)
+    return Drawn(tuple(pictures), len(data), len(part), looked, len(found), tuple(failed), how)
+
+
+def _seen(
+    model: Model, part: Sequence[Entry], alignment: Alignment, failed: list[str]
+) -> Iterator[Picture | None]:
+    """Each instance as the network sees it; None if it cannot be used."""
+    machine = open_machine(pipeline_of(model.card), model, threads=1)
+    sides = np.array([*model.card.input.size] * 2, np.float64)
+    of_model = {int(at): i for i, at in enumerate(alignment.of_model) if at >= 0}
+    for entry in part:
+        try:
+            sample = entry.load()
+            pixels = machine.colour(machine.decode(sample.data))
+            image, frame = place(pixels, model.card.input, machine.resize)
+            tensor = machine.normalise(image, model.card.input)[np.newaxis]
+            found = machine.predict(Prepared(tensor, frame))
+        except ImageError as problem:
+            failed.append(str(problem))
+            yield None
+            continue
+        truth, label = sample.truth, -1
+        if isinstance(truth, Boxes) and len(truth) == 1:
+            label = of_model.get(int(alignment.of_data[truth.classes[0]]), -1)
+        if label < 0 or not isinstance(truth, Boxes) or not isinstance(found, Detections) or len(found) != 1:
+            yield None
+            continue
+        iou = float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0])
+        width, height = frame.original
+        extent = _corners(frame.to_network(np.array([[0.0, 0.0, width, height]]))[0] / sides)
+        wanted, seen = (
+            Target(index, _corners(frame.to_network(box.reshape(1, 4))[0] / sides))
+            for index, box in ((label, truth.xyxy), (int(found.classes[0]), found.boxes))
+        )
+        yield Picture(_plain(entry.name), entry.name, np.ascontiguousarray(image), wanted, seen, iou, extent)
+
+
+def _corners(box: np.ndarray) -> tuple[float, float, float, float]:
+    x1, y1, x2, y2 = map(float, box)
+    return x1, y1, x2, y2
+
+
+def _plain(name: str) -> str:
+    """A name that may be part of a file's: letters, digits, dot, hyphen and underscore."""
+    stem = name.rpartition(".")[0] or name
+    return re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image"
+
+
+def _unique(names: list[str]) -> list[str]:
+    """The names, those met before with a number behind them."""
+    made: list[str] = []
+    for name in names:
+        new, number = name, 2
+        while new in made:
+            new, number = f"{name}-{number}", number + 1
+        made.append(new)
+    return made

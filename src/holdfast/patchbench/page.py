@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.core.errors import OutputError
+from holdfast.core.types import Bools, Floats, Image
 from holdfast.engine.store import write_atomic
-from holdfast.patchbench.drawings import cells_of, scale_bar
-from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, rows_of
+from holdfast.patchbench.positions.sweep import Bar, PositionMap
+from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, Shown, rows_of
+from holdfast.report.charts.svg import drawing, element, label, tip
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
 from holdfast.report.tables import Cell, Column, Table, grouped, to_html
@@ -19,6 +27,11 @@ _LEAD = (
     "patch) at which the output is unsafe; the ring is the patch where the output is smallest. The worst "
     "pictures come first."
 )
+_SIDE = 320.0  # of a drawing, in its own units
+_EDGE = 30.0  # room for numbers along the left and the lower side
+# From the threshold up to 1: pale to blue. Below: yellow to red: no unsafe place looks like a safe one.
+_SAFE = ((0.93, 0.95, 0.97), (0.42, 0.68, 0.84), (0.03, 0.32, 0.56))
+_UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
 
 def table_of(result: Result) -> Table:
@@ -27,9 +40,9 @@ def table_of(result: Result) -> Table:
     for one, shown in rows_of(result):
         found = shown.map
         row, column = found.where
-        at = f"{found.columns[column]:g}, {found.rows[row]:g}" if shown.over else (
-            f"({found.rows[row]:g}, {found.columns[column]:g})"
-        )  # fmt: skip
+        at = f"({found.rows[row]:g}, {found.columns[column]:g})"
+        if shown.over:
+            at = f"{found.columns[column]:g}, {found.rows[row]:g}"
         rows.append(
             [
                 one.name, one.label, WORDS[shown.kind], found.clean, found.minimum, at,
@@ -50,10 +63,9 @@ def summary(result: Result, kind: Kind) -> str:
     maps = result.of(kind)
     sat = sum(found.status == "violated" for found in maps)
     area = 100 * sum(found.robust for found in maps) / len(maps)
-    unsat = len(maps) - sat
     return (
-        f"{WORDS[kind].capitalize()}: {sat} of {len(maps)} unsafe at some position (sat), {unsat} robust at "
-        f"every one (unsat); robust area {area:.2f} %."
+        f"{WORDS[kind].capitalize()}: {sat} of {len(maps)} unsafe at some position (sat), {len(maps) - sat} "
+        f"robust at every one (unsat); robust area {area:.2f} %."
     )
 
 
@@ -73,7 +85,12 @@ def rule_of(result: Result) -> str:
 
 def sections(result: Result) -> list[Section]:
     """The maps as sections of a page: drawn, worst first, and in a table."""
-    worst = sorted((one for one in result.pictures if one.maps), key=_rank)
+
+    def rank(one: Mapped) -> tuple[float, float, str]:
+        last = one.maps[-1].map
+        return last.robust, last.minimum, one.name
+
+    worst = sorted((one for one in result.pictures if one.maps), key=rank)
     figures = [_figure(one) for one in worst[:MOST]]
     threshold = next((shown.map.bar.threshold for _, shown in rows_of(result)), 0.5)
     legend = Figure("", scale_bar(threshold), "The colours of all maps.", wide=True)
@@ -84,21 +101,14 @@ def sections(result: Result) -> list[Section]:
     return [drawn, numbers] if figures else [numbers]
 
 
-def _rank(one: Mapped) -> tuple[float, float, str]:
-    last = one.maps[-1].map
-    return last.robust, last.minimum, one.name
-
-
 def _figure(one: Mapped) -> Figure:
     said = []
     for shown in one.maps:
         found = shown.map
         row, column = found.where
-        at = (
-            f"x {found.columns[column]:g}, y {found.rows[row]:g}"
-            if shown.over
-            else f"position ({found.rows[row]:g}, {found.columns[column]:g})"
-        )
+        at = f"position ({found.rows[row]:g}, {found.columns[column]:g})"
+        if shown.over:
+            at = f"x {found.columns[column]:g}, y {found.rows[row]:g}"
         unsafe = f"{int(found.unsafe.sum()):,} of {found.outputs.size:,} unsafe"
         said.append(
             f"{WORDS[shown.kind].capitalize()}: robust area {100 * found.robust:.2f} %, {unsafe}, "
@@ -111,7 +121,7 @@ def _figure(one: Mapped) -> Figure:
 
 
 def write(result: Result, out: Path, command: str) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
+    """Write the page, whole or not at all, and return its path; raise OutputError if that is impossible."""
     if out.is_dir():
         raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'positions.html'}")
     write_atomic(out, document(page(result, command)).encode())
@@ -126,16 +136,15 @@ def page(result: Result, command: str = "") -> Document:
     if result.of("file"):
         said = "The file's position input does not place the patch as described; both are shown"
         alerts.append(Alert(said, "positions"))
-    facts = (
-        ("pictures", str(len(result.pictures))),
-        ("patch", result.content),
-        ("positions", grouped(count)),
-        ("time", duration(result.seconds)),
-    )
     return Document(
         title=f"Patch positions of {result.subject}",
         subject=(result.subject, result.source),
-        facts=facts,
+        facts=(
+            ("pictures", str(len(result.pictures))),
+            ("patch", result.content),
+            ("positions", grouped(count)),
+            ("time", duration(result.seconds)),
+        ),
         verdict=" ".join(summary(result, kind) for kind in result.kinds) or "No map could be made.",
         cards=tuple(card for kind in result.kinds for card in _cards(result, kind)),
         minor=tuple(Card("note", note) for note in result.notes),
@@ -149,15 +158,158 @@ def page(result: Result, command: str = "") -> Document:
 
 def _cards(result: Result, kind: Kind) -> Sequence[Card]:
     maps, words = result.of(kind), WORDS[kind]
+    area = sum(found.robust for found in maps) / len(maps)
+    unsafe = sum(found.status == "violated" for found in maps)
     return (
-        Card(
-            "robust area",
-            sum(found.robust for found in maps) / len(maps),
-            f"share of safe positions, {words}",
-            4,
-        ),
-        Card(
-            "unsafe pictures", sum(found.status == "violated" for found in maps), f"of {len(maps)}, {words}"
-        ),
+        Card("robust area", area, f"share of safe positions, {words}", 4),
+        Card("unsafe pictures", unsafe, f"of {len(maps)}, {words}"),
         Card("smallest output", min(found.minimum for found in maps), words, 4),
     )
+
+
+def cells_of(one: Mapped) -> str:
+    """The drawings of one picture side by side."""
+    last = one.maps[-1]
+    alone = len(one.maps) == 1 or not last.over
+    drawn = [(_framed(one, None), "picture and target box")] if alone else []
+    if last.over:
+        drawn.append((_framed(one, last, dim=alone), f"target box, unsafe positions ({_named(last)})"))
+    drawn += [(_heat(shown), f"output at every position ({_named(shown)})") for shown in one.maps]
+    cells = "".join(f"<div>{svg}<small>{html.escape(said)}</small></div>" for svg, said in drawn)
+    return f'<div class="three">{cells}</div>'
+
+
+def _named(shown: Shown) -> str:
+    return {"position": "square patch", "file": "what the file does", "described": "as described"}[shown.kind]
+
+
+def _framed(one: Mapped, shown: Shown | None, dim: bool = False) -> str:
+    """The picture with the target's box and, if a map is given, its unsafe positions and its minimum."""
+    height, width = one.picture.shape[:2]
+    unit = _SIDE / max(height, width)
+    ground = _dimmed(one.picture) if dim else one.picture
+    parts = [embedded(ground, width * unit, height * unit)]
+    if shown is not None:
+        parts += _marks(shown, unit)
+    if one.target is not None:
+        x1, y1, x2, y2 = (
+            v * s for v, s in zip(one.target.box, [width * unit, height * unit] * 2, strict=True)
+        )
+        place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
+        parts += [element("rect", class_="under", **place), element("rect", class_="mark right", **place)]
+    what = f"{one.name}: unsafe positions" if shown is not None else f"{one.name}: picture and target"
+    box = f"0 0 {width * unit:g} {height * unit:g}"
+    return element(
+        "svg", element("title", html.escape(what)), *parts, class_="picture", viewBox=box, role="img"
+    )
+
+
+def _marks(shown: Shown, unit: float) -> list[str]:
+    """Unsafe positions at the centre of the patch, and the patch itself where the output is smallest."""
+    found, (high, wide) = shown.map, shown.patch
+    shift = (wide - 1) / 2 * unit, (high - 1) / 2 * unit
+    parts = []
+    if found.unsafe.any():
+        area = element("path", d=_runs(found.unsafe, found, unit, shift), fill="#ff7a1a", fill_opacity="0.72")
+        parts.append(area)
+    row, column = found.where
+    x, y = found.columns[column] * unit, found.rows[row] * unit
+    note = tip(f"minimum {found.minimum:.4f} at x {found.columns[column]:g}, y {found.rows[row]:g}")
+    place = {"x": x - 2, "y": y - 2, "width": wide * unit + 4, "height": high * unit + 4}
+    ring = element("rect", fill="none", stroke="#ffffff", stroke_width="1.6", **place)
+    under = element("rect", fill="none", stroke="#000000", stroke_width="3.6", stroke_opacity="0.6", **place)
+    return [*parts, element("g", note, under, ring)]
+
+
+def _runs(mask: Bools, found: PositionMap, unit: float, shift: tuple[float, float]) -> str:
+    """The marked cells as a path: every row's runs as rectangles."""
+    drawn = []
+    for row, line in zip(found.rows, mask, strict=True):
+        ends = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(np.int8), [0]])))
+        for begin, end in ends.reshape(-1, 2).tolist():
+            x, y = found.columns[begin] * unit + shift[0], row * unit + shift[1]
+            drawn.append(
+                f"M{x:.1f} {y:.1f}h{(end - begin) * unit:.1f}v{unit:.1f}h-{(end - begin) * unit:.1f}z"
+            )
+    return "".join(drawn)
+
+
+def _heat(shown: Shown) -> str:
+    """The output at every position as colours, with its axes and the place of the minimum."""
+    found = shown.map
+    rows, columns = found.outputs.shape
+    unit = (_SIDE - _EDGE) / max(rows, columns)
+    wide, tall = columns * unit, rows * unit
+    picture = embedded(colours(found.outputs, found.bar), wide, tall, _EDGE, 0.0)
+    names = ("y (row)", "x (column)") if shown.over else ("first position input", "second position input")
+    parts = [picture, *_axes(found, unit, names)]
+    row, column = found.where
+    x, y = _EDGE + (column + 0.5) * unit, (row + 0.5) * unit
+    note = tip(f"minimum {found.minimum:.4f} at ({found.rows[row]:g}, {found.columns[column]:g})")
+    ring = [
+        element("circle", cx=x, cy=y, r=6, fill="none", stroke=colour, stroke_width=width)
+        for colour, width in (("#000000", "4"), ("#ffffff", "2"))
+    ]
+    title = element("title", html.escape(f"output at every position, {_named(shown)}"))
+    box = f"0 0 {_EDGE + wide:g} {tall + _EDGE:g}"
+    return element("svg", title, *parts, element("g", note, *ring), class_="chart", viewBox=box, role="img")
+
+
+def _axes(found: PositionMap, unit: float, names: tuple[str, str]) -> Iterator[str]:
+    """Numbers and names below the map and beside it."""
+    tall, wide = len(found.rows) * unit, len(found.columns) * unit
+    for i, value in list(enumerate(found.columns))[::16]:
+        yield label(_EDGE + (i + 0.5) * unit, tall + 12, f"{value:g}", class_="tick middle small")
+    yield label(_EDGE + wide / 2, tall + 26, names[1], class_="name middle")
+    for i, value in list(enumerate(found.rows))[::16]:
+        yield label(_EDGE - 5, (i + 0.5) * unit + 4, f"{value:g}", class_="tick end small")
+    yield label(9, tall / 2, names[0], class_="name middle", transform=f"rotate(-90 9 {tall / 2:.1f})")
+
+
+def colours(outputs: Floats, bar: Bar) -> Image:
+    """An RGB picture (rows, columns, 3) of outputs: two scales that meet at the threshold."""
+    threshold, unsafe = bar.threshold, bar.unsafe(outputs)
+    values = np.nan_to_num(outputs, nan=0.0)
+    low = _ramp(np.clip(values / max(threshold, 1e-9), 0, 1), _UNSAFE)
+    high = _ramp(np.clip((values - threshold) / max(1 - threshold, 1e-9), 0, 1), _SAFE)
+    return np.asarray(np.where(unsafe[..., None], low, high) * 255).round().astype(np.uint8)
+
+
+def _ramp(share: Floats, stops: tuple[tuple[float, float, float], ...]) -> Floats:
+    places = np.linspace(0, 1, len(stops))
+    return np.stack([np.interp(share, places, [stop[i] for stop in stops]) for i in range(3)], axis=-1)
+
+
+def scale_bar(threshold: float, safe: str = "safe: IoU × class equal") -> str:
+    """The colours of outputs from 0 to 1, with the threshold and what is safe in words."""
+    picture = colours(np.linspace(0, 1, 201)[None], Bar(threshold))
+    at = 10 + 600 * threshold
+    words = [
+        label(10, 38, "0", class_="tick middle"),
+        label(at, 38, f"{threshold:g}", class_="tick middle"),
+        label(610, 38, "1", class_="tick middle"),
+        label(10 + 300 * threshold, 38, "unsafe", class_="tick middle strong"),
+        label((at + 610) / 2, 38, safe, class_="tick middle strong"),
+    ]
+    image = embedded(picture, 600.0, 16.0, 10.0, 6.0)
+    line = element("line", x1=at, x2=at, y1=2, y2=26, class_="axis")
+    return drawing(620.0, 44.0, "colours of outputs", "", image, line, *words, fixed=True)
+
+
+def _dimmed(picture: Image) -> Image:
+    """The picture in grey and darker, so that marks on it are seen."""
+    grey = picture.astype(np.float64) @ np.array([0.299, 0.587, 0.114])
+    return np.repeat((grey * 0.6 + 20)[..., None], 3, axis=2).astype(np.uint8)
+
+
+def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
+    """A picture embedded without loss, its pixels as squares."""
+    from PIL import Image as Pillow
+
+    out = io.BytesIO()
+    Pillow.fromarray(picture).save(out, "PNG", optimize=True)
+    source = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return element(
+        "image", href=source, x=x, y=y, width=width, height=height, preserveAspectRatio="none",
+        image_rendering="pixelated",
+    )  # fmt: skip

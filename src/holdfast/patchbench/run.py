@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,15 +20,21 @@ from holdfast.core.model import Network as File
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.types import Image, Size, Tensor
-from holdfast.patchbench.network.folder import Bench, instance_of
-from holdfast.patchbench.network.folder import Instance as Listed
-from holdfast.patchbench.network.layout import Target
-from holdfast.patchbench.positions.bench import black, described_map, file_map
-from holdfast.patchbench.positions.effect import Effect, effect
-from holdfast.patchbench.positions.files import Network, open_instance, read_network
+from holdfast.core.types import Image
+from holdfast.patchbench.folder import Bench, instances
+from holdfast.patchbench.folder import Instance as Listed
+from holdfast.patchbench.layout import Target
+from holdfast.patchbench.positions.files import (
+    Network,
+    black,
+    described_map,
+    effect,
+    file_map,
+    open_instance,
+    read_network,
+)
 from holdfast.patchbench.positions.models import map_positions, open_detector
-from holdfast.patchbench.positions.types import Bar, PositionMap
+from holdfast.patchbench.positions.sweep import Bar, PositionMap
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 
 Kind: TypeAlias = Literal["position", "file", "described"]
@@ -111,7 +118,15 @@ def evaluate_model(
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()
-    return Result(model.name, data.name, content, tuple(made), time.perf_counter() - began, notes, facts)
+    return Result(
+        subject=model.name,
+        source=data.name,
+        content=content,
+        pictures=tuple(made),
+        seconds=time.perf_counter() - began,
+        notes=notes,
+        facts=facts,
+    )
 
 
 def _label(classes: Sequence[str], target: Target) -> str:
@@ -128,25 +143,20 @@ def evaluate_bench(
     """
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
-    sizes: dict[Path, Size] = {}
     ours = bench.manifest
     classes = ours["model"]["card"]["classes"] if ours is not None else ()
     dark = ours is None or ours["content"] == "black"
     made = []
-    for row in bench.rows[:images]:
-        made.append(_instance(instance_of(bench, row, sizes), networks, classes, dark, jobs))
+    for instance in islice(instances(bench), images):
+        made.append(_instance(instance, networks, classes, dark, jobs))
         step(1, 0)
-    facts = {"folder": bench.folder.name, "instances": len(made)}
-    names = sorted({path.name for path in networks})
-    content = "the file's own"
     return Result(
-        bench.folder.resolve().name,
-        ", ".join(names),
-        content,
-        tuple(made),
-        time.perf_counter() - began,
-        (),
-        facts,
+        subject=bench.folder.resolve().name,
+        source=", ".join(sorted({path.name for path in networks})),
+        content="the file's own",
+        pictures=tuple(made),
+        seconds=time.perf_counter() - began,
+        facts={"folder": bench.folder.name, "instances": len(made)},
     )
 
 
@@ -164,28 +174,20 @@ def _instance(
         networks[listed.network] = read_network(question.model)
     opened = open_instance(question, networks[listed.network])
     done = effect(opened)
-    found = file_map(opened, done, jobs)
-    maps = [Shown("position" if found.square else "file", found.map, patch, found.square, done.words)]
-    trouble = ""
-    if not found.square:
-        content = _described(done, patch, dark)
-        if content is not None:
-            described = described_map(opened, done, content, jobs)
-            maps.append(Shown("described", described, patch, words="a square patch"))
-        else:
-            trouble = (
-                "what is described cannot be run: the file shows no picture without a patch, or no patch"
-            )
-    return Mapped(name, listed.image, target, label, tuple(maps), trouble)
-
-
-def _described(done: Effect, patch: tuple[int, int], dark: bool) -> Tensor | None:
-    """The patch that is described: as the file shows it, else black if that is what is; None if unknown."""
-    if done.clean is None:
-        return None
-    if done.content is not None and done.content.shape[1:] == patch:
-        return done.content
-    return black(patch, done.clean) if dark else None
+    found, square = file_map(opened, done, jobs)
+    maps = [Shown("position" if square else "file", found, patch, square, done.words)]
+    if square:
+        return Mapped(name, listed.image, target, label, tuple(maps))
+    # The patch that is described: as the file shows it, else black if the benchmark's patch is.
+    content = done.content if done.content is not None and done.content.shape[1:] == patch else None
+    if content is None and dark and done.clean is not None:
+        content = black(patch, done.clean)
+    if done.clean is None or content is None:
+        said = "what is described cannot be run: the file shows no picture without a patch, or no patch"
+        return Mapped(name, listed.image, target, label, tuple(maps), said)
+    described = described_map(opened, done, content, jobs)
+    maps.append(Shown("described", described, patch, words="a square patch"))
+    return Mapped(name, listed.image, target, label, tuple(maps))
 
 
 def rows_of(result: Result) -> Iterator[tuple[Mapped, Shown]]:

@@ -32,20 +32,22 @@ def perturbed(
     the net's weights get no gradient of it, its running statistics and its mode stay as they were.
     """
     _check(x, labels, epsilon, steps, size)
-    epsilon, size, low, high = (_as(value, x) for value in (epsilon, size, low, high))
+    epsilon, size, low, high = (
+        torch.as_tensor(value, dtype=x.dtype, device=x.device) for value in (epsilon, size, low, high)
+    )
     # a value that is out of bounds to begin with (a rounding, a pad) may stay, but not go further
     least = torch.maximum(x - epsilon, torch.minimum(low, x))
     most = torch.minimum(x + epsilon, torch.maximum(high, x))
     source = None if seed is None else torch.Generator(x.device).manual_seed(seed)
     noise = torch.rand(x.shape, generator=source, dtype=x.dtype, device=x.device)
-    moved = _within(x + (2 * noise - 1) * epsilon, least, most).detach()
+    moved = (x + (2 * noise - 1) * epsilon).clamp(least, most).detach()
     with _at_rest(net):
         for _ in range(steps):
             moved.requires_grad_(True)
             with torch.enable_grad():
                 loss = functional.cross_entropy(net(moved), labels, reduction="sum")
                 (slope,) = torch.autograd.grad(loss, moved)
-            moved = _within(moved.detach() + size * slope.sign(), least, most)
+            moved = (moved.detach() + size * slope.sign()).clamp(least, most)
     return moved.detach()
 
 
@@ -57,14 +59,6 @@ def _check(x: Tensor, labels: Tensor, epsilon: Bound, steps: int, size: Bound) -
     for name, value in (("epsilon", epsilon), ("step size", size)):
         if not bool((torch.as_tensor(value) >= 0).all()):
             raise InputError(f"adversarial training: expected {name} to be 0 or more, got {value}")
-
-
-def _as(value: Bound, x: Tensor) -> Tensor:
-    return torch.as_tensor(value, dtype=x.dtype, device=x.device)
-
-
-def _within(x: Tensor, least: Tensor, most: Tensor) -> Tensor:
-    return torch.minimum(torch.maximum(x, least), most)
 
 
 @contextmanager

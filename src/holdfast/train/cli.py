@@ -87,9 +87,8 @@ def tent(options: TentOptions) -> int:
 
     options.check_output()
     check_torch()
-    from holdfast.train.tent import check_adaptable
-    from holdfast.train.threads import threads
-    from holdfast.train.tune import trainable_of
+    from holdfast.train.loop import threads
+    from holdfast.train.tune import check_adaptable, trainable_of
 
     plan = _plan(options, command_line(options))
     over = options.only or FAMILIES

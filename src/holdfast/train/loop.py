@@ -1,11 +1,15 @@
 """One training loop for all networks: stages, warm-up and cosine, weight averaging, checkpoints."""
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -146,8 +150,8 @@ def _save(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: A
     states = {"net": net, "average": average, "optimiser": optimiser}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = {"done": done, "key": key}
-        torch.save({**{name: item.state_dict() for name, item in states.items()}, **told}, part)
+        content = {name: item.state_dict() for name, item in states.items()}
+        torch.save({**content, "done": done, "key": key}, part)
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
         said = " ".join(str(problem).split())[:120]
@@ -171,3 +175,14 @@ def _resume(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser:
     average.load_state_dict(state["average"])
     optimiser.load_state_dict(state["optimiser"])
     return int(state["done"])
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch use this many threads (0: one per core), and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

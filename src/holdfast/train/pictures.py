@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -108,7 +108,7 @@ def gain_and_shift(wanted: Input) -> tuple[Tensor, Tensor]:
 
 def _prepare(home: Path, key: str, task: Task, count: int) -> None:
     """Make the files, empty, unless an earlier run left those of this key."""
-    if (home / "state.npy").exists() and _key_in(home) == key:
+    if (home / "state.npy").exists() and (home / "key").exists() and (home / "key").read_text() == key:
         return
     size = task.wanted.size
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -132,14 +132,6 @@ def _prepare(home: Path, key: str, task: Task, count: int) -> None:
         part.replace(home / "state.npy")  # last: with it the others are whole
     except OSError as problem:
         raise OutputError(f"{home}: the pictures cannot be kept there: {problem.strerror}") from problem
-
-
-def _key_in(home: Path) -> str:
-    """The key that the pictures of a folder were made for."""
-    try:
-        return (home / "key").read_text()
-    except OSError:
-        return ""
 
 
 def _filled(shards: list[Shard], jobs: int) -> Iterator[int]:
@@ -174,7 +166,14 @@ def _opened(home: Path, task: Task, dataset: Dataset, state: NDArray[np.uint8], 
     failed = [_reason(dataset.entries[at], task) for at in np.flatnonzero(~good)]
     names = tuple(dataset.entries[at].name for at in order)
     shown = np.load(home / "images.npy", mmap_mode="r")[:, :kept]
-    return Pictures(shown, np.array(labels[order]), task.choices, key, names, tuple(failed))
+    return Pictures(
+        images=shown,
+        labels=np.array(labels[order]),
+        choices=task.choices,
+        key=key,
+        names=names,
+        left_out=tuple(failed),
+    )
 
 
 def _reason(entry: Entry, task: Task) -> str:
@@ -194,4 +193,4 @@ def _placed(made: Pictures, places: Sequence[int] | None, classes: int, name: st
             f"{name}: expected classes 0 to {classes - 1}, as the model has, "
             f"got {labels.min()} to {labels.max()}"
         )
-    return Pictures(made.images, labels, made.choices, made.key, made.names, made.left_out)
+    return replace(made, labels=labels)

@@ -22,6 +22,7 @@ from holdfast.graph.card import card_path
 from holdfast.graph.card_text import write_card
 from holdfast.graph.load import load_model
 from holdfast.train.mitigate.judge import right
+from holdfast.train.mitigate.rows import in_both
 
 if TYPE_CHECKING:
     from holdfast.train.pictures import Pictures
@@ -86,7 +87,7 @@ class Mixed:
 
 
 def check_mix(wanted: MixPlan) -> None:
-    """Nothing, or an error of one line about what cannot be trained, before anything is computed."""
+    """Raise an error of one line about what cannot be trained, before anything is computed."""
     model, out = wanted.plan.model, wanted.out
     if model.card.task != "classify":
         raise InputError(
@@ -115,13 +116,13 @@ def check_mix(wanted: MixPlan) -> None:
 
 
 def mix(wanted: MixPlan, say: Say, watch: Watch) -> Mixed:
-    """What training did; the new model and its card are written beside each other.
+    """Train, write the new model and its card next to each other, and return what training did.
 
     Pictures, checkpoint and what was judged are kept in the plan's folder: the same call after a kill goes on
     and gives the same bytes.
     """
+    from holdfast.train.loop import threads
     from holdfast.train.shown import Choice
-    from holdfast.train.threads import threads
     from holdfast.train.tune import trainable_of, tune
 
     check_mix(wanted)
@@ -129,7 +130,10 @@ def mix(wanted: MixPlan, say: Say, watch: Watch) -> Mixed:
     net = trainable_of(model)  # a graph that cannot be trained is told before the pictures are made
     places = places_of(wanted.plan)
     seen, tested = _parts(wanted)
-    tuning = _with_steps(wanted, len(seen))
+    tuning = wanted.tuning
+    if wanted.epochs is not None:
+        steps = max(1, math.ceil(wanted.epochs * len(seen) / tuning.batch))
+        tuning = dataclasses.replace(tuning, steps=steps)
     if len(seen) < tuning.batch:
         raise DataError(
             f"expected at least as many images to train on as a batch holds, {tuning.batch}, got {len(seen)} "
@@ -149,27 +153,33 @@ def mix(wanted: MixPlan, say: Say, watch: Watch) -> Mixed:
         Line(choice.label, float(b), float(a)) for choice, b, a in zip(reported, before, after, strict=True)
     )
     return Mixed(
-        str(model.path), str(wanted.out), wanted.plan.dataset.name, tested.name, len(pictures), len(shown),
-        tuning.steps, len(net.weights), sum(w.numel() for w in net.weights.values()), net.plan.kept, lines,
-        _listed(wanted, tested, shown), (*pictures.left_out, *shown.left_out),
-    )  # fmt: skip
+        old=str(model.path),
+        new=str(wanted.out),
+        data=wanted.plan.dataset.name,
+        tested=tested.name,
+        trained_on=len(pictures),
+        tested_on=len(shown),
+        steps=tuning.steps,
+        weights=len(net.weights),
+        numbers=sum(w.numel() for w in net.weights.values()),
+        kept=net.plan.kept,
+        lines=lines,
+        held_out=_write_list(wanted, tested, shown),
+        left_out=(*pictures.left_out, *shown.left_out),
+    )
 
 
 def places_of(plan: Plan) -> Sequence[int] | None:
     """For each class of the data its place among the model's; None if the data does not name its classes."""
     found = alignment_of(plan)
-    if not plan.dataset.classes:
-        return None
-    return found.places()
+    return found.places() if plan.dataset.classes else None
 
 
 def _parts(wanted: MixPlan) -> tuple[Dataset, Dataset]:
     """The images to train on and those to test on, drawn by the seed; none is in both."""
     data = wanted.plan.dataset
     if wanted.test is not None:
-        known = {entry.key() for entry in data.entries}
-        twice = [entry.name for entry in wanted.test.entries if entry.key() in known]
-        if twice:
+        if twice := in_both(data, wanted.test):
             raise DataError(f"{len(twice)} images to test on are in {data.name} too, first {twice[0]}")
         return data, wanted.test
     count = round(len(data) * wanted.held_out)
@@ -178,13 +188,6 @@ def _parts(wanted: MixPlan) -> tuple[Dataset, Dataset]:
     order = np.random.default_rng(wanted.seed).permutation(len(data))
     held, rest = (tuple(data.entries[at] for at in sorted(part)) for part in (order[:count], order[count:]))
     return dataclasses.replace(data, entries=rest), dataclasses.replace(data, entries=held)
-
-
-def _with_steps(wanted: MixPlan, images: int) -> Tuning:
-    if wanted.epochs is None:
-        return wanted.tuning
-    steps = max(1, math.ceil(wanted.epochs * images / wanted.tuning.batch))
-    return dataclasses.replace(wanted.tuning, steps=steps)
 
 
 def _pictures(
@@ -200,8 +203,8 @@ def _pictures(
         return pictures_of(model, data, choices, wanted.work, jobs, say, places, step)
 
 
-def _listed(wanted: MixPlan, tested: Dataset, shown: Pictures) -> str:
-    """The file that lists the held-out images with their classes, if they are files; empty if not."""
+def _write_list(wanted: MixPlan, tested: Dataset, shown: Pictures) -> str:
+    """Write the list of held-out images with their classes, if they are files, and return its path or ""."""
     files = {e.name: e.path for e in tested.entries if isinstance(e, FileEntry)}
     if wanted.test is not None or not all(name in files for name in shown.names):
         return ""

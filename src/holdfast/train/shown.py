@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -63,16 +64,12 @@ def key_of(task: Task, entries: Sequence[Entry]) -> str:
         [lookup(kind, getattr(choice, kind)) for kind in ("decode", "colour", "resize", "fit")]
         for choice in task.choices
     ]
-    versions = {name: metadata.version(name) for name in _LIBRARIES if _is_installed(name)}
+    versions = {}
+    for name in _LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     content = [entry.key() for entry in entries]
     return fingerprint.of([task.wanted, task.choices, stages, versions, code_of("train"), content])
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return bool(metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def fill(shard: Shard) -> int:

@@ -1,8 +1,8 @@
-"""Fine-tuning of an ONNX classifier: mix training (SysNoise, Algorithm 1), augmented, adversarial."""
+"""Fine-tuning of an ONNX classifier: mix (SysNoise, Algorithm 1), augmented, adversarial; and TENT."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,10 @@ from torch.nn import functional
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError, ModelError
-from holdfast.core.model import Input, Model
+from holdfast.core.model import Model
 from holdfast.core.registry import lookup
-from holdfast.train.augment.consistency import consistency
+from holdfast.train.adversarial import perturbed
+from holdfast.train.augment.augmix import consistency
 from holdfast.train.loop import Batch, Job, Say, Stage, checkpoint_of, fit
 from holdfast.train.onnx import Trainable, open_trainable, written
 from holdfast.train.pictures import Pictures, Progress, gain_and_shift, normalised
@@ -51,7 +52,7 @@ class Tuning:
     consistency: float = 0.0
 
     def check(self) -> None:
-        """Nothing, or InputError for a number that cannot be meant."""
+        """Raise InputError for a number that cannot be meant."""
         for name, value, least in (
             ("steps", self.steps, 1),
             ("batch", self.batch, 1),
@@ -97,14 +98,32 @@ def tune(
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
     stage = Stage("tuning", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
+    loss_of_batch = loss_of(model, tuning)
+
+    def counted_loss(net: nn.Module, batch: Batch) -> Tensor:
+        value = loss_of_batch(net, batch)
+        progress(1, 0)
+        return value
+
     job = Job(
-        name or model.name, net, draw_of(pictures, tuning, model), loss_of(model, tuning), (stage,), seed,
-        tuning.weight_decay, tuning.averaging, decisive,
-    )  # fmt: skip
+        name=name or model.name,
+        net=net,
+        draw=draw_of(pictures, tuning, model),
+        loss=counted_loss,
+        stages=(stage,),
+        seed=seed,
+        weight_decay=tuning.weight_decay,
+        averaging=tuning.averaging,
+        data=decisive,
+    )
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
-    found = _done(path, job.key())
-    progress(found, found)
-    trained = fit(_counting(job, progress), path, say, SAVE_EVERY)
+    try:
+        state = checkpoint_of(path, job.key())
+        done = 0 if state is None else int(state["done"])
+    except Exception as problem:
+        raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
+    progress(done, done)
+    trained = fit(job, path, say, SAVE_EVERY)
     if not isinstance(trained, Trainable):
         raise TypeError(f"expected the network that was given, got {type(trained).__name__}")
     return written(trained)
@@ -119,8 +138,9 @@ def trainable_of(model: Model) -> Trainable:
     shape = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     names = card.head.options.get("outputs") or ("",)
     net = open_trainable(model.path, str(names[0]), shape)
+    kind = torch.uint8 if card.input.dtype == "uint8" else torch.float32
     with torch.no_grad():
-        found = net(_blank(card.input, shape)).shape[1]
+        found = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
     wanted = len(card.classes) + skipped(model)
     if found != wanted:
         raise ModelError(f"{model.path}: expected {wanted} scores, one for each of its classes, got {found}")
@@ -168,11 +188,22 @@ def shifted(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np.uint
 
 def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor]:
     """The function that gives the loss of a batch: cross-entropy, on adversarial examples if asked for."""
+    wanted = model.card.input
+    shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
+    gain, shift = (v.reshape(shape) for v in gain_and_shift(wanted))
+    size = 2.5 * tuning.adversarial / tuning.adversarial_steps
+    ball: dict[str, Any] = {  # PGD within `adversarial` levels of every pixel
+        "epsilon": tuning.adversarial * gain,
+        "steps": tuning.adversarial_steps,
+        "size": size * gain,
+        "low": -shift,
+        "high": 255 * gain - shift,
+    }
 
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         images, labels, seed = batch
         if tuning.adversarial:
-            images = _attacked(net, images, labels, int(seed), model.card.input, tuning)
+            images = perturbed(net, images, labels, seed=int(seed), **ball)
         if tuning.consistency:
             versions = net(images).chunk(3)
             own = functional.cross_entropy(versions[0], labels, label_smoothing=tuning.label_smoothing)
@@ -182,42 +213,61 @@ def loss_of(model: Model, tuning: Tuning) -> Callable[[nn.Module, Batch], Tensor
     return loss
 
 
-def _attacked(
-    net: nn.Module, images: Tensor, labels: Tensor, seed: int, wanted: Input, tuning: Tuning
-) -> Tensor:
-    """The images after PGD within `adversarial` levels of every pixel."""
-    from holdfast.train.adversarial import perturbed
+def tent(
+    net: Trainable, batches: Iterable[Tensor], rate: float, steps: int = 1, skip: int = 0
+) -> NDArray[np.int64]:
+    """The predicted classes (n,) of all batches in their order, the network adapting from batch to batch.
 
-    shape = (1, 3, 1, 1) if wanted.layout == "nchw" else (1, 1, 1, 3)
-    gain, shift = (v.reshape(shape) for v in gain_and_shift(wanted))
-    size = 2.5 * tuning.adversarial / tuning.adversarial_steps
-    return perturbed(
-        net, images, labels, tuning.adversarial * gain, tuning.adversarial_steps, size * gain, -shift,
-        255 * gain - shift, seed,
-    )  # fmt: skip
-
-
-def _counting(job: Job, progress: Progress) -> Job:
-    """The job, telling of every step."""
-
-    def loss(net: nn.Module, batch: Batch) -> Tensor:
-        value = job.loss(net, batch)
-        progress(1, 0)
-        return value
-
-    return Job(
-        job.name, job.net, job.draw, loss, job.stages, job.seed, job.weight_decay, job.averaging, job.data
-    )
-
-
-def _done(path: Path, key: str) -> int:
-    """How many steps a checkpoint has behind it; 0 without one."""
+    Batches are normalised by their own statistics; scale and bias of the normalising nodes take `steps` steps
+    of Adam a batch; the answer is that of the last forward pass, before its step, as in the authors' code.
+    The first `skip` outputs are no class: they are not answers, and classes are numbered behind them. The
+    network stays adapted: reset it by opening it again, or give a copy.
+    """
+    names = check_adaptable(net)
+    before = net.mode, {name: value.requires_grad for name, value in net.weights.items()}
+    net.eval().statistics("batch")
+    for name, value in net.weights.items():
+        value.requires_grad_(name in names)
+    optimiser = torch.optim.Adam([net.weights[name] for name in names], lr=rate, betas=(0.9, 0.999))
     try:
-        state = checkpoint_of(path, key)
-        return 0 if state is None else int(state["done"])
-    except Exception as problem:
-        raise InputError(f"{path}: expected a checkpoint, got a damaged file; delete it") from problem
+        found = [_adapt(net, optimiser, batch, steps)[:, skip:].argmax(1) for batch in batches]
+    finally:
+        net.statistics(before[0])
+        for name, value in net.weights.items():
+            value.requires_grad_(before[1][name])
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _blank(wanted: Input, shape: tuple[int, ...]) -> Tensor:
-    return torch.zeros((1, *shape), dtype=torch.uint8 if wanted.dtype == "uint8" else torch.float32)
+def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
+    """The names of the weights that TENT changes; InputError if there are none."""
+    names = adapted(net)
+    if not names:
+        raise InputError(
+            f"TENT adapts the scale and bias of normalisation layers, and {name} has none "
+            "(they may have been folded into its convolutions); export it with its normalisation layers"
+        )
+    return names
+
+
+def adapted(net: Trainable) -> tuple[str, ...]:
+    """The names of the weights that TENT changes: scale and bias of normalising nodes, each once."""
+    pairs = [(one.scale, one.bias) for one in net.normalisations]
+    return tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))
+
+
+def entropy(scores: Tensor) -> Tensor:
+    """The entropy (n,) of the softmax of scores (n, k)."""
+    return -(scores.softmax(1) * scores.log_softmax(1)).sum(1)
+
+
+def _adapt(
+    net: Trainable, optimiser: torch.optim.Optimizer, batch: Tensor, steps: int
+) -> NDArray[np.float32]:
+    scores = torch.zeros(0)
+    for _ in range(steps):
+        scores = net(batch)
+        optimiser.zero_grad(set_to_none=True)
+        entropy(scores).mean().backward()
+        optimiser.step()
+    said: NDArray[np.float32] = scores.detach().numpy()
+    return said

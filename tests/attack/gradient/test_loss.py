@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from holdfast.attack.gradient.loss import Aim, fabricate, mislabel, odds, overlap, succeeded, vanish
-from holdfast.attack.gradient.tensors import Candidates
+from holdfast.attack.gradient.outputs import Candidates
 from holdfast.attack.types import Rule, Target
 from holdfast.core.types import Boxes, Detections
 

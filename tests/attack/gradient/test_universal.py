@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.attack.gradient.tensors import Candidates
+from holdfast.attack.gradient.outputs import Candidates
 from holdfast.attack.gradient.universal import Aimed, blank_patch, places_of, universal
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Rule, Target

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.blackbox.oracle import open_oracle
 from holdfast.attack.gradient.loss import vanish
 from holdfast.attack.gradient.transforms import moved
-from holdfast.attack.gradient.victim import open_victim, target_of
+from holdfast.attack.gradient.victim import open_oracle, open_victim, target_of
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Method, Rule
 from holdfast.core.errors import HoldfastError

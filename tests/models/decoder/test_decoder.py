@@ -15,8 +15,7 @@ from holdfast.stages.decode.learned import PLANES, RIM  # noqa: E402
 from holdfast.train.loop import Job, Stage, fit  # noqa: E402
 from models.decoder import __main__ as command  # noqa: E402
 from models.decoder import make as making_it  # noqa: E402
-from models.decoder.make import Gain, Order, gains, loss, make  # noqa: E402
-from models.decoder.net import Restorer, write  # noqa: E402
+from models.decoder.make import Gain, Order, Restorer, gains, loss, make, write  # noqa: E402
 from models.decoder.pairs import SIDE, WINDOWS, draw, recoloured, turned, varied, window_row  # noqa: E402
 from models.signs.pool import Pool  # noqa: E402
 

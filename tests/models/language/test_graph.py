@@ -6,9 +6,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from holdfast.graph.inspect import runtime  # noqa: E402
-from models.language.graph import decoder_graph  # noqa: E402
-from models.language.layout import ROAD, Shape, weights_of  # noqa: E402
-from models.language.net import Decoder, decoder  # noqa: E402
+from models.language.graph import ROAD, Shape, decoder_graph, weights_of  # noqa: E402
+from models.language.recipe import Decoder, decoder  # noqa: E402
 
 SMALL = Shape(layers=2, vocabulary=50, hidden=24, heads=3, ffn=40, positions=20)
 

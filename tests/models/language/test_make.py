@@ -12,11 +12,9 @@ pytest.importorskip("tokenizers")
 from holdfast.train.loop import Stage, fit  # noqa: E402
 from models.language import make as making  # noqa: E402
 from models.language.__main__ import main  # noqa: E402
-from models.language.layout import Shape  # noqa: E402
-from models.language.net import decoder  # noqa: E402
-from models.language.recipe import Row, job_of, loss, row_of  # noqa: E402
-from models.language.text import paragraphs  # noqa: E402
-from models.language.vocabulary import SIZE, SPECIAL, learned  # noqa: E402
+from models.language.graph import Shape  # noqa: E402
+from models.language.recipe import Row, decoder, job_of, loss, row_of  # noqa: E402
+from models.language.text import SIZE, SPECIAL, learned, paragraphs  # noqa: E402
 
 
 @pytest.fixture(scope="module")

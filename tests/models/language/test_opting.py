@@ -5,7 +5,7 @@ import pytest
 
 from helpers.opt import opt_graph, opt_tokenizer, written_opt
 from holdfast.graph.inspect import runtime
-from models.language.layout import Shape, weights_of
+from models.language.graph import Shape, weights_of
 
 
 def run(proto, feeds):

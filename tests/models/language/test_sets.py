@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.noise.language.data.open import open_text
-from models.language.sets import COUNTS, write_sets
+from models.language.text import COUNTS, write_sets
 
 SHIPPED = Path(holdfast.__file__).parent / "models" / "language"
 

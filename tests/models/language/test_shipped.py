@@ -5,12 +5,10 @@ from pathlib import Path
 import onnx
 
 import holdfast
-from models.language.layout import ROAD
-from models.language.make import LEARNED_FROM
+from models.language.graph import ROAD
+from models.language.make import LEARNED_FROM, accuracies
 from models.language.recipe import SEED_OF_TEXT
-from models.language.score import accuracies
-from models.language.text import paragraphs
-from models.language.vocabulary import learned
+from models.language.text import learned, paragraphs
 
 FOLDER = Path(holdfast.__file__).parent / "models" / "language"
 MODEL = FOLDER / "road-lm.onnx"

@@ -9,8 +9,7 @@ import pytest
 
 from models.language import activities, carried, reasons, uses
 from models.language.recipe import SEED_OF_TEXT
-from models.language.sets import write_sets
-from models.language.text import paragraphs
+from models.language.text import paragraphs, write_sets
 from models.language.words import HELD, NAMES, PLACES, PORTABLE, THINGS, TOOLS, held_out
 
 NOUNS = tuple(noun for nouns in THINGS.values() for noun in nouns)

@@ -10,9 +10,8 @@ from holdfast.data import signs  # noqa: E402
 from holdfast.stages.decode.pillow import pillow  # noqa: E402
 from holdfast.stages.resize.pillow import pillow_bilinear  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
-from models.signs import batches, pool  # noqa: E402
-from models.signs.anchors import find_anchors  # noqa: E402
-from models.signs.inputs import INPUTS  # noqa: E402
+from models.signs import INPUTS, pool  # noqa: E402
+from models.signs.yolo import find_anchors  # noqa: E402
 
 
 def painted(boxes: list[list[float]]) -> pool.Pool:
@@ -29,7 +28,7 @@ def test_targets_of_windows_lie_on_what_is_painted():
     source = painted([[1, 40, 50, 80, 110], [2, 300, 310, 350, 380]])
     rng = np.random.default_rng(0)
     for _ in range(10):
-        images, targets = batches.draw_scenes(source, Stage("w", 1, 4, 224, 1, 1), rng)
+        images, targets = pool.draw_scenes(source, Stage("w", 1, 4, 224, 1, 1), rng)
         assert images.shape == (4, 3, 224, 224)
         for i, label, cx, cy, w, h in targets.tolist():
             rows, columns = np.nonzero(images[int(i), 0].numpy() > images[int(i), 0].min().item() + 0.15)
@@ -41,14 +40,14 @@ def test_targets_of_windows_lie_on_what_is_painted():
 
 def test_a_sign_mostly_outside_the_window_is_not_asked_for():
     boxes = np.array([[3, 0.0, 0, 100, 100]])
-    assert len(batches._shown(boxes, (80.0, 0.0, 224.0, 224.0), 224)) == 0
-    shown = batches._shown(boxes, (20.0, 0.0, 224.0, 224.0), 224)
+    assert len(pool._shown(boxes, (80.0, 0.0, 224.0, 224.0), 224)) == 0
+    shown = pool._shown(boxes, (20.0, 0.0, 224.0, 224.0), 224)
     np.testing.assert_allclose(shown, [[3, 40, 50, 80, 100]])
 
 
 def test_whole_scenes_are_not_resampled():
     source = painted([[1, 40, 50, 80, 110]])
-    _, targets = batches.draw_scenes(source, Stage("s", 1, 1, 416, 1, 1), np.random.default_rng(0))
+    _, targets = pool.draw_scenes(source, Stage("s", 1, 1, 416, 1, 1), np.random.default_rng(0))
     np.testing.assert_allclose(targets.numpy(), [[0, 1, 60, 80, 40, 60]])
 
 
@@ -60,7 +59,7 @@ def test_shifted_singles_move_with_their_box():
         "boxes": np.array([[16, 20, 36, 40]], np.float32) / 64,
         "labels": np.array([2]),
     }
-    images, boxes, labels = batches.draw_singles(
+    images, boxes, labels = pool.draw_singles(
         pool.Pool(columns), Stage("s", 1, 32, 64, 1, 1), np.random.default_rng(0)
     )
     assert set(labels.tolist()) == {2}
@@ -75,7 +74,7 @@ def test_shifted_singles_move_with_their_box():
 def test_same_generator_same_batch():
     source = painted([[1, 40, 50, 80, 110]])
     first, second = (
-        batches.draw_scenes(source, Stage("w", 1, 3, 128, 1, 1), np.random.default_rng(5)) for _ in range(2)
+        pool.draw_scenes(source, Stage("w", 1, 3, 128, 1, 1), np.random.default_rng(5)) for _ in range(2)
     )
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 

@@ -11,8 +11,11 @@ torch = pytest.importorskip("torch")
 from holdfast.graph.load import load_model  # noqa: E402
 from holdfast.train.loop import Job, Stage  # noqa: E402
 from models import __main__ as command  # noqa: E402
-from models.signs import pool, recipes  # noqa: E402
-from models.signs.inputs import INPUTS  # noqa: E402
+from models.signs import (  # noqa: E402
+    INPUTS,
+    pool,
+    recipes,
+)
 from models.signs.make import Order, make  # noqa: E402
 
 

@@ -8,10 +8,10 @@ torch = pytest.importorskip("torch")
 import onnxruntime  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from models.signs.export import export, folded  # noqa: E402
-from models.signs.free_net import FreeNet  # noqa: E402
+from models.export import export, folded  # noqa: E402
+from models.signs.free import FreeNet  # noqa: E402
 from models.signs.nets import ClassNet, SegNet, SingleNet, YoloNet  # noqa: E402
-from models.signs.plain_net import PlainNet  # noqa: E402
+from models.signs.plain import PlainNet  # noqa: E402
 from models.signs.recipes import iou, soft_iou_loss  # noqa: E402
 
 CASES = {

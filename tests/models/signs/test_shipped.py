@@ -10,8 +10,7 @@ from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.data import signs
 from holdfast.graph.load import load_model, shipped
 from holdfast.graph.lower import lower_onnx
-from models.signs import score
-from models.signs.inputs import INPUTS
+from models.signs import INPUTS, score
 
 OUTPUTS = {
     "signs-yolo": {"stride8": (50, 52, 52), "stride16": (50, 26, 26), "stride32": (50, 13, 13)},

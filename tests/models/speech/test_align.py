@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.speech.align import letter_frames, segments
+from models.speech.corpus import letter_frames, segments
 
 
 def test_steps_are_found():

@@ -14,7 +14,7 @@ from models.speech import corpus as corpora  # noqa: E402
 from models.speech import recipes, voice  # noqa: E402
 from models.speech.__main__ import main  # noqa: E402
 from models.speech.make import write_clips  # noqa: E402
-from models.speech.taco_net import GROUP  # noqa: E402
+from models.speech.nets import GROUP  # noqa: E402
 
 
 def tone(text, seed=0):

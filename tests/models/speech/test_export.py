@@ -7,10 +7,9 @@ torch = pytest.importorskip("torch")
 
 from holdfast.noise.speech.model.acoustic import open_voice  # noqa: E402
 from holdfast.noise.speech.model.card import load_speech  # noqa: E402
-from models.speech.export import write_fast, write_taco  # noqa: E402
-from models.speech.fast_net import FastNet  # noqa: E402
-from models.speech.sentences import SYMBOLS, ids_of  # noqa: E402
-from models.speech.taco_net import TacoNet  # noqa: E402
+from models.speech.corpus import SYMBOLS, ids_of  # noqa: E402
+from models.speech.make import write_fast, write_taco  # noqa: E402
+from models.speech.nets import FastNet, TacoNet  # noqa: E402
 
 TEXTS = ("go", "the red truck stops here", "seven people wait outside near the old bridge")
 

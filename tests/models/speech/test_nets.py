@@ -7,23 +7,22 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from models.speech import blocks, recipes  # noqa: E402
-from models.speech.fast_net import FastNet  # noqa: E402
-from models.speech.taco_net import GROUP, TacoNet  # noqa: E402
+from models.speech import nets, recipes  # noqa: E402
+from models.speech.nets import GROUP, FastNet, TacoNet  # noqa: E402
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=9).filter(any), st.integers(0, 99))
 def test_regulator_is_repeat(durations, seed):
     rows = np.random.default_rng(seed).normal(size=(len(durations), 3)).astype(np.float32)
-    shown, real = blocks.regulated(torch.from_numpy(rows)[None], torch.tensor([durations]))
+    shown, real = nets.regulated(torch.from_numpy(rows)[None], torch.tensor([durations]))
     assert np.array_equal(shown[0].numpy(), np.repeat(rows, durations, axis=0))
     assert bool(real.all())
 
 
 def test_regulator_of_a_batch_tells_what_is_real():
     values = torch.arange(6.0).reshape(2, 3, 1)
-    shown, real = blocks.regulated(values, torch.tensor([[2, 0, 2], [1, 1, 0]]))
+    shown, real = nets.regulated(values, torch.tensor([[2, 0, 2], [1, 1, 0]]))
     assert shown[0, :, 0].tolist() == [0, 0, 2, 2]
     assert shown[1, :2, 0].tolist() == [3, 4]
     assert real.tolist() == [[True] * 4, [True, True, False, False]]
@@ -31,7 +30,7 @@ def test_regulator_of_a_batch_tells_what_is_real():
 
 def test_step_is_an_lstm():
     torch.manual_seed(0)
-    step, cell = blocks.Step(5, 4), torch.nn.LSTMCell(5, 4)
+    step, cell = nets.Step(5, 4), torch.nn.LSTMCell(5, 4)
     with torch.no_grad():
         step.gates.weight.copy_(torch.cat([cell.weight_ih, cell.weight_hh], 1))
         step.gates.bias.copy_(cell.bias_ih + cell.bias_hh)

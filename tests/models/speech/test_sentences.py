@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from models.speech.corpus import SYMBOLS, ids_of, sentences
 from models.speech.heard import rivals
-from models.speech.sentences import SYMBOLS, ids_of, sentences
 
 
 def test_same_seed_same_sentences_and_more_are_the_same_first():

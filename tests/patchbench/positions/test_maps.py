@@ -9,9 +9,9 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.metrics.single import single_values
-from holdfast.patchbench.network.layout import Target
+from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.models import map_positions, open_detector
-from holdfast.patchbench.positions.types import Bar
+from holdfast.patchbench.positions.sweep import Bar
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise

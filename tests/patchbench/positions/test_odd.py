@@ -11,7 +11,7 @@ from helpers.models import save_graph
 from holdfast.cli import run
 from holdfast.graph.load import load_model
 from holdfast.metrics.single import single_values
-from holdfast.patchbench.network.folder import open_bench
+from holdfast.patchbench.folder import open_bench
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.run import evaluate_bench
 from holdfast.stages.normalise import card as normalise

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from holdfast.patchbench.network.folder import name_of, open_bench
+from holdfast.patchbench.folder import name_of, open_bench
 from holdfast.patchbench.run import evaluate_bench
 
 # Known from enumeration by other means: the tightest sat and unsat, and an image that is unsafe both ways.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -10,8 +11,8 @@ from PIL import Image, ImageOps
 from holdfast.core.errors import InputError
 from holdfast.core.registry import lookup, names, part
 from holdfast.data.signs import crop_classify
-from holdfast.train.augment import operations
-from holdfast.train.augment.apr_sp import recombined
+from holdfast.train.augment import augmix as operations
+from holdfast.train.augment.augmix import consistency, recombined
 from holdfast.train.augment.deep import DAMAGES, damaged, weights
 
 EVERY = ("apr-sp", "augmix", "deep", "standard")
@@ -187,3 +188,33 @@ def test_a_damaged_net_fits_together_and_the_sound_one_is_kept():
         assert [k.shape for k, _ in made] == [k.shape for k in before]
     for (kernel, _), old in zip(weights(), before, strict=True):
         np.testing.assert_array_equal(kernel, old)
+
+
+# ── consistency of versions: the Jensen-Shannon divergence, against its formula
+
+
+def test_consistency_is_the_formula():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 5, 4))
+    p = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
+    want = (p * np.log(p / p.mean(0))).sum(2).mean()
+    found = consistency([torch.from_numpy(one) for one in logits])
+    assert float(found) == pytest.approx(want, abs=1e-9)
+
+
+def test_consistency_of_alike_is_nought_and_apart_is_the_logarithm_of_two():
+    one = torch.tensor([[30.0, -30.0], [0.0, 0.0]])
+    assert float(consistency([one, one, one])) == pytest.approx(0, abs=1e-6)
+    assert float(consistency([one[:1], -one[:1]])) == pytest.approx(np.log(2), abs=1e-5)
+
+
+def test_the_gradient_of_consistency_pulls_versions_together():
+    one = torch.tensor([[2.0, 0.0]], requires_grad=True)
+    consistency([one, torch.tensor([[0.0, 2.0]])]).backward()
+    assert one.grad[0, 0] > 0 > one.grad[0, 1]
+    assert torch.isfinite(one.grad).all()
+
+
+def test_consistency_of_one_version_is_refused():
+    with pytest.raises(InputError, match="2 or more versions, got 1"):
+        consistency([torch.zeros(1, 2)])

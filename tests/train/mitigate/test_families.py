@@ -9,9 +9,8 @@ from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.report.tables import to_csv, to_text
-from holdfast.train.mitigate.families import Trial, families
-from holdfast.train.mitigate.rows import mitigations
-from holdfast.train.mitigate.split import held_out
+from holdfast.train.mitigate.matrix import Trial, families
+from holdfast.train.mitigate.rows import held_out, mitigations
 from holdfast.train.mitigate.training import Training, orders, train
 from holdfast.train.onnx import open_trainable
 from holdfast.train.tables import families_csv, families_table

@@ -12,8 +12,7 @@ from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 from holdfast.train.mitigate import training as module
 from holdfast.train.mitigate.judge import answers, right
 from holdfast.train.mitigate.matrix import Line, Matrix, as_plain, line_of, matrix, verdict
-from holdfast.train.mitigate.rows import matrix_rows, mitigations
-from holdfast.train.mitigate.split import apart, held_out, some
+from holdfast.train.mitigate.rows import apart, held_out, matrix_rows, mitigations, some
 from holdfast.train.mitigate.training import Order, Training, orders, places_of, train
 from holdfast.train.pictures import pictures_of
 from holdfast.train.shown import Choice

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from helpers.classifiers import model_of, node, normalised_classifier  # noqa: E402
 from holdfast.core.errors import InputError, ModelError  # noqa: E402
 from holdfast.train.onnx import open_trainable, written  # noqa: E402
-from holdfast.train.onnx.check import check_alike, scores_of  # noqa: E402
+from holdfast.train.onnx.written import check_alike, scores_of  # noqa: E402
 
 RNG = np.random.default_rng(1)
 

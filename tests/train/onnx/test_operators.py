@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 
 from helpers.classifiers import model_of, node  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.onnx.check import scores_of  # noqa: E402
-from holdfast.train.onnx.operators import OPERATORS  # noqa: E402
+from holdfast.train.onnx.open import TABLE  # noqa: E402
+from holdfast.train.onnx.written import scores_of  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -322,7 +322,7 @@ def test_a_batch_of_one_written_into_the_file_does_not_bind(name):
 def test_every_operator_is_among_the_cases():
     used = {n.op_type for nodes, _, _ in CASES.values() for n in nodes}
     untested = {"RMSNormalization", "Swish"}  # newer than the oldest ONNX Runtime that is allowed
-    assert set(OPERATORS) - used <= untested
+    assert set(TABLE.operators) - used <= untested
 
 
 def test_shape_of_one_image_is_enough_for_windows_on_axes_other_than_two():

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from models.signs.command import need, run, say
+from models import need, run, say
 
 
 def main(arguments: list[str] | None = None) -> int:

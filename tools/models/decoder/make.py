@@ -1,4 +1,4 @@
-"""From the scenes to the shipped net: train, write, and say by how much it restores held-out scenes."""
+"""The restoring net, from the scenes to the shipped file: train, write, score on held-out scenes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,24 +7,78 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from holdfast.core.fingerprint import of_file
 from holdfast.core.types import Image
 from holdfast.core.types import Tensor as Picture
 from holdfast.data import signs
-from holdfast.stages.decode.learned import facts_of, planes
+from holdfast.stages.decode.learned import PLANES, facts_of, planes
 from holdfast.stages.decode.pillow import pillow
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
-from models.decoder.net import Restorer, write
 from models.decoder.pairs import drawing, window_row
+from models.export import write_onnx
 from models.signs.pool import open_pool
 from models.signs.recipes import POOL_SEED, shortened
 from models.signs.score import HELD_OUT_SEED
 
+WIDTH = 24
+BLOCKS = 3
+SCALE = 0.1  # what is added is small: so are its steps in training
 NAME: Final = "restore"
 SCENES: Final = 1200
 STAGES: Final = (Stage("windows", 3000, 16, 64, 1.5e-3, 1e-5, warmup=200),)
 QUALITIES: Final = (30, 40, 50, 60, 70, 80, 85, 90, 92, 95)
+
+
+class Block(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features (n, width, h, w) after the block."""
+        return functional.relu(x + self.second(functional.relu(self.first(x))))
+
+
+class Restorer(nn.Module):
+    """Planes (n, 19, h, w) of `stages.decode.learned` to pictures (n, 3, 2h, 2w) in 0..1.
+
+    The net says what to add to the picture; untrained it adds nothing.
+    """
+
+    def __init__(self, width: int = WIDTH, blocks: int = BLOCKS) -> None:
+        super().__init__()
+        self.head = nn.Conv2d(PLANES, width, 3, padding=1)
+        self.body = nn.Sequential(*(Block(width) for _ in range(blocks)))
+        self.tail = nn.Conv2d(width, 12, 3, padding=1)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)
+        for block in self.body:
+            nn.init.zeros_(block.second.weight)  # a block begins as its shortcut
+        nn.init.zeros_(self.tail.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The restored pictures."""
+        added = self.tail(self.body(functional.relu(self.head(x))))
+        return functional.pixel_shuffle(x[:, :12] + added * SCALE, 2)
+
+
+def write(net: nn.Module, path: Path) -> None:
+    """Write the net as ONNX with an input `planes` and an output `picture` of free batch and size."""
+    write_onnx(
+        net.eval().to(memory_format=torch.contiguous_format),
+        (torch.zeros(1, PLANES, 16, 16),),
+        ("planes",),
+        ("picture",),
+        {"planes": {0: "n", 2: "h", 3: "w"}, "picture": {0: "n", 2: "height", 3: "width"}},
+        path,
+    )
 
 
 @dataclass(frozen=True)

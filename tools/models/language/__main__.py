@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from models.signs.command import need, run, say
+from models import need, run, say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,8 +17,7 @@ def _train(options: argparse.Namespace) -> None:
     need("training a language model", torch="torch", tokenizers="language")
     import torch
 
-    from models.language.make import Order, make
-    from models.language.score import accuracies
+    from models.language.make import Order, accuracies, make
 
     torch.set_num_threads(1)  # so small a net gains nothing by more, and sums keep their order
     start = time.monotonic()

@@ -1,21 +1,23 @@
 """From the grammar to the shipped files: tokenizer, question sets, the trained model, and its accuracy."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from torch import nn
 
+from holdfast.metrics.text import DEFAULT_RULES, accuracy, hits
+from holdfast.noise.language.data.open import open_text
+from holdfast.noise.language.model.open import open_language
 from holdfast.train.loop import Say, fit
-from models.language.graph import decoder_graph
-from models.language.layout import ROAD
+from models.language.graph import ROAD, decoder_graph
 from models.language.recipe import PARAGRAPHS, SEED_OF_TEXT, STAGES, job_of, row_of
-from models.language.sets import write_sets
-from models.language.text import paragraphs
-from models.language.vocabulary import learned
+from models.language.text import learned, paragraphs, write_sets
 
 LEARNED_FROM = 20_000  # paragraphs for the tokenizer
 NAME = "road-lm"
+SETS = ("road-piqa.jsonl", "road-lambada.jsonl", "road-hellaswag.txt", "road-winogrande.jsonl")
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,13 @@ def write(net: nn.Module, path: Path, past: bool = False) -> Path:
     onnx.save(decoder_graph(weights, ROAD, past), str(part))
     part.replace(path)
     return path
+
+
+def accuracies(model: Path) -> Iterator[tuple[str, float, int]]:
+    """The name of each set in the model's folder, the share of right answers, and how many there are."""
+    opened = open_language(model)
+    for file in SETS:
+        asked = open_text(model.with_name(file))
+        scored = list(opened.score_all(asked.questions))
+        right = hits(scored, [question.answer for question in asked.questions], DEFAULT_RULES[asked.kind])
+        yield asked.name, accuracy(right), len(asked.questions)

@@ -9,8 +9,8 @@ from torch import nn
 from holdfast.core.model import Card, Model, Task
 from holdfast.graph.card_text import write_card
 from holdfast.train.loop import Say, fit
-from models.signs.export import export
-from models.signs.inputs import INPUTS
+from models.export import export
+from models.signs import INPUTS
 from models.signs.recipes import RECIPES, Recipe, shortened
 from models.signs.score import held_out
 

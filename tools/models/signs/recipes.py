@@ -13,14 +13,10 @@ from torch.nn import functional
 from holdfast.core.model import Head
 from holdfast.data import signs
 from holdfast.train.loop import Batch, Job, Stage
-from models.signs import batches, nets, pool
-from models.signs.anchors import find_anchors
-from models.signs.free_loss import cells_of, free_loss
-from models.signs.free_net import FreeNet
-from models.signs.inputs import INPUTS
-from models.signs.plain_loss import plain_loss
-from models.signs.plain_net import PlainNet
-from models.signs.yolo_loss import SCALE_XY, Grid, yolo_loss
+from models.signs import INPUTS, nets, pool
+from models.signs.free import FreeNet, cells_of, free_loss
+from models.signs.plain import PlainNet, plain_loss
+from models.signs.yolo import SCALE_XY, Grid, find_anchors, yolo_loss
 
 POOL_SEED: Final = 1  # scenes of seed 0 are held out
 
@@ -51,7 +47,7 @@ def signs_yolo(folder: Path, seed: int) -> Recipe:
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         return yolo_loss(net(batch[0]), grids, batch[1])
 
-    job = Job("signs-yolo", net, _of(scenes, batches.draw_scenes), loss, YOLO_STAGES, seed, data=scenes.name)
+    job = Job("signs-yolo", net, _of(scenes, pool.draw_scenes), loss, YOLO_STAGES, seed, data=scenes.name)
     outputs = tuple(f"stride{stride}" for stride in net.strides)
     options = {
         "outputs": outputs,
@@ -73,7 +69,7 @@ def signs_free(folder: Path, seed: int) -> Recipe:
         height, width = batch[0].shape[2:]
         return free_loss(module(batch[0]), cells_of((height, width), net.strides), batch[1])
 
-    job = Job("signs-free", net, _of(scenes, batches.draw_scenes), loss, FREE_STAGES, seed, data=scenes.name)
+    job = Job("signs-free", net, _of(scenes, pool.draw_scenes), loss, FREE_STAGES, seed, data=scenes.name)
     head = Head("yolox", {"outputs": ("cells",), "strides": net.strides})
     return Recipe(job, ("cells",), head, signs.CLASSES)
 
@@ -88,9 +84,7 @@ def signs_plain(folder: Path, seed: int) -> Recipe:
     def loss(module: nn.Module, batch: Batch) -> Tensor:
         return plain_loss(module(batch[0]), net.stride, whole, batch[1])
 
-    job = Job(
-        "signs-plain", net, _of(scenes, batches.draw_scenes), loss, PLAIN_STAGES, seed, data=scenes.name
-    )
+    job = Job("signs-plain", net, _of(scenes, pool.draw_scenes), loss, PLAIN_STAGES, seed, data=scenes.name)
     head = Head("fastestdet", {"outputs": ("map",), "stride": net.stride})
     return Recipe(job, ("map",), head, signs.CLASSES)
 
@@ -106,9 +100,7 @@ def signs_single(folder: Path, seed: int) -> Recipe:
         corners = functional.smooth_l1_loss(box, batch[1], beta=0.02)
         return 4 * corners + (1 - iou(box, batch[1])).mean() + functional.cross_entropy(scores, batch[2])
 
-    job = Job(
-        "signs-single", net, _of(crops, batches.draw_singles), loss, SINGLE_STAGES, seed, data=crops.name
-    )
+    job = Job("signs-single", net, _of(crops, pool.draw_singles), loss, SINGLE_STAGES, seed, data=crops.name)
     head = Head("landmark", {"outputs": ("box", "scores")})
     return Recipe(job, ("box", "scores"), head, signs.GROUPS)
 
@@ -122,7 +114,7 @@ def signs_class(folder: Path, seed: int) -> Recipe:
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         return functional.cross_entropy(net(batch[0]), batch[1], label_smoothing=0.05)
 
-    job = Job("signs-class", net, _of(crops, batches.draw_crops), loss, CLASS_STAGES, seed, data=crops.name)
+    job = Job("signs-class", net, _of(crops, pool.draw_crops), loss, CLASS_STAGES, seed, data=crops.name)
     return Recipe(job, ("logits",), Head("classifier", {"activation": "softmax"}), signs.CLASSES)
 
 
@@ -137,7 +129,7 @@ def signs_seg(folder: Path, seed: int) -> Recipe:
         logits = net(batch[0])
         return functional.cross_entropy(logits, batch[1], weight=weight) + soft_iou_loss(logits, batch[1])
 
-    job = Job("signs-seg", net, _of(scenes, batches.draw_masks), loss, SEG_STAGES, seed, data=scenes.name)
+    job = Job("signs-seg", net, _of(scenes, pool.draw_masks), loss, SEG_STAGES, seed, data=scenes.name)
     return Recipe(job, ("logits",), Head("segmentation"), signs.SEGMENTS)
 
 

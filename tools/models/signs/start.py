@@ -22,11 +22,9 @@ from holdfast.core.types import Size
 from holdfast.data import signs
 from holdfast.graph.card_text import write_card
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
-from models.signs.batches import draw_crops
-from models.signs.blocks import conv
-from models.signs.export import export
-from models.signs.nets import ClassNet
-from models.signs.pool import Row, open_pool
+from models.export import export
+from models.signs.nets import ClassNet, conv
+from models.signs.pool import Row, draw_crops, open_pool
 
 POOL_SEED: Final = 2
 SIDE: Final = 64  # of the pictures trained on

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from holdfast.core.errors import UnknownName
-from models.signs.command import need, run, say
+from models import need, run, say
 
 NAMES = ("fast-speech", "taco")
 

@@ -1,4 +1,4 @@
-"""The recordings the speech models are trained on: espeak-ng's sentences, cached, as spectra and lengths."""
+"""The recordings the speech models are trained on: a grammar's sentences, spoken, aligned and cached."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,9 +16,24 @@ from holdfast.core.sources import code_of
 from holdfast.noise.speech.model.mel import log_mel
 from holdfast.noise.speech.system import Spectrum
 from models.speech import voice
-from models.speech.align import EVENNESS, letter_frames
-from models.speech.sentences import sentences
 
+SYMBOLS: Final = (" ", *"abcdefghijklmnopqrstuvwxyz", "~")  # the place is the id
+END: Final = "~"
+
+WHOSE: Final = ("the", "my", "our", "this", "one")
+KINDS: Final = ("red", "old", "small", "black", "slow", "new", "long", "green")
+THINGS: Final = ("truck", "car", "bus", "train", "bike", "horse", "driver", "dog", "girl", "van")
+DOES: Final = ("stops", "waits", "turns", "goes", "sleeps", "stands", "runs", "moves")
+SEES: Final = ("sees", "follows", "meets", "likes", "passes", "hears")
+WHERE: Final = ("here", "now", "again", "today", "outside", "alone", "there", "soon")
+PLACES: Final = ("road", "bridge", "river", "house", "field", "light", "corner", "tree")
+NEAR: Final = ("at", "near", "behind", "under")
+ORDERS: Final = ("stop", "turn", "wait", "look", "drive", "go", "stay")
+HOW: Final = ("left", "right", "back", "slowly", "now", "here", "again")
+COUNTS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "ten")
+MANY: Final = ("cars", "dogs", "bikes", "trees", "roads", "houses", "people", "signs")
+CHOICES: Final = (WHOSE, KINDS, THINGS, DOES, SEES, WHERE, PLACES, NEAR, ORDERS, HOW, COUNTS, MANY)
+EVENNESS = 0.02  # what a frame more or less than an even share costs, squared, beside the spectrum's variance
 Say: TypeAlias = Callable[[str], None]
 VOICE: Final = "en-us"
 SPECTRUM: Final = Spectrum(
@@ -26,6 +41,101 @@ SPECTRUM: Final = Spectrum(
 )
 TAIL: Final = 1280  # samples of silence that stay behind the last word: 5 frames
 QUIET: Final = 0.01  # of full scale; what stays below it at the end is silence
+
+
+def sentence(rng: np.random.Generator) -> str:
+    """One sentence of 2 to 6 words in lower-case letters."""
+
+    def one(words: tuple[str, ...]) -> str:
+        return words[int(rng.integers(len(words)))]
+
+    def noun(described: float) -> list[str]:
+        return [one(WHOSE), *([one(KINDS)] if rng.random() < described else []), one(THINGS)]
+
+    form = int(rng.integers(6))
+    if form == 0:
+        words = [*noun(0.6), one(DOES), *([one(WHERE)] if rng.random() < 0.6 else [])]
+    elif form == 1:
+        words = [*noun(0.3), one(SEES), "the", one(THINGS)]
+    elif form == 2:
+        words = [*noun(0.0), one(DOES), one(NEAR), "the", one(PLACES)]
+    elif form == 3:
+        words = [one(ORDERS), one(HOW), *([one(NEAR), "the", one(PLACES)] if rng.random() < 0.5 else [])]
+    elif form == 4:
+        words = [one(COUNTS), *([one(KINDS)] if rng.random() < 0.5 else []), one(MANY)]
+        words += ["wait", one(WHERE)] if rng.random() < 0.6 else [one(NEAR), "the", one(PLACES)]
+    else:
+        words = ["the", one(PLACES), "is", one(KINDS), *([one(WHERE)] if rng.random() < 0.5 else [])]
+    return " ".join(words)
+
+
+def sentences(count: int, seed: int) -> tuple[str, ...]:
+    """That many different sentences, the same for the same seed, more being the same and then others."""
+    rng = np.random.default_rng(seed)
+    said: dict[str, None] = {}
+    while len(said) < count:
+        said[sentence(rng)] = None
+    return tuple(said)
+
+
+def ids_of(text: str) -> tuple[int, ...]:
+    """The ids of the text's symbols with the end mark behind them."""
+    return tuple(SYMBOLS.index(letter) for letter in text + END)
+
+
+def letter_frames(mel: NDArray[np.float32], text: str, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The frames (letters + 1,) of every letter of `text` and of the end mark; they sum to the spectrum's.
+
+    `starts` (words + 1,) are the frames at which the words begin and the last one ends. A space lasts no
+    frame: espeak-ng runs the words together. What is behind the last word belongs to the end mark.
+    """
+    frames: list[int] = []
+    for word, first, last in zip(text.split(" "), starts[:-1], starts[1:], strict=True):
+        frames += [*segments(mel[first:last], len(word)), 0]
+    frames[-1] = len(mel) - int(starts[-1])
+    frames[0] += int(starts[0])
+    return np.array(frames, np.int64)
+
+
+def segments(mel: NDArray[np.float32], count: int) -> list[int]:
+    """The lengths of the `count` runs of frames within which the spectrum changes least, summed over runs.
+
+    Each is at least 1 frame long while there are frames enough. Of the ways to cut, dynamic programming
+    finds the one of least sum of squared distances to the runs' means.
+    """
+    total = len(mel)
+    cost = _costs(mel) + EVENNESS * (np.arange(total + 1) - total / count)[_gaps(total)] ** 2 * mel.shape[1]
+    least = 1 if total >= count else 0
+    best = np.full((count + 1, total + 1), np.inf)
+    came = np.zeros((count + 1, total + 1), np.int64)
+    best[0, 0] = 0.0
+    for run in range(1, count + 1):
+        for end in range(least * run, total + 1):
+            ways = best[run - 1, : end + 1 - least] + cost[: end + 1 - least, end]
+            came[run, end] = int(np.argmin(ways))
+            best[run, end] = ways[came[run, end]]
+    lengths, end = [], total
+    for run in range(count, 0, -1):
+        start = int(came[run, end])
+        lengths.append(end - start)
+        end = start
+    return lengths[::-1]
+
+
+def _gaps(total: int) -> NDArray[np.int64]:
+    """The length (total + 1, total + 1) of the run from row to column; 0 where it would be negative."""
+    ends = np.arange(total + 1)
+    return np.asarray(np.maximum(ends[None] - ends[:, None], 0), np.int64)
+
+
+def _costs(mel: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The sum of squared distances to their mean of the frames from row to column, (total + 1, total + 1)."""
+    values = mel.astype(np.float64)
+    sums = np.concatenate([np.zeros((1, mel.shape[1])), np.cumsum(values, 0)])
+    squares = np.concatenate([[0.0], np.cumsum((values**2).sum(1))])
+    lengths = np.maximum(_gaps(len(mel)), 1)
+    between = sums[None] - sums[:, None]
+    return np.asarray(squares[None] - squares[:, None] - (between**2).sum(2) / lengths)
 
 
 @dataclass(frozen=True)
@@ -118,7 +228,7 @@ def recording_of(text: str, wave: NDArray[np.int16], starts: NDArray[np.int64]) 
     if len(starts) != len(text.split(" ")) + 1:
         raise InputError(
             f"espeak-ng spoke {text!r} as {len(starts) - 1} words, expected {text.count(' ') + 1}; "
-            "choose words that it speaks one by one in models.speech.sentences"
+            "choose words that it speaks one by one in models.speech.corpus"
         )
     places = np.clip(np.rint(starts / SPECTRUM.hop).astype(np.int64), 0, len(mel) - 1)
     return Recording(text, wave, mel, letter_frames(mel, text, places))

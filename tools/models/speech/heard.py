@@ -13,8 +13,7 @@ from holdfast.noise.speech.model.card import load_speech
 from holdfast.noise.speech.model.mel import log_mel
 from holdfast.noise.speech.model.vocoder import Vocoder, wave_of
 from holdfast.noise.speech.system import Mel
-from models.speech.corpus import Recording
-from models.speech.sentences import CHOICES
+from models.speech.corpus import CHOICES, Recording
 
 RIVALS: Final = 4
 

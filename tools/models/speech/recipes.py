@@ -8,11 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from holdfast.train.loop import Batch, Job, Stage
-from models.speech.blocks import mask_of, regulated
-from models.speech.corpus import SPECTRUM, Corpus, Recording
-from models.speech.fast_net import FastNet
-from models.speech.sentences import SYMBOLS, ids_of
-from models.speech.taco_net import GROUP, TacoNet
+from models.speech.corpus import SPECTRUM, SYMBOLS, Corpus, Recording, ids_of
+from models.speech.nets import GROUP, FastNet, TacoNet, mask_of, regulated
 
 # The size of a stage is the share, in per cent, of steps at which the decoder is shown its own frame.
 FAST_STAGES: Final = (Stage("sentences", 1800, 16, 0, 2e-3, 2e-5, warmup=150),)

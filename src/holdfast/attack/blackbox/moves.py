@@ -1,13 +1,69 @@
-"""Random moves of a sparse search: blocks of one colour, put down, moved and painted over."""
+"""Questions to one model about one image, and random moves that bring the goal no further away.
+
+The moves are of blocks of one colour, put down, moved and painted over. No torch here.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
 import numpy as np
 
-from holdfast.attack.canvas import Canvas, Paint, without
-from holdfast.core.types import Bools, Floats
+from holdfast.attack.canvas import Canvas, Paint, cut, fits, painted, without
+from holdfast.attack.goals import shortfall
+from holdfast.attack.types import Limits, Method, Target
+from holdfast.core.patch import amplitude, changed_pixels
+from holdfast.core.types import Bools, Detections, Floats, Image
 
+Judge: TypeAlias = Callable[[Image], Detections]
 LINE = 3  # pixels: the width of the lines that designs are made of
+STUCK = 1000  # moves in a row that the limits forbid: there is no way on
+
+
+@dataclass
+class Inquiry:
+    """The questions asked of one model about one image: counted, timed, the best answer kept."""
+
+    judge: Judge
+    target: Target
+    method: Method
+    limits: Limits
+    canvas: Canvas
+    began: float = field(default_factory=time.perf_counter)
+    queries: int = 0
+    first: int = 0  # the query that succeeded first
+    best: tuple[float, int, int] = (np.inf, 0, 0)  # shortfall, then pixels, then amplitude
+    image: Image = field(default_factory=lambda: np.zeros((0, 0, 3), np.uint8))
+    after: Detections | None = None
+    trail: dict[tuple[int, bool], None] = field(default_factory=dict)
+
+    def ask(self, paint: Paint) -> float:
+        """What the goal lacks with this paint; 0: reached."""
+        return self.ask_image(painted(self.canvas, paint))
+
+    def ask_image(self, image: Image) -> float:
+        """What the goal lacks in this image."""
+        after = self.judge(image)
+        self.queries += 1
+        lacks = shortfall(self.method.goal, self.target, after, self.method.rule)
+        pixels = changed_pixels(self.target.image, image)
+        if lacks == 0 and not self.first:
+            self.first = self.queries
+        if lacks == 0 or not self.trail:
+            self.trail[pixels, lacks == 0] = None
+        rank = lacks, pixels, amplitude(self.target.image, image)
+        if rank < self.best or self.after is None:
+            self.best, self.image, self.after = rank, image, after
+        return lacks
+
+    def spent(self, queries: int) -> bool:
+        """Whether this many queries were asked, or the time is over."""
+        late = self.limits.seconds and time.perf_counter() - self.began >= self.limits.seconds
+        return bool(late) or self.queries >= queries
 
 
 def design(canvas: Canvas, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:
@@ -105,7 +161,7 @@ def shifted(canvas: Canvas, paint: Paint, budget: int, side: int, rng: np.random
 
 
 def _some(old: Bools, most: int, side: int, rng: np.random.Generator) -> Bools:
-    """At most so many pixels of a random window of those there are."""
+    """At most `most` pixels of a random window of those there are."""
     rows, columns = _window(old, side, rng)
     gone = np.zeros_like(old)
     gone[rows, columns] = old[rows, columns]
@@ -121,3 +177,34 @@ def _window(mask: Bools, side: int, rng: np.random.Generator) -> tuple[slice, sl
     y, x = divmod(int(at[rng.integers(len(at))]), mask.shape[1])
     y, x = y - int(rng.integers(side)), x - int(rng.integers(side))
     return slice(max(y, 0), y + side), slice(max(x, 0), x + side)
+
+
+def block_side(inquiry: Inquiry, spent: float) -> int:
+    """The side of a block: a quarter of what is allowed at first, one or two pixels in the end."""
+    area = min(int(np.count_nonzero(inquiry.canvas.allowed)), 4 * inquiry.limits.pixels)
+    side: float = 0.25 * float(np.sqrt(area)) * 0.5 ** (5.0 * spent)
+    return max(1, min(round(side), int(np.sqrt(inquiry.limits.pixels))))
+
+
+def improved(
+    inquiry: Inquiry, paint: Paint, lacks: float, budget: int, end: int, rng: np.random.Generator
+) -> tuple[Paint, float]:
+    """The paint after moves that never brought the goal further away, until it is reached or all is spent."""
+    first = inquiry.queries
+    free = dataclasses.replace(inquiry.limits, pixels=budget)
+    stuck = 0
+    while lacks > 0 and not inquiry.spent(end) and stuck < STUCK:
+        side = block_side(inquiry, (inquiry.queries - first) / max(1, end - first))
+        if rng.random() < 0.5:
+            made = recoloured(paint, side, rng)
+        else:
+            made = shifted(inquiry.canvas, paint, budget, side, rng)
+        made = cut(inquiry.canvas, made, free, rng)
+        if not fits(inquiry.canvas, made, free) or not len(made):
+            stuck += 1  # no query was spent on it
+            continue
+        stuck = 0
+        now = inquiry.ask(made)
+        if now <= lacks:
+            paint, lacks = made, now
+    return paint, lacks

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.attack.blackbox.inquiry import Inquiry
-from holdfast.attack.blackbox.walk import improved
+from holdfast.attack.blackbox.moves import Inquiry, improved
 from holdfast.attack.canvas import Paint, canvas_of, fits, painted, without
 from holdfast.core.types import Bools
 
 
 def thinned(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) -> None:
-    """Nothing; the inquiry keeps the fewest pixels it has seen succeed.
+    """Remove paint; the inquiry keeps the fewest pixels it has seen succeed.
 
     Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
     nevertheless and the search goes on with the smaller budget.
@@ -70,7 +69,7 @@ def _reduced(paint: Paint, budget: int, rng: np.random.Generator) -> Paint:
 
 
 def _fainter(inquiry: Inquiry, paint: Paint, end: int) -> None:
-    """Nothing; asks for the same pixels with less amplitude, halving the interval."""
+    """Ask for the same pixels with less amplitude, halving the interval."""
     low, high = 0, inquiry.limits.amplitude
     while high - low > 4 and not inquiry.spent(end):
         middle = (low + high) // 2

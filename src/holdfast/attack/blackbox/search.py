@@ -12,9 +12,8 @@ import time
 import numpy as np
 
 from holdfast.attack.blackbox import moves
-from holdfast.attack.blackbox.inquiry import Inquiry, Judge
+from holdfast.attack.blackbox.moves import Inquiry, Judge, block_side, improved
 from holdfast.attack.blackbox.prune import thinned
-from holdfast.attack.blackbox.walk import block_side, improved
 from holdfast.attack.canvas import Paint, canvas_of, cut, empty, fits
 from holdfast.attack.masks import inside
 from holdfast.attack.types import Found, Limits, Method, Target

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import constant, from_centres, joined, places, taken
-from holdfast.attack.gradient.tensors import Candidates
+from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, joined, places, taken
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import LARGEST_LOG

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import constant, from_centres, only
-from holdfast.attack.gradient.tensors import Candidates
+from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import LARGEST_LOG, grid, levels

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient.tensors import Candidates
+from holdfast.attack.gradient.outputs import Candidates
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.types import Boxes, Detections

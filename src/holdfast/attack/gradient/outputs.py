@@ -1,16 +1,34 @@
-"""Outputs picked as the numpy heads pick them: they sort out places, the tensors follow."""
+"""Candidates as tensors: what a detector says before thresholds and suppression, with a gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast.core.errors import InputError
 from holdfast.core.model import Card
+from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Ints
 from holdfast.graph.outputs import single
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All candidates of a batch.
+
+    `boxes` (b, n, 4) xyxy in pixels of the network's input; `scores` (b, n, k) in 0..1, exactly as the head
+    makes them; `energy` (b, n, k) rises with the score and does not saturate, as a logit does: a loss on it
+    still has a gradient where the score is 0.999.
+    """
+
+    boxes: Tensor
+    scores: Tensor
+    energy: Tensor
 
 
 def places(raw: Mapping[str, Tensor]) -> dict[str, Ints]:
@@ -47,3 +65,30 @@ def constant(values: object, like: Tensor) -> Tensor:
 def from_centres(centres: Tensor, sides: Tensor) -> Tensor:
     """Boxes (..., 4) xyxy from centres (..., 2) and sides (..., 2)."""
     return torch.cat([centres - 0.5 * sides, centres + 0.5 * sides], dim=-1)
+
+
+def candidates_of(card: Card) -> Callable[..., Any]:
+    """The function (raw outputs, card) -> Candidates of the card's head, or InputError that says why none."""
+    if not differentiable(card.head.name):
+        raise InputError(_why(card))
+    return lookup("candidates", card.head.name)
+
+
+def differentiable(head: str) -> bool:
+    """Whether the candidates of that head can be had with a gradient."""
+    return head in names("candidates")
+
+
+def _why(card: Card) -> str:
+    head = part("head", card.head.name)
+    if head.facts.get("task") not in ("detect", "single", None):
+        return f"head {head.name!r}: expected a detector to attack, got a model for task {card.task!r}"
+    if not head.facts.get("nms", True):
+        return (
+            f"head {head.name!r}: the graph itself suppresses boxes, which no gradient passes; "
+            "attack it from its predictions alone: --black-box"
+        )
+    return (
+        f"head {head.name!r}: no candidates with a gradient are known for it; attack it with --black-box, "
+        f'or register them: @stage("candidates", "{head.name}")'
+    )

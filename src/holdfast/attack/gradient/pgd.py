@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from holdfast.attack.blackbox.oracle import Oracle
+from holdfast.attack.gradient.victim import Oracle
 from holdfast.attack.regions import dilated
 from holdfast.attack.types import Limits, Target, check_time
 from holdfast.core.types import Bools, Detections, Floats, Image

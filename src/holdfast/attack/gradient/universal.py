@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.attack.blackbox.oracle import Oracle, open_oracle
-from holdfast.attack.gradient.victim import Victim
+from holdfast.attack.gradient.victim import Oracle, Victim, open_oracle
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Target
 from holdfast.core.errors import InputError

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.audit.squares.map import SquareMap, axes, described
 from holdfast.core.types import Boxes, Floats, Ints
-from holdfast.patchbench.drawings import colours, embedded, scale_bar
-from holdfast.patchbench.positions.types import Bar
+from holdfast.patchbench.page import colours, embedded, scale_bar
+from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
 from holdfast.report.gallery import Picture
 from holdfast.report.parts import Figure, Section, scroll

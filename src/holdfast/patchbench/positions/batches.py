@@ -104,7 +104,8 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
         alone = np.stack(values)
         if not free and not _all_vary(alone):
             raise _NotBatched(f"{name!r} has values that do not depend on the picture")
-        if batch.size != alone.size or not _same(batch.reshape(alone.shape), alone):
+        same = batch.size == alone.size and np.allclose(batch.reshape(alone.shape), alone, SAME, SAME)
+        if not same:
             raise _NotBatched(f"a batch gives other values of {name!r} than single pictures")
     first = dict(zip(cut, rows[0], strict=True))
     late = [name for name in made.outputs if name not in first]
@@ -118,10 +119,6 @@ def _all_vary(values: Tensor) -> bool:
     A value that is the same for all would not show that pictures are mixed up.
     """
     return bool((np.ptp(values, axis=0) > 10 * SAME * (1 + np.abs(values).max(axis=0))).all())
-
-
-def _same(batch: Tensor, alone: Tensor) -> bool:
-    return np.allclose(batch, alone, rtol=SAME, atol=SAME)
 
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:

@@ -1,8 +1,9 @@
-"""A benchmark's own file: the cells of its position inputs, and the picture that it makes at each."""
+"""A benchmark's own file: its positions, the picture that it makes at each, and the maps of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +13,19 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network as File
 from holdfast.core.property import Property
-from holdfast.core.types import Ints, Tensor
+from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.patchbench.positions.batches import (
     Batches,
     Session,
     dependent,
+    in_batches,
     noise,
     open_batches,
     open_part,
 )
-from holdfast.patchbench.positions.types import Bar
+from holdfast.patchbench.positions.sweep import Bar, PositionMap, how_run, pasted, settle, sweep, ties
 from holdfast.verify.enumerate import digest
 from holdfast.verify.finite import (
     Cells,
@@ -197,3 +199,206 @@ def kinds(instance: Instance, free: int) -> Ints:
         place = (i, 0) if free == 0 else (0, i)
         every[i] = seen.setdefault(digest(instance.tensors_at(instance.point(place), names)), i)
     return every
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What the position input does to the picture: `order` is how it is read, None if it places no square.
+
+    `clean` is the picture without a patch, `content` what the first position puts there, if a rectangle.
+    """
+
+    order: str | None  # "column, row" or "row, column"
+    words: str
+    clean: Tensor | None
+    content: Tensor | None
+
+
+def effect(instance: Instance) -> Effect:
+    """What the position input does, seen from the file itself: which values it puts no picture in."""
+    ends = [(0, 0), tuple(len(cells) - 1 for cells in instance.cells)]
+    probe = tuple(len(cells) // 3 + i for i, cells in enumerate(instance.cells))
+    masks = {place: _overwritten(instance, instance.point(place)) for place in (*ends, probe)}
+    first, last = masks[ends[0]], masks[ends[1]]
+    clean = _outside(instance)
+    if clean is None and not (first & last).any():
+        pictures = [instance.picture_at(instance.point(place)) for place in ends]
+        clean = np.where(first, pictures[1], pictures[0])
+    squares = {place: _square(mask) for place, mask in masks.items()}
+    order = _order(squares, instance)
+    at = ", ".join(f"{value:g}" for value in instance.point(probe))
+    words = f"at the first position {_change(first)}; at ({at}) {_change(masks[probe])}"
+    square = squares[ends[0]]
+    if square is None or clean is None:
+        return Effect(None, words, clean, None)
+    row, column, height, width = square[:4]
+    there = np.s_[:, row : row + height, column : column + width]
+    content: Tensor = instance.picture_at(instance.point(ends[0]))[0][there]
+    if not first[0][there].all():
+        content = np.ma.array(content, mask=~first[0][there])
+    return Effect(order, words, clean, content)
+
+
+def _outside(instance: Instance) -> Tensor | None:
+    """The picture at a position far outside of it, if the file then changes nothing; None if it does."""
+    far = np.array([4.0 * max(cells.last[-1], 64.0) for cells in instance.cells], np.float32)
+    try:
+        if _overwritten(instance, far).any():
+            return None
+        return instance.picture_at(far)
+    except Exception:  # noqa: BLE001 - a file need not take such a position, and onnxruntime has no one class
+        return None
+
+
+def _overwritten(instance: Instance, point: Point) -> Bools:
+    """Where the picture at a position does not depend on the picture that was given."""
+    dark, light = (
+        instance.picture_at(point, instance.with_picture(np.float32(grey))) for grey in (0.25, 0.75)
+    )
+    return np.asarray(dark == light)
+
+
+def _square(mask: Bools) -> tuple[int, int, int, int, bytes] | None:
+    """Row, column, height and width of what a mask (1, c, h, w) is in all channels, and its form there."""
+    if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
+        return None
+    rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
+    height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
+    form = mask[0, 0][rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return int(rows[0]), int(columns[0]), height, width, form.tobytes()
+
+
+def _order(squares: Mapping[tuple[int, ...], Any], instance: Instance) -> str | None:
+    """Which input is the row and which the column, if the squares lie where the position says."""
+    if None in squares.values() or len({square[2:] for square in squares.values()}) != 1:
+        return None
+    points = [instance.point(place).astype(np.int64).tolist() for place in squares]
+    corners = [[*square[:2]] for square in squares.values()]
+    if corners == [point[::-1] for point in points]:
+        return "column, row"
+    return "row, column" if corners == points else None
+
+
+def _change(mask: Bools) -> str:
+    """The part of the picture that a mask covers, in words."""
+    if not mask.any():
+        return "nothing"
+    if mask.ndim != 4:
+        return f"{int(mask.sum())} values"
+    spans = []
+    for axis, what in ((1, "channels"), (2, "rows"), (3, "columns")):
+        others = tuple(i for i in range(4) if i != axis)
+        hit = np.flatnonzero(mask.any(axis=others))
+        whole = len(hit) == mask.shape[axis]
+        spans.append(f"all {what}" if whole else f"{what} {hit[0]}–{hit[-1]}")
+    return ", ".join(spans)
+
+
+def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionMap, bool]:
+    """Map what the file does at every cell of its position inputs; it makes the pictures itself.
+
+    The second value says whether every picture is the clean one with the patch where the position says. Then
+    the map is over rows and columns of the picture, else over (first input, second input).
+    """
+    batches, told = open_network(instance), instance.told
+    (first, down), (second, across) = (
+        np.unique(kinds(instance, free), return_inverse=True) for free in range(2)
+    )
+    places = list(itertools.product(first.tolist(), second.tolist()))
+
+    def run(these: Sequence[tuple[int, int]]) -> list[Tensor]:
+        pictures = [instance.picture_at(instance.point(place)) for place in these]
+        same = [done.clean is not None and np.array_equal(picture, done.clean) for picture in pictures]
+        square = [_is_described(instance, done, *made) for made in zip(these, pictures, strict=True)]
+        return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
+
+    same, square, *values = in_batches(run, places, jobs)
+    settled = settle(*_read(values), instance.bar, lambda i: instance.exact(instance.point(places[i])))
+
+    def over_cells(values: Tensor) -> Tensor:
+        return values.reshape(len(first), len(second))[down][:, across]
+
+    outputs, unchanged = over_cells(settled.outputs), int(over_cells(same).sum())
+    rows, columns = (cells.middle.astype(np.float64) for cells in instance.cells)
+    is_square = len(places) == outputs.size and bool(square.all())
+    if is_square and done.order == "column, row":
+        outputs, rows, columns = outputs.T, columns, rows
+    clean = float("nan")  # unless the file shows the picture without a patch
+    if done.clean is not None:
+        clean = on_file(instance, done.clean, neutral_of(instance, done.clean))
+    found = PositionMap(
+        outputs=outputs,
+        rows=rows,
+        columns=columns,
+        bar=instance.bar,
+        clean=clean,
+        unchanged=unchanged,
+        replayed=settled.replayed,
+        difference=settled.difference,
+        how=how_run(batches, settled),
+    )
+    return found, is_square
+
+
+def _is_described(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
+    """Whether a picture is the clean one with the patch where the position says, and all of it inside."""
+    if done.order is None or done.clean is None or done.content is None:
+        return False
+    spot = instance.point(place).astype(np.int64)
+    spot = spot[::-1] if done.order == "column, row" else spot
+    if (spot < 0).any() or (spot + done.content.shape[1:] > picture.shape[2:]).any():
+        return False
+    return np.array_equal(pasted(done.clean, done.content, spot[np.newaxis]), picture)
+
+
+def described_map(instance: Instance, done: Effect, content: Tensor, jobs: int = 1) -> PositionMap:
+    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network.
+
+    Replays are run on the original file: with the picture that has the patch, at a position where the file
+    itself changes nothing, if there is one; else in the part of it behind the patch.
+    """
+    if done.clean is None:
+        raise ValueError("the file shows no picture without a patch")
+    neutral = neutral_of(instance, done.clean)
+    return sweep(
+        open_network(instance), done.clean, content, _read,
+        lambda picture: on_file(instance, picture, neutral), bar=instance.bar, told=instance.told, jobs=jobs,
+    )  # fmt: skip
+
+
+def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
+    """The output for a picture (1, …) as it is; by the original file, if at `neutral` it changes none."""
+    if neutral is not None:
+        return instance.exact(instance.point(neutral), instance.with_picture(picture))
+    batches = open_network(instance)
+    return float(batches.alone({**instance.told, batches.source: picture})[0].ravel()[0])
+
+
+def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
+    """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
+    count = instance.pixels
+    if clean.size != count or not np.array_equal(clean.ravel(), instance.domain.template[:count]):
+        return None  # the network reads another form of the picture
+    ramp = np.linspace(0.2, 0.8, count, dtype=np.float32)
+    flat = instance.with_picture(ramp)
+    for place in itertools.product(*({0, len(cells) // 2, len(cells) - 1} for cells in instance.cells)):
+        if np.array_equal(instance.picture_at(instance.point(place), flat).ravel(), ramp):
+            return place[0], place[1]
+    return None
+
+
+def _read(values: Sequence[Tensor]) -> tuple[Floats, Bools]:
+    """The file's output of every picture (n,), and where the class is nearly a tie.
+
+    Without an ArgMax nothing is known of ties, and all outputs are doubtful.
+    """
+    if not values:
+        return np.zeros(0), np.zeros(0, np.bool_)
+    outputs, *scores = (np.asarray(value, np.float64) for value in values)
+    doubtful = np.any([ties(one) for one in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
+    return outputs[:, 0], doubtful
+
+
+def black(patch: tuple[int, int], clean: Tensor) -> Tensor:
+    """A black patch (c, k, k) for a picture whose values are 0 … 1."""
+    return np.zeros((clean.shape[1], *patch), clean.dtype)

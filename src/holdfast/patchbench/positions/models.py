@@ -14,12 +14,10 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
 from holdfast.graph.heads.landmark import Options, landmark
 from holdfast.graph.outputs import options_of
-from holdfast.metrics.single import single_values
-from holdfast.patchbench.network.layout import Target
+from holdfast.patchbench.graph import image_input
+from holdfast.patchbench.layout import Target, output_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
-from holdfast.patchbench.positions.settle import ties
-from holdfast.patchbench.positions.sweep import sweep
-from holdfast.patchbench.positions.types import Bar, PositionMap
+from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
 
@@ -68,22 +66,13 @@ def open_detector(model: Model) -> Detector:
             f"{model.path}: expected a single-object detector (task single), got task {card.task}; "
             "signs-single is one"
         )
-    found = onnx.load_from_string(model.read())
-    weights = {weight.name for weight in found.graph.initializer}
-    inputs = [port for port in found.graph.input if port.name not in weights]
-    if len(inputs) != 1:
-        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)}")
-    batch = inputs[0].type.tensor_type.shape.dim[:1]
-    if batch and batch[0].dim_value > 1:
-        raise ModelError(
-            f"{model.path}: takes {batch[0].dim_value} images at once; export it with a batch of 1"
-        )
+    proto = onnx.load_from_string(model.read())
+    name = image_input(model, proto)
     width, height = card.input.size
     trial = np.stack(
         [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
     )
-    names = [port.name for port in found.graph.output]
-    batches = open_batches(found, inputs[0].name, names, trial)
+    batches = open_batches(proto, name, [port.name for port in proto.graph.output], trial)
     return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), batches)
 
 
@@ -96,7 +85,14 @@ def map_positions(
     Where a mask (k, k) is False the picture shows through the patch. The default target is what the model
     says of the clean picture.
     """
-    _check(image, patch, detector.size)
+    size = detector.size
+    if image.shape != (*size, 3) or image.dtype != np.uint8:
+        raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")
+    fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size
+    if not fits or patch.shape[0] > size[0] or patch.shape[1] > size[1]:
+        raise InputError(
+            f"expected a patch (k, k, 3) uint8, at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
+        )
     clean, content = detector.tensor(image)[np.newaxis], detector.tensor(patch)
     if mask is not None and not mask.all():
         hidden = ~mask[:, :, np.newaxis] if detector.last else ~mask
@@ -105,22 +101,12 @@ def map_positions(
 
     def replay(picture: Tensor) -> float:
         said = detector.says(picture)
-        return float(single_values([said.box], [said.label], [goal.box], [goal.label])[0])
+        return float(output_of([said.box], [said.label], goal)[0])
 
     return sweep(
         detector.batches, clean, content, lambda values: read(detector, values, goal), replay,
         bar=bar or Bar(), last=detector.last, jobs=jobs,
     )  # fmt: skip
-
-
-def _check(image: Image, patch: Image, size: tuple[int, int]) -> None:
-    if image.shape != (*size, 3) or image.dtype != np.uint8:
-        raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")
-    fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size
-    if not fits or patch.shape[0] > size[0] or patch.shape[1] > size[1]:
-        raise InputError(
-            f"expected a patch (k, k, 3) uint8, at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
-        )
 
 
 def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
@@ -135,8 +121,7 @@ def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[
     boxes, classes, doubtful = found
     good = np.asarray(np.isfinite(boxes).all(axis=1))
     boxes = np.where(good[:, None], boxes, 0.0)
-    outputs = single_values(boxes, classes, np.repeat([target.box], count, 0), np.repeat(target.label, count))
-    return outputs, doubtful | ~good
+    return output_of(boxes, classes, target), doubtful | ~good
 
 
 def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:

@@ -1,37 +1,145 @@
-"""A patch at every position of one picture: the pictures, and the map of their outputs."""
+"""A patch at every position of one picture: batches, replays of what decides, and the map of outputs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from holdfast.core.errors import InputError
 from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.patchbench.positions.batches import Batches, Values, in_batches
-from holdfast.patchbench.positions.settle import settle
-from holdfast.patchbench.positions.types import Bar, PositionMap
 
+NEAR = 1e-3  # outputs this near the threshold, and class scores this near each other, are run again
+WRONG = 1e-4  # if a batch is off by more anywhere, no batch is believed
+_SAMPLES = 16  # positions that are run again in any case
 # Raw outputs (n, m) each -> the map's outputs (n,), and where they are doubtful.
 Read = Callable[[list[Tensor]], tuple[Floats, Bools]]
 
 
-def over(under: Tensor, content: Tensor) -> Tensor:
-    """Lay a patch over what is under it; where a masked array is masked, the picture shows through."""
-    return np.where(np.ma.getmaskarray(content), under, np.ma.getdata(content))
+@dataclass(frozen=True)
+class Bar:
+    """Which outputs are unsafe: those up to the threshold, or, if `strict`, those below it."""
+
+    threshold: float = 0.5
+    strict: bool = False
+
+    def unsafe(self, outputs: Floats) -> Bools:
+        """Where an output is unsafe; one that is no number is."""
+        safe = outputs >= self.threshold if self.strict else outputs > self.threshold
+        return np.asarray(~safe)
+
+    def __str__(self) -> str:
+        return f"unsafe where output {'<' if self.strict else '≤'} {self.threshold:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class PositionMap:
+    """The output iou × equal for every position of the patch's top left corner, (rows, columns).
+
+    `rows` and `columns` are the positions along both directions. `replayed` of them were run one by one on
+    the user's file, and their outputs are those; `difference` is the largest by which the fast way was off.
+    """
+
+    outputs: Floats
+    rows: Floats
+    columns: Floats
+    bar: Bar
+    clean: float
+    unchanged: int  # positions at which the picture stays as it is
+    replayed: int
+    difference: float
+    how: str
+
+    def __post_init__(self) -> None:
+        if self.outputs.shape != (len(self.rows), len(self.columns)):
+            wanted = len(self.rows), len(self.columns)
+            raise InputError(f"PositionMap.outputs: expected {wanted}, got {self.outputs.shape}")
+
+    @property
+    def unsafe(self) -> Bools:
+        """Where (rows, columns) the output is unsafe."""
+        return self.bar.unsafe(self.outputs)
+
+    @property
+    def robust(self) -> float:
+        """The share of positions that are safe: the robust area."""
+        return float(1.0 - self.unsafe.mean())
+
+    @property
+    def where(self) -> tuple[int, int]:
+        """Row and column, as places in the map, of the smallest output; the first of equal ones."""
+        flat = int(np.argmin(np.where(np.isnan(self.outputs), -np.inf, self.outputs)))
+        return divmod(flat, len(self.columns))
+
+    @property
+    def minimum(self) -> float:
+        """The smallest output."""
+        return float(self.outputs[self.where])
+
+    @property
+    def status(self) -> str:
+        """The verdict over all positions: violated (sat) if any is unsafe, else holds (unsat)."""
+        return "violated" if self.unsafe.any() else "holds"
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The outputs (n,), how many of them were run one by one, and how far off the batches were there."""
+
+    outputs: Floats
+    replayed: int
+    difference: float
+    believed: bool
+
+
+def settle(outputs: Floats, doubtful: Bools, bar: Bar, replay: Callable[[int], float]) -> Settled:
+    """Check the outputs (n,) of batches; `replay` gives one of them by running the user's file.
+
+    Run again are those near the threshold, those that are `doubtful` (a class nearly tied), the smallest, and
+    a sample. If one that is not doubtful is off, all are run again.
+    """
+    if not len(outputs):
+        return Settled(outputs, 0, 0.0, believed=True)
+    again = doubtful | ~np.isfinite(outputs) | (np.abs(outputs - bar.threshold) <= NEAR)
+    again[np.argmin(np.where(np.isnan(outputs), np.inf, outputs))] = True
+    again[np.linspace(0, len(outputs) - 1, min(_SAMPLES, len(outputs))).astype(np.int64)] = True
+    final = outputs.copy()
+    places = np.flatnonzero(again)
+    final[places] = [replay(int(i)) for i in places]
+    gap = np.abs(final - outputs)
+    believed = bool((gap[again & ~doubtful & np.isfinite(outputs)] <= WRONG).all())
+    if not believed:
+        rest = np.flatnonzero(~again)
+        final[rest] = [replay(int(i)) for i in rest]
+        again[:] = True
+    gap = np.abs(final - outputs)
+    return Settled(final, int(again.sum()), float(np.nanmax(gap[again], initial=0.0)), believed)
+
+
+def ties(scores: Floats) -> Bools:
+    """For each row of class scores (n, k) whether the two highest are nearly equal."""
+    if scores.ndim != 2 or scores.shape[1] < 2:
+        return np.zeros(len(scores), np.bool_)
+    best = np.partition(scores, -2, axis=1)[:, -2:]
+    scale = np.maximum(np.abs(best).max(axis=1), 1.0)
+    return np.asarray(~(best[:, 1] - best[:, 0] > NEAR * scale))
 
 
 def pasted(clean: Tensor, content: Tensor, spots: Ints, last: bool = False) -> Tensor:
     """Lay a patch over a picture (1, …), once for each position (n, 2) of its top left corner; (n, …).
 
-    The patch is (c, k, k), or (k, k, c) if the channels are the last axis.
+    The patch is (c, k, k), or (k, k, c) if the channels are the last axis. Where it is a masked array and
+    masked, the picture shows through.
     """
     made = np.repeat(clean, len(spots), axis=0)
     height, width = content.shape[:2] if last else content.shape[1:]
+    hidden, data = np.ma.getmaskarray(content), np.ma.getdata(content)
     for picture, (row, column) in zip(made, spots.tolist(), strict=True):
         square = slice(row, row + height), slice(column, column + width)
         there = (*square, slice(None)) if last else (slice(None), *square)
-        picture[there] = over(picture[there], content)
+        picture[there] = np.where(hidden, picture[there], data)
     return made
 
 
@@ -55,7 +163,6 @@ def sweep(
     nothing have the output of the clean picture. `replay` gives the output of one picture (1, …) by the
     user's file.
     """
-    began = time.perf_counter()
     changed = changing(clean, content, last)
     spots = np.argwhere(changed)
 
@@ -68,8 +175,19 @@ def sweep(
     whole: Floats = np.full(changed.shape, before)
     whole[changed] = settled.outputs
     rows, columns = (np.arange(float(size)) for size in whole.shape)
-    how = "batches" if batches.many is not None and settled.believed else "one by one"
     return PositionMap(
-        whole, rows, columns, bar, before, int((~changed).sum()), settled.replayed, settled.difference, how,
-        time.perf_counter() - began,
-    )  # fmt: skip
+        outputs=whole,
+        rows=rows,
+        columns=columns,
+        bar=bar,
+        clean=before,
+        unchanged=int((~changed).sum()),
+        replayed=settled.replayed,
+        difference=settled.difference,
+        how=how_run(batches, settled),
+    )
+
+
+def how_run(batches: Batches, settled: Settled) -> str:
+    """How the outputs of a map were computed, in words."""
+    return "batches" if batches.many is not None and settled.believed else "one by one"

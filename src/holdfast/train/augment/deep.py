@@ -17,7 +17,7 @@ import numpy as np
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
 from holdfast.stages.decode.learned import planes
-from holdfast.train.augment.pictures import Pictures, check
+from holdfast.train.augment import Pictures, check
 
 SHARE = 2 / 3  # of the pictures are changed
 GROUP = 8  # pictures that share one damaged net

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from holdfast.core.registry import stage
-from holdfast.train.augment.pictures import Pictures, check
+from holdfast.train.augment import Pictures, check, warp
 
 SHIFT = 0.08  # of the side, each way
 ZOOM = 0.1
@@ -32,14 +32,7 @@ def standard(images: Pictures, rng: np.random.Generator, severity: float = 1.0) 
         middle = np.array([width - 1, height - 1]) / 2 * (1 - scale)
         to_source = np.array([[scale, 0, middle[0]], [0, scale, middle[1]]])
         to_source[:, 2] += shift[place]
-        moved = cv2.warpAffine(
-            images[place],
-            to_source,
-            (width, height),
-            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
-            borderMode=cv2.BORDER_REPLICATE,
-        )
-        made[place] = cv2.LUT(moved, tables[place])
+        made[place] = cv2.LUT(warp(images[place], to_source), tables[place])
     return made
 
 

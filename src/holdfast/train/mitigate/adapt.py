@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
+STAGES: Final = ("decode", "resize", "colour", "fit")  # what a choice names
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,7 @@ def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, st
         name, _, picked = word.partition("=")
         for one in options(family(name)):
             exchange = one.noise
-            if not isinstance(exchange, Exchange) or exchange.kind not in (
-                "decode",
-                "resize",
-                "colour",
-                "fit",
-            ):
+            if not isinstance(exchange, Exchange) or exchange.kind not in STAGES:
                 continue
             made = dataclasses.replace(usual, **{exchange.kind: exchange.name})
             wanted = one.name == picked if picked else one.default
@@ -127,8 +123,7 @@ def _tented(
 ) -> NDArray[np.bool_]:
     """Right or wrong of every picture, in the order they are shown to a fresh network."""
     from holdfast.train.pictures import normalised
-    from holdfast.train.tent import tent
-    from holdfast.train.tune import skipped, trainable_of
+    from holdfast.train.tune import skipped, tent, trainable_of
 
     if how.batch < 2:
         raise InputError(f"batch: expected 2 images or more, whose statistics TENT takes, got {how.batch}")

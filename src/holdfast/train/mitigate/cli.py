@@ -51,7 +51,7 @@ def compare(options: MitigateOptions) -> int:
     from holdfast.engine.progress import progress
     from holdfast.noise.vision.choose import Wanted
     from holdfast.noise.vision.result import as_plain
-    from holdfast.train.mitigate.families import FAMILIES, Trial, families
+    from holdfast.train.mitigate.matrix import FAMILIES, Trial, families
     from holdfast.train.mitigate.rows import mitigations
     from holdfast.train.mitigate.training import orders, train
     from holdfast.train.tables import families_csv, families_table
@@ -76,7 +76,7 @@ def _opened(options: MitigationOptions) -> tuple[Training, Dataset]:
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.train.cli import check_torch
-    from holdfast.train.mitigate.split import apart, held_out, some
+    from holdfast.train.mitigate.rows import apart, held_out, some
     from holdfast.train.mitigate.training import Training
 
     check_torch()

@@ -1,18 +1,22 @@
-"""The rows of the paper's tables: each is a way to train, by decoder, resize, augmentation and attack."""
+"""The rows of the paper's tables, each a way to train, and images to train and to test on."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from holdfast.core import registry
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.dataset import Dataset
+from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
+from holdfast.noise.vision.calibration import spread
 
 if TYPE_CHECKING:
     from holdfast.train.shown import Choice
+
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -86,17 +90,55 @@ def mitigations(model: Model, names: Sequence[str] = ()) -> tuple[Row, ...]:
     """The rows of Fig. 4 by name, all of them if none is named: the first is what the others are held to."""
     card = model.card
     usual = ((card.decode, card.resize),)
-    known = {
-        STANDARD: Row(STANDARD, usual, (STANDARD,)),
-        "augmix": Row("augmix", usual, (STANDARD, "augmix")),
-        "apr-sp": Row("apr-sp", usual, (STANDARD, "apr-sp")),
-        "deep": Row("deep", usual, (STANDARD, "deep")),
-        "deep+apr-sp": Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
-        "deep+augmix": Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
-        "adversarial": Row("adversarial", usual, (STANDARD,), EPSILON),
-        MIX: Row(MIX, EVERY, (STANDARD,)),
-    }
+    rows = (
+        Row(STANDARD, usual, (STANDARD,)),
+        Row("augmix", usual, (STANDARD, "augmix")),
+        Row("apr-sp", usual, (STANDARD, "apr-sp")),
+        Row("deep", usual, (STANDARD, "deep")),
+        Row("deep+apr-sp", usual, (STANDARD, "deep", "apr-sp")),
+        Row("deep+augmix", usual, (STANDARD, "deep", "augmix")),
+        Row("adversarial", usual, (STANDARD,), EPSILON),
+        Row(MIX, EVERY, (STANDARD,)),
+    )
+    known = [row.name for row in rows]
     for name in names:
         if name not in known:
-            raise UnknownName("mitigation", name, list(known))
-    return tuple(row for name, row in known.items() if not names or name in names)
+            raise UnknownName("mitigation", name, known)
+    return tuple(row for row in rows if not names or row.name in names)
+
+
+def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
+    """The dataset without every `every`-th image, and those images: spread evenly, as lists are sorted."""
+    held = data.entries[every - 1 :: every]
+    rest = tuple(entry for at, entry in enumerate(data.entries) if at % every != every - 1)
+    if not held:
+        raise DataError(
+            f"{data.name}: expected at least {every} images to train and test on, got {len(data)}"
+        )
+    return (
+        dataclasses.replace(data, entries=rest, name=f"{data.name} (train)"),
+        dataclasses.replace(data, entries=held, name=f"{data.name} (test)"),
+    )
+
+
+def some(data: Dataset, count: int | None) -> Dataset:
+    """At most this many of the images, evenly spread: a folder is sorted by class."""
+    if count is None or count >= len(data):
+        return data
+    return dataclasses.replace(data, entries=spread(data.entries, count))
+
+
+def apart(data: Dataset, tested: Dataset) -> tuple[Dataset, Dataset]:
+    """Both as they are; DataError if an image is in both."""
+    if twice := in_both(data, tested):
+        raise DataError(
+            f"{len(twice)} images of {tested.name} are in {data.name} too, first {twice[0]}; "
+            "test on images that are not trained on"
+        )
+    return data, tested
+
+
+def in_both(data: Dataset, tested: Dataset) -> list[str]:
+    """The names of images to test on that are among the data too."""
+    known = {entry.key() for entry in data.entries}
+    return [entry.name for entry in tested.entries if entry.key() in known]

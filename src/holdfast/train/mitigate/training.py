@@ -106,7 +106,7 @@ class TrainWork(ItemWork[Order, None]):
 
     def compute_item(self, state: None, item: Order) -> dict[str, Any]:
         """Train a model; a killed run continues from its checkpoint."""
-        from holdfast.train.threads import threads
+        from holdfast.train.loop import threads
         from holdfast.train.tune import tune
 
         training, row, say = self.training, item.row, self.say or _silent

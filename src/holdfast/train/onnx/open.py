@@ -1,25 +1,60 @@
-"""An ONNX file opened for training: parsed once, compared with ONNX Runtime before it is handed out."""
+"""An ONNX file opened for training: its weights, its steps, and a comparison with ONNX Runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from onnx import TensorProto
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.nodes import needed
 from holdfast.graph.lower.values import Value
-from holdfast.graph.lower.walk import walked
+from holdfast.graph.lower.walk import Table, walked
 from holdfast.graph.lower.whole import whole_proto
-from holdfast.train.onnx.check import check_alike
-from holdfast.train.onnx.net import Plan, Trainable
-from holdfast.train.onnx.operators import TABLE
-from holdfast.train.onnx.operators.quantised import check_not_quantised
-from holdfast.train.onnx.roles import roles_of
-from holdfast.train.onnx.tape import Symbol, Tape
+from holdfast.train.onnx import arithmetic, layers, moves
+from holdfast.train.onnx.net import Plan, Symbol, Tape, Trainable
+from holdfast.train.onnx.written import check_alike
 
+# Constants keep their type: what these two give for constants is a view of float numbers.
+_MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
+TABLE = Table(
+    {**layers.OPERATORS, **arithmetic.OPERATORS, **moves.OPERATORS},
+    _MOVES,
+    "trained",
+    "there is no differentiable operator for it",
+)
 _ENDINGS = ("Identity", "Flatten", "Reshape", "Squeeze")  # what may stand behind the last Softmax
+QUANTISED: Final = (
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
+    "ConvInteger", "MatMulInteger",
+)  # fmt: skip
+# By operator the inputs that are weights.
+WEIGHTS: Final[Mapping[str, tuple[int, ...]]] = {
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "Gemm": (0, 1, 2),
+    "MatMul": (0, 1),
+    "Einsum": (0, 1, 2),
+    "Gather": (0,),
+    "PRelu": (1,),
+    "BatchNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "RMSNormalization": (1,),
+}
+STATISTICS: Final[Mapping[str, tuple[int, ...]]] = {"BatchNormalization": (3, 4)}
+# What they give is what they got: a weight behind them is a weight.
+MOVES: Final = frozenset(
+    ("Identity", "Dropout", "Cast", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand",
+     "Tile", "Slice", "Split", "Concat")
+)  # fmt: skip
+ARITHMETIC: Final = frozenset(("Add", "Sub", "Mul", "Div", "Sum"))
 
 
 def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] | None = None) -> Trainable:
@@ -42,7 +77,10 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     from onnx import inliner, numpy_helper
 
     whole = inliner.inline_local_functions(proto) if proto.functions else proto
-    name = _output(whole, output)
+    names = [port.name for port in whole.graph.output]
+    if output and output not in names:
+        raise ModelError(f"expected an output {output!r}, got {', '.join(names)}")
+    name = output or names[0]
     cut, dropped = _up_to_logits(whole, name)
     _take_constants(cut.graph, {name for node in proto.graph.node for name in node.output})
     nodes = needed(cut.graph)
@@ -64,13 +102,22 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     if not isinstance(found, Symbol) or not found.batched:
         raise ModelError(f"output {name!r} does not depend on the image; expected a classifier")
     plan = Plan(
-        proto, tape.steps_to(found.number), given.number, numbers, found.number, image, fixed, name, dropped,
-        tuple(tape.normalisations), roles.kept,
-    )  # fmt: skip
-    held = [
+        proto=proto,
+        steps=tape.steps_to(found.number),
+        given=given.number,
+        numbers=numbers,
+        result=found.number,
+        shape=image,
+        fixed=fixed,
+        output=name,
+        dropped=dropped,
+        normalisations=tuple(tape.normalisations),
+        kept=roles.kept,
+    )
+    weights, statistics = (
         {n: numpy_helper.to_array(arrays[n]) for n in names} for names in (roles.weights, roles.statistics)
-    ]
-    net = Trainable(plan, *held)
+    )
+    net = Trainable(plan, weights, statistics)
     net.eval()
     problems = []
     for attempt in _attempts(plan):
@@ -93,9 +140,7 @@ def _attempts(plan: Plan) -> Iterator[Plan]:
 
 
 def _take_constants(graph: Any, known: set[str]) -> None:
-    """Nothing; float tensors that Constant nodes of the file hold are initializers, as weights may be."""
-    from onnx import TensorProto
-
+    """Turn float tensors that Constant nodes of the file hold into initializers: they may be weights."""
     for node in [n for n in graph.node if n.op_type == "Constant" and n.output[0] in known]:
         held = [a.t for a in node.attribute if a.name == "value"]
         if held and held[0].data_type == TensorProto.FLOAT and len(held[0].dims):
@@ -103,13 +148,6 @@ def _take_constants(graph: Any, known: set[str]) -> None:
             taken.CopyFrom(held[0])
             taken.name = node.output[0]
             graph.node.remove(node)
-
-
-def _output(proto: Any, wanted: str) -> str:
-    names = [o.name for o in proto.graph.output]
-    if wanted and wanted not in names:
-        raise ModelError(f"expected an output {wanted!r}, got {', '.join(names)}")
-    return wanted or names[0]
 
 
 def _up_to_logits(proto: Any, output: str) -> tuple[Any, str]:
@@ -140,8 +178,6 @@ def _entry(
     proto: Any, weights: dict[str, Any], shape: tuple[int, ...] | None
 ) -> tuple[int, tuple[int, ...], str]:
     """The batch written into the file (0: any), the shape of one image, and the name of the input."""
-    from onnx import TensorProto
-
     given = [i for i in proto.graph.input if i.name not in weights]
     if len(given) != 1:
         raise ModelError(f"expected one input, the image, got {', '.join(i.name for i in given) or 'none'}")
@@ -156,3 +192,87 @@ def _entry(
     if not sizes or 0 in image:
         raise ModelError(f"input {given[0].name!r}: expected a fixed size beyond the batch, got {sizes}")
     return sizes[0], image, given[0].name
+
+
+def check_not_quantised(nodes: Sequence[Any]) -> None:
+    """Raise a ModelError that names the first node of a quantised model."""
+    for node in nodes:
+        if node.op_type in QUANTISED:
+            raise ModelError(
+                f"node {node.name or node.output[0]!r}: operator {node.op_type} cannot be trained: the model "
+                "is quantised, and rounding has no gradient; train the float32 model it was made from"
+            )
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of initializers: trained weights, running statistics, and float numbers left as they are."""
+
+    weights: tuple[str, ...]
+    statistics: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass
+class _Reading:
+    """What is known of the values of a graph while its nodes are gone through in order."""
+
+    readers: dict[str, list[tuple[Any, int]]] = field(default_factory=dict)
+    constant: set[str] = field(default_factory=set)
+    raw: set[str] = field(default_factory=set)  # the input before the first layer that has weights
+
+
+def roles_of(graph: Any, nodes: list[Any]) -> Roles:
+    """The roles of the float32 initializers of a graph.
+
+    A weight is an input of a layer (see WEIGHTS), there directly or through moves; or it has more than one
+    element and is added to or multiplied with values behind the first layer. Factors and offsets before the
+    first layer prepare the input and are no weights; neither are limits, scales, sizes and exponents.
+    """
+    floats = {w.name: w for w in graph.initializer if w.data_type == TensorProto.FLOAT}
+    reading = _read(graph, nodes)
+    statistics = [n for n in floats if _used(n, reading, STATISTICS)]
+    weights = [n for n in floats if n not in statistics and _is_weight(n, prod(floats[n].dims), reading)]
+    rest = set(floats) - set(weights) - set(statistics)
+    return Roles(tuple(weights), tuple(statistics), tuple(n for n in floats if n in rest))
+
+
+def _read(graph: Any, nodes: list[Any]) -> _Reading:
+    found = _Reading(constant={w.name for w in graph.initializer})
+    found.raw = {i.name for i in graph.input} - found.constant
+    for node in nodes:
+        for at, name in enumerate(node.input):
+            found.readers.setdefault(name, []).append((node, at))
+        live = [name for name in node.input if name and name not in found.constant]
+        if not live:
+            found.constant.update(node.output)
+        elif node.op_type not in WEIGHTS and all(name in found.raw for name in live):
+            found.raw.update(node.output)
+    return found
+
+
+def _used(name: str, reading: _Reading, table: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the value is such an input of some node, directly or through an Identity."""
+    for node, at in reading.readers.get(name, ()):
+        if at in table.get(node.op_type, ()):
+            return True
+        if node.op_type == "Identity" and _used(node.output[0], reading, table):
+            return True
+    return False
+
+
+def _is_weight(name: str, size: int, reading: _Reading) -> bool:
+    return _used(name, reading, WEIGHTS) or any(
+        _takes_weight(node, name, size, reading) for node, _ in reading.readers.get(name, ())
+    )
+
+
+def _takes_weight(node: Any, name: str, size: int, reading: _Reading) -> bool:
+    """Whether a node that moves values or calculates with them makes a weight of that input."""
+    others = [i for i in node.input if i and i != name and i not in reading.constant]
+    if not others:  # it moves or changes a constant, which may go on to a layer
+        moved = node.op_type in MOVES or node.op_type in ARITHMETIC
+        return moved and any(_is_weight(out, size, reading) for out in node.output)
+    if node.op_type == "Concat":  # a token set beside what was computed
+        return True
+    return node.op_type in ARITHMETIC and size > 1 and not all(other in reading.raw for other in others)

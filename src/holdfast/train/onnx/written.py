@@ -1,16 +1,86 @@
-"""A trained network as the file it came from, with new weights and nothing else changed."""
+"""A trained network as the file it came from, checked against ONNX Runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import onnx
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.core.errors import ModelError
-from holdfast.train.onnx.check import check_alike
+from holdfast.graph.inspect import condense, runtime
 from holdfast.train.onnx.net import Trainable
+
+if TYPE_CHECKING:
+    from holdfast.train.onnx.net import Trainable
+
+
+TOLERANCE: Final = 1e-3  # of the largest score
+_IMAGES: Final = 2
+
+
+def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
+    """The largest difference of scores on random images; ModelError if torch and ONNX Runtime disagree."""
+    images = _random(net, seed)
+    expected = scores_of(proto, images, net.plan.output, net.plan.fixed)
+    training, mode = net.training, net.mode
+    net.eval().mode = "file"
+    with torch.no_grad():
+        scores = net(torch.from_numpy(images))
+        # The file has the last Softmax that training leaves out.
+        last = {"Softmax": torch.softmax, "LogSoftmax": torch.log_softmax}.get(net.plan.dropped)
+        got = (scores if last is None else last(scores, -1)).numpy()
+    net.train(training).mode = mode
+    hint = "; export the model with a free batch" if net.plan.fixed else ""
+    if got.shape != expected.shape:
+        raise ModelError(
+            f"output {net.plan.output!r}: ONNX Runtime gives {expected.shape} for {len(images)} images, "
+            f"torch {got.shape}, so it cannot be trained{hint}"
+        )
+    if not np.isfinite(expected).all():
+        raise ModelError(
+            f"output {net.plan.output!r}: the model gives numbers that are not finite (NaN or infinite) "
+            "on random images, so it cannot be trained; look at its weights"
+        )
+    gap = float(np.abs(got - expected).max(initial=0.0))
+    if not gap <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0))):
+        raise ModelError(
+            f"output {net.plan.output!r}: torch and ONNX Runtime differ by {gap:.2g} on random images, so it "
+            f"cannot be trained{hint}"
+        )
+    return gap
+
+
+def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDArray[Any]:
+    """The scores (n, k) that ONNX Runtime gives for images (n, …), as many at once as the file takes."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        step = fixed or len(images)
+        parts = [
+            session.run([output], {name: images[at : at + step]})[0] for at in range(0, len(images), step)
+        ]
+    except Exception as problem:
+        raise ModelError(f"ONNX Runtime cannot run it: {condense(problem)}") from problem
+    joined: NDArray[Any] = np.concatenate(parts)
+    return joined.reshape(len(joined), -1)
+
+
+def _random(net: Trainable, seed: int) -> NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    count = max(_IMAGES, 2 * net.plan.fixed)
+    kind = net.plan.proto.graph.input[0].type.tensor_type.elem_type
+    if kind != 1:
+        return rng.integers(0, 256, (count, *net.plan.shape)).astype(np.uint8)
+    return rng.normal(size=(count, *net.plan.shape)).astype(np.float32)
 
 
 def written(net: Trainable) -> Any:
@@ -28,7 +98,7 @@ def written(net: Trainable) -> Any:
         if not bool(value.isfinite().all()):
             raise ModelError(f"weight {name!r}: has values that are NaN or infinite; lower the rate")
         data = value.contiguous().numpy().astype("<f4").tobytes()
-        if data != _bytes_of(tensor):
+        if data != onnx.numpy_helper.to_array(tensor).astype("<f4").tobytes():
             tensor.ClearField("float_data")
             tensor.raw_data = data
     check_alike(net, proto)
@@ -42,10 +112,3 @@ def _tensors(graph: Any) -> Iterator[tuple[str, Any]]:
     for node in graph.node:
         if node.op_type == "Constant":
             yield from ((node.output[0], a.t) for a in node.attribute if a.name == "value")
-
-
-def _bytes_of(tensor: Any) -> bytes:
-    from onnx import numpy_helper
-
-    held: bytes = numpy_helper.to_array(tensor).astype("<f4").tobytes()
-    return held

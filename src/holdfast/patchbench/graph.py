@@ -1,0 +1,250 @@
+"""The network of the benchmark: the user's detector as it is, with patch, IoU and class test around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import CardError, ModelError
+from holdfast.core.model import Input, Model
+from holdfast.core.patch import Patch
+from holdfast.core.registry import part
+from holdfast.core.types import Detections, Floats
+from holdfast.graph.inspect import load_proto, opset_of
+from holdfast.patchbench.layout import Layout
+
+PREFIX = "patchbench/"  # of all names that are not the user's
+INPUT, PICTURE, BOX, LABEL, OUTPUT = (PREFIX + n for n in ("input", "picture", "box", "class", "output"))
+OLDEST = 11  # opset: the first in which all operators used here take their types
+_FLOAT, _INT64 = 1, 7
+_KINDS = {"float16": 10, "uint8": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """The names of input, box and scores; raw box · `scale` (4,) is the box in parts of the picture."""
+
+    input: str
+    box: str
+    scores: str
+    scale: Floats
+
+
+def check_single(model: Model) -> None:
+    """Raise CardError unless the model finds a single object."""
+    head = part("head", model.card.head.name)
+    if model.card.task != "single" or head.facts.get("task") != "single":
+        raise CardError(
+            f"{model.path}: expected a detector of a single object (task single, such as signs-single), "
+            f"got the task {model.card.task!r} with the head {model.card.head.name!r}"
+        )
+
+
+def detector_of(model: Model, proto: Any) -> Detector:
+    """How the detector is read, inferred by feeding its card's head numbers that identify their source."""
+    check_single(model)
+    name = image_input(model, proto)
+    names = [value.name for value in proto.graph.output]
+    if len(names) != 2:
+        raise ModelError(f"{model.path}: expected two outputs, a box and scores, got {len(names)}")
+    box, scores, scale = _distinguish(model, names, part("head", model.card.head.name).function)
+    return Detector(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
+
+
+def image_input(model: Model, proto: Any) -> str:
+    """The name of the one image input; raise ModelError if there are several or it takes a larger batch."""
+    weights = {weight.name for weight in proto.graph.initializer}
+    inputs = [value for value in proto.graph.input if value.name not in weights]
+    if len(inputs) != 1:
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)}")
+    for batch in inputs[0].type.tensor_type.shape.dim[:1]:
+        if batch.dim_value > 1:
+            raise ModelError(
+                f"{model.path}: takes {batch.dim_value} images at once; export it with a batch of 1"
+            )
+    return str(inputs[0].name)
+
+
+def _distinguish(model: Model, names: list[str], head: Any) -> tuple[str, str, Floats]:
+    """The box's name, the scores' name, and what the head multiplies each corner by."""
+    corners = np.array([1.0, 2.0, 3.0, 4.0])
+    refused = None
+    for box, scores in (names, names[::-1]):
+        raw = {box: corners[None], scores: 100.0 + np.arange(len(model.card.classes))[None]}
+        try:  # in the order of the graph: a head may tell them apart by it
+            found = head({name: raw[name] for name in names}, model.card)
+        except CardError as problem:
+            refused = refused or problem
+            continue
+        if isinstance(found, Detections) and len(found) == 1:
+            scale = found.boxes[0] / corners
+            if (scale > 0).all() and scale.max() < 20 * max(model.card.input.size):
+                return box, scores, scale
+    raise refused or CardError(f"{model.path}: the head {model.card.head.name!r} gives no single box")
+
+
+@dataclass
+class _Writer:
+    """Nodes and constants as they are written, each under a name of ours."""
+
+    nodes: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+
+    def constant(self, value: Any, dtype: Any = np.int64) -> str:
+        """The name of a constant."""
+        from onnx import numpy_helper
+
+        name = f"{PREFIX}constant_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def node(self, operator: str, *inputs: str, named: str = "", **attributes: Any) -> str:
+        """The name of a new node's output."""
+        from onnx import helper
+
+        name = f"{PREFIX}{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [named or name], name=name, **attributes))
+        return named or name
+
+    def part(self, source: str, begin: int, end: int) -> str:
+        """The elements begin to end of a flat tensor."""
+        return self.node("Slice", source, self.constant([begin]), self.constant([end]))
+
+
+def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
+    """The ONNX file for one patch; None: the patch lies in the picture already, its content is free.
+
+    Input (3·h·w + 8,) as the layout says, output (1,) = IoU · equal(class). The nodes and weights of the
+    user's graph are taken over as they are.
+    """
+    proto = load_proto(model.path)
+    opset = opset_of(proto)
+    if opset < OLDEST:
+        raise ModelError(f"{model.path}: expected opset {OLDEST} or newer, got {opset}; export it again")
+    if any(name.startswith(PREFIX) for node in proto.graph.node for name in node.output):
+        raise ModelError(f"{model.path}: holds a patch already; give the detector it was made from")
+    detector = detector_of(model, proto)
+    g = _Writer()
+    _prepared(g, _picture(g, layout, content), model.card.input, detector.input)
+    before = len(g.nodes)
+    _output(g, *_answer(g, detector), layout)
+    return _assembled(proto, model.path, g, before, layout)
+
+
+def _picture(g: _Writer, layout: Layout, content: Patch | None) -> str:
+    """The picture (1, 3, h, w) in 0..1 with the patch on it."""
+    w, h = layout.size
+    flat, shape = g.part(INPUT, 0, layout.pixels), g.constant([1, 3, h, w])
+    if content is None:
+        return g.node("Reshape", flat, shape, named=PICTURE)
+    image = g.node("Reshape", flat, shape)
+    # Whole numbers by truncation, as in the published files.
+    position = g.node("Cast", g.part(INPUT, layout.pixels, layout.pixels + 2), to=_INT64)
+    return _laid(g, image, position, layout, content)
+
+
+def _laid(g: _Writer, image: str, position: str, layout: Layout, content: Patch) -> str:
+    """The picture with a fixed patch: a pixel inside the square looks up its own pixel of the patch."""
+    inside, index = [], []
+    for axis, (extent, side) in enumerate(zip(layout.size, layout.patch, strict=True)):
+        offset = g.node("Sub", g.constant(np.arange(extent)), g.part(position, axis, axis + 1))
+        begun = g.node("Not", g.node("Less", offset, g.constant(0)))
+        there = g.node("And", begun, g.node("Less", offset, g.constant(side)))
+        inside.append(g.node("Reshape", there, g.constant([1, -1] if axis == 0 else [-1, 1])))
+        index.append(g.node("Where", there, offset, g.constant(0)))
+    mask = g.node("And", inside[0], inside[1])  # (h, w)
+    columns, rows = index
+    if not content.mask.all():
+        held = _looked_up(g, g.constant(content.mask), rows, columns, 0)
+        mask = g.node("And", mask, g.node("Equal", held, g.constant(1)))
+    pixels = content.pixels.astype(np.float32) / np.float32(255)
+    if (pixels == pixels[0, 0, 0]).all():
+        value = g.constant(pixels[0, 0, 0], np.float32)
+    else:
+        value = _looked_up(g, g.constant(pixels.transpose(2, 0, 1), np.float32), rows, columns, 1)
+    return g.node("Where", mask, value, image, named=PICTURE)
+
+
+def _looked_up(g: _Writer, table: str, rows: str, columns: str, axis: int) -> str:
+    return g.node("Gather", g.node("Gather", table, rows, axis=axis), columns, axis=axis + 1)
+
+
+def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
+    """Compute the tensor that the detector reads from the picture, as the card says."""
+    steps: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+    if wanted.colour == "bgr":
+        steps.append(("Gather", (g.constant([2, 1, 0]),), {"axis": 1}))
+    if wanted.dtype == "uint8":
+        steps += [("Mul", (g.constant(255.0, np.float32),), {}), ("Round", (), {})]
+    else:
+        gain = 255 * np.float64(wanted.scale) / np.asarray(wanted.std, np.float64)
+        shift = np.asarray(wanted.mean, np.float64) / np.asarray(wanted.std, np.float64)
+        if (gain.astype(np.float32) != 1).any():
+            steps.append(("Mul", (g.constant(gain.reshape(1, 3, 1, 1), np.float32),), {}))
+        if shift.any():
+            steps.append(("Sub", (g.constant(shift.reshape(1, 3, 1, 1), np.float32),), {}))
+    if wanted.layout == "nhwc":
+        steps.append(("Transpose", (), {"perm": [0, 2, 3, 1]}))
+    if wanted.dtype != "float32":
+        steps.append(("Cast", (), {"to": _KINDS[wanted.dtype]}))
+    last = picture
+    for operator, others, attributes in steps:
+        last = g.node(operator, last, *others, **attributes)
+    g.node("Identity", last, named=named)
+
+
+def _answer(g: _Writer, detector: Detector) -> tuple[str, str]:
+    """The predicted box (4,) in parts of the picture, and the predicted class (1,) as a float."""
+    flat = g.constant([-1])
+    box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)
+    scale = detector.scale.astype(np.float32)
+    box = g.node("Mul", box, g.constant(scale, np.float32)) if (scale != 1).any() else box
+    box = g.node("Identity", box, named=BOX)
+    scores = g.node("Cast", g.node("Reshape", detector.scores, flat), to=_FLOAT)
+    best = g.node("ArgMax", scores, axis=0, keepdims=1)
+    return box, g.node("Cast", best, to=_FLOAT, named=LABEL)
+
+
+def _output(g: _Writer, box: str, label: str, layout: Layout) -> None:
+    """Compute the output IoU · equal(class), each of shape (1,).
+
+    Sides below 0 count as 0: a box whose corners are in the wrong order encloses nothing.
+    """
+    begin = layout.pixels + 2
+    wanted, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
+    low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))
+    high = g.node("Min", g.part(box, 2, 4), g.part(target, 2, 4))
+    inner = _area(g, low, high)
+    areas = [_area(g, g.part(one, 0, 2), g.part(one, 2, 4)) for one in (target, box)]
+    union = g.node("Sub", g.node("Add", *areas), inner)
+    equal = g.node("Cast", g.node("Equal", label, wanted), to=_FLOAT)
+    g.node("Mul", g.node("Div", inner, union), equal, named=OUTPUT)
+
+
+def _area(g: _Writer, low: str, high: str) -> str:
+    sides = g.node("Relu", g.node("Sub", high, low))
+    return g.node("Mul", g.part(sides, 0, 1), g.part(sides, 1, 2))
+
+
+def _assembled(proto: Any, path: Path, g: _Writer, before: int, layout: Layout) -> bytes:
+    """The file: our nodes, the user's, our nodes; its one input and one output are ours."""
+    import onnx
+    from onnx import helper
+
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    onnx.external_data_helper.load_external_data_for_model(made, str(path.parent))
+    graph = made.graph
+    own = list(graph.node)
+    for name in ("node", "input", "output"):
+        graph.ClearField(name)
+    graph.node.extend([*g.nodes[:before], *own, *g.nodes[before:]])
+    graph.initializer.extend(g.weights)
+    graph.input.append(helper.make_tensor_value_info(INPUT, _FLOAT, [layout.length]))
+    graph.output.append(helper.make_tensor_value_info(OUTPUT, _FLOAT, [1]))
+    made.ir_version = max(made.ir_version, 4)  # weights need not be inputs from there on
+    data: bytes = made.SerializeToString(deterministic=True)
+    return data

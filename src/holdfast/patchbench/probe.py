@@ -1,0 +1,234 @@
+"""What the position inputs of a network really do to the picture: found by moving them, graph unknown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import ModelError
+from holdfast.core.types import Size
+from holdfast.graph.inspect import condense, inputs_of
+from holdfast.graph.lower.nodes import part_of
+from holdfast.patchbench.layout import TAIL
+from holdfast.verify.finite import HEAVY
+from holdfast.verify.replay import session_of
+
+Driver = Literal["all", "first", "second", "unclear"]
+Values = NDArray[np.float32]
+_WORDS = {"channel": "colour channels", "row": "rows", "column": "columns"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is changed along channels, rows or columns: all, or `length` from where a position value says."""
+
+    name: str
+    extent: int
+    driver: Driver
+    length: int
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a position does to the tensor that the network proper reads."""
+
+    axes: tuple[Axis, ...]  # channel, row, column
+    truncated: bool  # fractions of a position make no difference
+    solid: bool  # everything inside the ranges changes, not a part of it
+    values: tuple[float, ...]  # what changed elements become, at most 4 different ones
+
+    @property
+    def drivers(self) -> dict[str, Driver]:
+        """What decides each axis."""
+        return {axis.name: axis.driver for axis in self.axes}
+
+    @property
+    def as_described(self) -> bool:
+        """Whether it is a patch in all colours whose left upper corner is at (first, second)."""
+        return self.drivers == {"channel": "all", "row": "second", "column": "first"}
+
+    @property
+    def patch(self) -> Size:
+        """The patch's size as far as it can be seen: rows stand for columns where all of those change."""
+        _, row, column = self.axes
+        height = row.length if row.driver in ("first", "second") else column.length
+        return Size(column.length if column.driver in ("first", "second") else height, height)
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A session from the flat input to the picture as the network proper reads it."""
+
+    input: str
+    tensor: str
+    session: Any
+
+    def picture(self, point: Values) -> Values:
+        """That tensor for one flat input."""
+        return first_output(self.session, {self.input: point})
+
+    def at(self, point: Values, x: float, y: float) -> Values:
+        """That tensor for a flat input with another position."""
+        moved = point.copy()
+        moved[-TAIL : 2 - TAIL] = x, y
+        return self.picture(moved)
+
+
+def first_output(session: Any, given: Mapping[str, Values]) -> Values:
+    """The first output of an ONNX Runtime session; raise ModelError if it cannot run."""
+    try:
+        return np.asarray(session.run(None, dict(given))[0])
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
+
+
+def open_probe(model: Any, length: int) -> Probe:
+    """The probe of a network with one flat input; ModelError if nothing like a picture is read."""
+    inputs = inputs_of(model)
+    if len(inputs) != 1 or inputs[0].dtype != "float32":
+        raise ModelError("expected one input of float32")
+    name = inputs[0].name
+    example = np.zeros(length, np.float32)
+    for tensor in _candidates(model, name):
+        part = part_of(model, {name: example}, [tensor])
+        probe = Probe(name, tensor, session_of(part.SerializeToString()))
+        if _is_picture(probe.picture(example).shape, length):
+            return probe
+    raise ModelError("found no tensor of the picture's size that depends on the input")
+
+
+def _candidates(model: Any, name: str) -> list[str]:
+    """Tensors that depend on the input: what the first filters read, then the others, last first."""
+    reached, first, others = {name}, list[str](), list[str]()
+    for node in model.graph.node:
+        met = [one for one in node.input if one in reached]
+        if not met:
+            continue
+        reached.update(node.output)
+        if node.op_type in HEAVY:
+            first += met
+        elif not first:
+            others += node.output
+    return list(dict.fromkeys([*first[:1], *others[::-1], *first[1:]]))
+
+
+def _is_picture(shape: tuple[int, ...], length: int) -> bool:
+    return len(shape) == 4 and shape[0] == 1 and 3 in (shape[1], shape[3]) and np.prod(shape) == length - TAIL
+
+
+def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequence[int]) -> Effect:
+    """What the two position values, over these whole numbers, do to the picture of the flat input `point`."""
+    at = len(point) - TAIL
+    rng = np.random.default_rng(0)  # any picture without two equal values: what changes is then seen
+    base = point.copy()
+    base[:at] = rng.permutation(np.linspace(0.11, 0.93, at)).astype(np.float32)
+
+    def seen(x: float, y: float) -> Values:
+        return _channels_first(probe.at(base, x, y))
+
+    clean = _channels_first(clean_picture(probe, base, first, second))
+    found = {(x, y): seen(x, y) for x, y in itertools.product(first, second)}
+    changed = {where: picture != clean for where, picture in found.items()}
+    axes = tuple(_axis(name, axis, changed) for axis, name in enumerate(_WORDS))
+    inside = [mask[np.ix_(*_spans(mask))].mean() for mask in changed.values() if mask.any()]
+    values = [found[where][mask] for where, mask in changed.items() if mask.any()]
+    new = np.unique(np.concatenate(values)) if values else np.zeros(0)
+    x, y = first[len(first) // 2], second[len(second) // 2]
+    same = all(np.array_equal(seen(x + f, y + f), found[x, y]) for f in (0.25, 0.5, 0.96875))
+    return Effect(axes, same, all(i == 1 for i in inside), tuple(map(float, new[:4])))
+
+
+def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequence[int]) -> Values:
+    """The picture of a flat input without a patch: what the network reads with the position far outside.
+
+    Where that is not possible, what each element is at most of the positions far from one another.
+    """
+    outside = _outside(probe, base)
+    if outside is not None:
+        return outside
+    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
+    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
+
+
+def _outside(probe: Probe, base: Values) -> Values | None:
+    """The picture with the position far outside, if every element then follows the input; else None."""
+    other, far = base.copy(), float(len(base))
+    other[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # what a patch covers stays the same
+    try:
+        seen, moved = probe.at(base, far, far), probe.at(other, far, far)
+    except ModelError:  # a network need not take such a position
+        return None
+    return seen if seen.shape == moved.shape and (seen != moved).all() else None
+
+
+def _spread(values: Sequence[int]) -> list[int]:
+    return sorted({values[round(share * (len(values) - 1))] for share in (0, 0.25, 0.5, 0.75, 1)})
+
+
+def _channels_first(picture: Values) -> Values:
+    first: Values = picture[0]
+    return first if picture.shape[1] == 3 else first.transpose(2, 0, 1)
+
+
+def _spans(mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """The range of indices changed along each axis."""
+    return [np.arange(found.min(), found.max() + 1) for found in (np.unique(one) for one in np.nonzero(mask))]
+
+
+def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.bool_]]) -> Axis:
+    """What decides which part of one axis changes."""
+    some = {where: _spans(mask)[axis] for where, mask in changed.items() if mask.any()}
+    extent = next(iter(changed.values())).shape[axis]
+    if not some:
+        return Axis(name, extent, "unclear", 0)
+    longest = max(map(len, some.values()))
+    if all(len(span) == extent for span in some.values()):
+        return Axis(name, extent, "all", extent)
+    drivers: tuple[Driver, Driver] = ("first", "second")
+    for number, driver in enumerate(drivers):
+        begun = all(span[0] == where[number] for where, span in some.items())
+        ended = all(span[-1] == min(where[number] + longest, extent) - 1 for where, span in some.items())
+        if begun and ended:
+            return Axis(name, extent, driver, longest)
+    return Axis(name, extent, "unclear", longest)
+
+
+def told(effect: Effect) -> str:
+    """One sentence about the effect."""
+    if not any(axis.length for axis in effect.axes):
+        return "nothing: no position changes the picture"
+    how = "; fractions are cut off" if effect.truncated else "; fractions of a position matter"
+    new = f", set to {effect.values[0]:g}" if len(effect.values) == 1 else ", each pixel to its own value"
+    holes = "" if effect.solid else ", with holes"
+    patch = effect.patch
+    if effect.as_described:
+        size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
+        return f"{size}, its left side at column = first value, its top at row = second value{how}"
+    parts = [_span_text(axis) for axis in effect.axes]
+    limits = [
+        f"nothing for the {axis.driver} coordinate ≥ {axis.extent}"
+        for axis in effect.axes
+        if axis.name == "channel" and axis.driver in ("first", "second")
+    ]
+    drivers = effect.drivers
+    kind = "rows and columns swapped: "
+    if drivers["channel"] in ("first", "second") and drivers["column"] == "all":
+        kind = "rows of a colour channel: "
+    elif drivers != {"channel": "all", "row": "first", "column": "second"}:
+        kind = ""
+    return kind + ", ".join(parts) + new + holes + "".join(f"; {limit}" for limit in limits) + how
+
+
+def _span_text(axis: Axis) -> str:
+    words = _WORDS[axis.name]
+    if axis.driver == "all":
+        return f"all {words}"
+    if axis.driver == "unclear":
+        return f"up to {axis.length} {words}, no rule found which"
+    more = f" to {axis.driver} + {axis.length - 1}" if axis.length > 1 else ""
+    return f"{words} {axis.driver}{more}"
