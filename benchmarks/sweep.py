@@ -38,8 +38,7 @@ from holdfast.engine.preprocess import distinct_tensors
 from holdfast.engine.versions import versions
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.sweep import SweepPlan, sweep
-from holdfast.noise.vision.variants import CLEAN, Variant
+from holdfast.noise.vision.sweep import CLEAN, SweepPlan, Variant, sweep
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import family, option, options
 

@@ -34,7 +34,7 @@ from holdfast.metrics.replicates import mean_values
 from holdfast.metrics.rules import RULES
 from holdfast.noise.vision.choose import Asked, tried
 from holdfast.noise.vision.run import NoisePlan, ground_of, unwatched
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import Variant
 from holdfast.stages.families import Option, option
 
 VOC = Settings(RULES["voc"], 0.5, 0.25)

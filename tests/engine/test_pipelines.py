@@ -23,8 +23,7 @@ from holdfast.engine.preprocess import InputTensor
 from holdfast.engine.records import first_of, read_mask, to_plain
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.sweep import SweepPlan, sweep
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import SweepPlan, Variant, sweep
 
 SEGMENT_CARD = """\
 task = "segment"

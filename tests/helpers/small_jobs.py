@@ -33,14 +33,14 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.language import plan as language_plan
-from holdfast.noise.language.data.open import open_text
+from holdfast.noise.language.open import subject_of
+from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.run import measure as measure_language
-from holdfast.noise.language.subject import subject_of
 from holdfast.noise.speech import options
 from holdfast.noise.speech import run as speech
+from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
-from holdfast.noise.speech.model.card import load_speech
-from holdfast.noise.speech.model.vocoder import Vocoder
+from holdfast.noise.speech.spectrum import Vocoder
 from holdfast.stages.deployed import Calibration, Deployed
 
 HOME = str(sources.PACKAGE) + os.sep
@@ -182,8 +182,8 @@ JOBS = {
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),
-    "language": (asked, (CELLS, "noise.language.build:_made")),
-    "speech": (spoken, (CELLS, "noise.speech.rewritten:_made")),
+    "language": (asked, (CELLS, "noise.language.cells:_made")),
+    "speech": (spoken, (CELLS, "noise.speech.cells:_made")),
     "train": (
         tuned,
         (CELLS, "train.shown:fill"),

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from holdfast.noise.speech.system import Spectrum
+from holdfast.noise.speech.spectrum import Spectrum
 
 SPECTRUM = Spectrum(rate=8000, n_fft=256, hop=64, window_length=256, mels=20, high=4000.0)
 LETTERS = " abcdefghijklmnopqrstuvwxyz.~"

@@ -31,8 +31,8 @@ def _language(options: DemoOptions) -> list[Figure]:
     from holdfast.engine.progress import progress
     from holdfast.noise.language.cli import plan_of
     from holdfast.noise.language.plan import prepare
+    from holdfast.noise.language.result import models_table
     from holdfast.noise.language.run import measure
-    from holdfast.noise.language.tables import models_table
     from holdfast.stages.families import is_installed
 
     if not is_installed("tokenizers"):
@@ -46,7 +46,7 @@ def _language(options: DemoOptions) -> list[Figure]:
 
 def _speech(options: DemoOptions) -> list[Figure]:
     from holdfast.noise.speech.cli import plans_of, suite_of
-    from holdfast.noise.speech.tables import paper_table
+    from holdfast.noise.speech.result import paper_table
 
     noise = _noise(options, SPEECH, "speech", options.clips)
     made, _ = suite_of(plans_of(noise), command_line(noise))

@@ -12,7 +12,7 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.noise.vision.choose import Asked, tried
 from holdfast.noise.vision.result import ModelNoise, Row
 from holdfast.noise.vision.run import Prepared, worst_options
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import Variant
 from holdfast.stages.families import Option, applied
 
 TOGETHER = "all together"

@@ -24,7 +24,7 @@ from holdfast.evaluate.difference import Side, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.noise.vision.choose import Asked
 from holdfast.noise.vision.run import Prepared, Watch, unwatched
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import Variant
 
 
 def matrix(

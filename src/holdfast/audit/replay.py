@@ -20,8 +20,7 @@ from holdfast.engine.records import Record
 from holdfast.engine.store import printable
 from holdfast.noise.vision.choose import reason_of
 from holdfast.noise.vision.run import Prepared, Watch, sweep_plan, swept
-from holdfast.noise.vision.sweep import steps, sweep
-from holdfast.noise.vision.variants import Swept, Variant
+from holdfast.noise.vision.sweep import Swept, Variant, steps, sweep
 
 LAID_BY = (
     "pillow"  # what reads the PNGs of laid patches: they hold the pixels of the deployment's own decoder

@@ -59,7 +59,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "features": ("holdfast.stages.features",),
     "augment": ("holdfast.train.augment",),
     "stft": ("holdfast.noise.speech.stft",),
-    "spectrum": ("holdfast.noise.speech.model.settings",),
+    "spectrum": ("holdfast.noise.speech.options",),
 }
 _PARTS: dict[tuple[str, str], Part] = {}
 _LOADED: set[str] = set()

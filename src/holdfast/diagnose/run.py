@@ -10,7 +10,7 @@ from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
 from holdfast.noise.vision.choose import Asked, tried
 from holdfast.noise.vision.run import Prepared, Watch, points, swept
-from holdfast.noise.vision.variants import CLEAN, Swept, Variant
+from holdfast.noise.vision.sweep import CLEAN, Swept, Variant
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import Option
 

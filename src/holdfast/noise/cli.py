@@ -77,7 +77,7 @@ def combine(options: CombineOptions) -> int:
     """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
     from holdfast.noise.vision.combine import as_plain, words
     from holdfast.noise.vision.combine import combine as build_up
-    from holdfast.noise.vision.sections import staircase_csv, staircase_table
+    from holdfast.noise.vision.tables import staircase_csv, staircase_table
 
     options.check_output(options.runs)
     began = time.perf_counter()
@@ -96,7 +96,7 @@ def combine(options: CombineOptions) -> int:
 
 def listing(options: ListOptions) -> None:
     """List every noise that is installed: stage, options, tasks, and which real systems do it."""
-    from holdfast.noise.vision.listing import kinds_table, list_table, list_text
+    from holdfast.noise.listing import kinds_table, list_table, list_text
 
     load_own(options.use)
     options.check_output()
@@ -213,7 +213,7 @@ def suite_of(models: Sequence[ModelNoise], data: str, command: str, began: float
 
 
 def _estimated(plans: Sequence[NoisePlan]) -> int:
-    from holdfast.noise.vision.estimate import estimate
+    from holdfast.noise.vision.run import estimate
     from holdfast.noise.vision.tables import estimate_table
     from holdfast.report.tables import to_text
 

@@ -23,8 +23,7 @@ def show(options: ShowOptions) -> int:
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.noise.vision.choose import Wanted
-    from holdfast.noise.vision.pictures import shown_table, write
-    from holdfast.noise.vision.show import features, shown
+    from holdfast.noise.vision.show import features, shown, shown_table, write
     from holdfast.report.tables import to_text
 
     load_own(options.use)

@@ -72,9 +72,9 @@ def _made(folder: Path, kind: str, changed: int) -> str:
 
         return language_page(open_language(folder))
     if kind == "speech":
+        from holdfast.noise.speech.page import open_shown
         from holdfast.noise.speech.page import page as speech_page
         from holdfast.noise.speech.result import open_suite as open_speech
-        from holdfast.noise.speech.show import open_shown
 
         suite = open_speech(folder)
         return speech_page(suite, [s for m in suite.models if (s := open_shown(folder, m.model)) is not None])
@@ -98,8 +98,7 @@ def _noised(path: Path, changed: int) -> str:
     import tempfile
 
     from holdfast.noise.vision.choose import Wanted
-    from holdfast.noise.vision.pictures import write
-    from holdfast.noise.vision.show import shown
+    from holdfast.noise.vision.show import shown, write
 
     made = list(shown(path.read_bytes(), None, Wanted((), ())))
     command = f"holdfast noise show {path.name}"

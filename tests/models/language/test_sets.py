@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.noise.language.data.open import open_text
+from holdfast.noise.language.questions import open_text
 from models.language.text import COUNTS, write_sets
 
 SHIPPED = Path(holdfast.__file__).parent / "models" / "language"

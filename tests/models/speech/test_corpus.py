@@ -7,8 +7,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("scipy")
 
 from holdfast.core.errors import InputError  # noqa: E402
-from holdfast.noise.speech.clips import open_clips  # noqa: E402
-from holdfast.noise.speech.model.wav import read_wav  # noqa: E402
+from holdfast.noise.speech.clips import open_clips, read_wav  # noqa: E402
 from holdfast.train.loop import Stage, fit  # noqa: E402
 from models.speech import corpus as corpora  # noqa: E402
 from models.speech import recipes, voice  # noqa: E402

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.noise.speech.model.acoustic import open_voice  # noqa: E402
-from holdfast.noise.speech.model.card import load_speech  # noqa: E402
+from holdfast.noise.speech.acoustic import open_voice  # noqa: E402
+from holdfast.noise.speech.card import load_speech  # noqa: E402
 from models.speech.corpus import SYMBOLS, ids_of  # noqa: E402
 from models.speech.make import write_fast, write_taco  # noqa: E402
 from models.speech.nets import FastNet, TacoNet  # noqa: E402

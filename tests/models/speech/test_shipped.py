@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from holdfast.metrics.speech import aligned_mean_square
-from holdfast.noise.speech.clips import open_clips
-from holdfast.noise.speech.model.acoustic import open_voice
-from holdfast.noise.speech.model.card import load_speech, shipped_folder, shipped_speech
-from holdfast.noise.speech.model.mel import log_mel
-from holdfast.noise.speech.model.wav import read_wav
+from holdfast.noise.speech.acoustic import open_voice
+from holdfast.noise.speech.card import load_speech, shipped_folder, shipped_speech
+from holdfast.noise.speech.clips import open_clips, read_wav
+from holdfast.noise.speech.spectrum import log_mel
 
 
 def test_names_and_sizes():

@@ -7,8 +7,18 @@ from dataclasses import replace
 import pytest
 
 from holdfast.noise.language.page import lead, page, worst_of
-from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.language.tables import how_table, models_table, numbers_table, rows_csv, rules_table
+from holdfast.noise.language.result import (
+    LanguageNoise,
+    LanguageSuite,
+    Row,
+    RuleNoise,
+    SetNoise,
+    how_table,
+    models_table,
+    numbers_table,
+    rows_csv,
+    rules_table,
+)
 from holdfast.report.tables import to_csv, to_latex, to_markdown, to_text
 
 PLAIN = (

@@ -13,14 +13,12 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.types import CannotRewrite, Rewritten
 from holdfast.metrics.text import hits
-from holdfast.noise.language.build import settled
-from holdfast.noise.language.data.open import open_text
-from holdfast.noise.language.estimate import estimate
-from holdfast.noise.language.model import open_language
+from holdfast.noise.language.cells import settled
+from holdfast.noise.language.open import open_language, subject_of
 from holdfast.noise.language.plan import LanguagePlan, prepare
+from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import as_plain, open_suite, save, suite_folder
-from holdfast.noise.language.run import measure, run_pieces, scores_of
-from holdfast.noise.language.subject import subject_of
+from holdfast.noise.language.run import estimate, measure, run_pieces, scores_of
 
 
 @pytest.fixture
@@ -89,9 +87,9 @@ def test_two_runs_give_the_same_digits_and_the_second_runs_nothing(tmp_path, lm,
     others = {p.name: p.read_bytes() for p in (tmp_path / "elsewhere").rglob("*.*") if p.is_file()}
     assert cells == others
     prepared = prepare(plan)
-    import holdfast.noise.language.model
+    import holdfast.noise.language.open
 
-    monkeypatch.setattr(holdfast.noise.language.model, "open_language", lambda *_: pytest.fail("run again"))
+    monkeypatch.setattr(holdfast.noise.language.open, "open_language", lambda *_: pytest.fail("run again"))
     assert as_plain(measure(prepared)) == as_plain(first)
 
 

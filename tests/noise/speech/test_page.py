@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from holdfast.core.errors import OutputError
-from holdfast.noise.speech.page import lead, page, write
-from holdfast.noise.speech.pictures import LOUDEST, sound_uri, spectrogram
-from holdfast.noise.speech.result import Number, Row, SpeechNoise, SpeechSuite
-from holdfast.noise.speech.show import Shown, Sound
-from holdfast.noise.speech.tables import csv_table, options_table, paper_table, words
+from holdfast.noise.speech.page import LOUDEST, Shown, Sound, lead, page, sound_uri, spectrogram, write
+from holdfast.noise.speech.result import (
+    Number,
+    Row,
+    SpeechNoise,
+    SpeechSuite,
+    csv_table,
+    options_table,
+    paper_table,
+    words,
+)
 from holdfast.report.charts.decades import decades
 from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text

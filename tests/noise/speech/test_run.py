@@ -9,16 +9,14 @@ from helpers.speech import SPECTRUM, hum, write_autoregressive, write_clips, wri
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.metrics.speech import mean_square
 from holdfast.noise.speech import cells
-from holdfast.noise.speech.clip import Measured, Studio
+from holdfast.noise.speech.card import load_speech
+from holdfast.noise.speech.cells import Measured, Studio
 from holdfast.noise.speech.clips import open_clips
-from holdfast.noise.speech.estimate import estimate
-from holdfast.noise.speech.model.card import load_speech
-from holdfast.noise.speech.model.mel import log_mel
-from holdfast.noise.speech.model.vocoder import Vocoder
 from holdfast.noise.speech.options import CLEAN, System, Wanted, options
+from holdfast.noise.speech.page import open_shown, save_shown, shown
 from holdfast.noise.speech.result import SpeechSuite, open_suite, save, suite_folder
-from holdfast.noise.speech.run import SpeechPlan, measure, prepare
-from holdfast.noise.speech.show import open_shown, save_shown, shown
+from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
+from holdfast.noise.speech.spectrum import Vocoder, log_mel
 
 FEW = Wanted(only=("precision=fp16", "precision=int8-mixed", "stft=symmetric-window", "stft=power-2"))
 QUICK = Vocoder(iterations=3)

@@ -2,14 +2,12 @@
 
 import pytest
 
-from holdfast.noise.speech.clips import SHIPPED, open_clips
-from holdfast.noise.speech.model.acoustic import open_voice
-from holdfast.noise.speech.model.card import load_speech, shipped_folder, shipped_speech
-from holdfast.noise.speech.model.text import ids_of
-from holdfast.noise.speech.model.vocoder import Vocoder
-from holdfast.noise.speech.model.wav import read_wav
+from holdfast.noise.speech.acoustic import ids_of, open_voice
+from holdfast.noise.speech.card import load_speech, shipped_folder, shipped_speech
+from holdfast.noise.speech.clips import SHIPPED, open_clips, read_wav
 from holdfast.noise.speech.options import Wanted
 from holdfast.noise.speech.run import SpeechPlan, measure, prepare
+from holdfast.noise.speech.spectrum import Vocoder
 
 
 def test_they_are_small_and_both_kinds_are_there():

@@ -9,7 +9,7 @@ from helpers.browser import needs_browser, opened_browser
 from holdfast.diagnose import page as diagnose
 from holdfast.diagnose.run import Blame, Share
 from holdfast.noise.vision import page as noise
-from holdfast.noise.vision import pictures as noise_pictures
+from holdfast.noise.vision import show as noise_pictures
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.show import compared
 from holdfast.report.tables import Table

@@ -9,19 +9,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from holdfast.noise.listing import kinds_table, list_table
 from holdfast.noise.vision.combine import Staircase, Step, words
-from holdfast.noise.vision.listing import kinds_table, list_table
-from holdfast.noise.vision.page import page
-from holdfast.noise.vision.pictures import picture_section
+from holdfast.noise.vision.page import lead, page, staircase_section
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
-from holdfast.noise.vision.sections import lead, staircase_csv, staircase_section, staircase_table
-from holdfast.noise.vision.show import Feature, compared
+from holdfast.noise.vision.show import Feature, compared, picture_section
 from holdfast.noise.vision.tables import (
     families_table,
     groups_of,
     models_csv,
     models_table,
     options_table,
+    staircase_csv,
+    staircase_table,
 )
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.charts.staircase import Stair, staircase

@@ -20,9 +20,16 @@ from holdfast.metrics.rules import rule_named
 from holdfast.noise.vision.calibration import reserve
 from holdfast.noise.vision.choose import Wanted, asked, reason_of
 from holdfast.noise.vision.combine import _Stair, _step, combine, words
-from holdfast.noise.vision.estimate import estimate
 from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
-from holdfast.noise.vision.run import NoisePlan, ground_of, jpeg_share, measure, prepare, worst_options
+from holdfast.noise.vision.run import (
+    NoisePlan,
+    estimate,
+    ground_of,
+    jpeg_share,
+    measure,
+    prepare,
+    worst_options,
+)
 from holdfast.stages.families import Option, option
 
 FEW = Wanted(

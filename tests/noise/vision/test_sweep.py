@@ -19,8 +19,7 @@ from holdfast.engine.cells import cell_key
 from holdfast.engine.records import Failed
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.sweep import SweepPlan, steps, sweep
-from holdfast.noise.vision.variants import Variant, same_inputs
+from holdfast.noise.vision.sweep import SweepPlan, Variant, same_inputs, steps, sweep
 from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import Deployed
 

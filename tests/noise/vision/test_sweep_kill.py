@@ -13,8 +13,7 @@ from helpers import models as making
 from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.sweep import SweepPlan, sweep
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import SweepPlan, Variant, sweep
 
 RESIZES = ("pillow-bilinear", "pillow-nearest", "opencv-nearest", "opencv-bilinear", "opencv-area")
 SCRIPT = """
@@ -25,7 +24,7 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, sweep
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import Variant
 
 if __name__ == "__main__":
     model = load_model(Path("tiny.onnx"))

@@ -8,8 +8,8 @@ import numpy as np
 from torch import nn
 
 from holdfast.metrics.text import DEFAULT_RULES, accuracy, hits
-from holdfast.noise.language.data.open import open_text
-from holdfast.noise.language.model.open import open_language
+from holdfast.noise.language.open import open_language
+from holdfast.noise.language.questions import open_text
 from holdfast.train.loop import Say, fit
 from models.language.graph import ROAD, decoder_graph
 from models.language.recipe import PARAGRAPHS, SEED_OF_TEXT, STAGES, job_of, row_of

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.sources import code_of
-from holdfast.noise.speech.model.mel import log_mel
-from holdfast.noise.speech.system import Spectrum
+from holdfast.noise.speech.spectrum import Spectrum, log_mel
 from models.speech import voice
 
 SYMBOLS: Final = (" ", *"abcdefghijklmnopqrstuvwxyz", "~")  # the place is the id

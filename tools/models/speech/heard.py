@@ -8,11 +8,9 @@ from typing import Final
 import numpy as np
 
 from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.noise.speech.model.acoustic import open_voice
-from holdfast.noise.speech.model.card import load_speech
-from holdfast.noise.speech.model.mel import log_mel
-from holdfast.noise.speech.model.vocoder import Vocoder, wave_of
-from holdfast.noise.speech.system import Mel
+from holdfast.noise.speech.acoustic import open_voice
+from holdfast.noise.speech.card import load_speech
+from holdfast.noise.speech.spectrum import Mel, Vocoder, log_mel, wave_of
 from models.speech.corpus import CHOICES, Recording
 
 RIVALS: Final = 4

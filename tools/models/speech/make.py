@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from holdfast.core.errors import UnknownName
 from holdfast.graph.card_text import toml
-from holdfast.noise.speech.model.wav import FULL, wav_bytes
-from holdfast.noise.speech.system import SpeechCard
+from holdfast.noise.speech.card import SpeechCard
+from holdfast.noise.speech.clips import FULL, wav_bytes
 from holdfast.train.loop import Job, Say, fit
 from models.export import write_onnx
 from models.signs.recipes import shortened

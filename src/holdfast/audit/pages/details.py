@@ -39,7 +39,7 @@ def sections(made: Made, until: float = math.inf) -> list[Section]:
 
 
 def _stairs(made: Made) -> list[Section]:
-    from holdfast.noise.vision.sections import staircase_section
+    from holdfast.noise.vision.page import staircase_section
 
     return [staircase_section(made.stairs, made.noise.images)] if made.stairs and made.noise else []
 
@@ -48,8 +48,7 @@ def _seen(made: Made) -> list[Section]:
     """What noise does to a picture and to the features, on the first image that can be read."""
     from holdfast.core.errors import HoldfastError
     from holdfast.noise.vision.choose import Wanted
-    from holdfast.noise.vision.pictures import picture_section
-    from holdfast.noise.vision.show import Feature, features, shown
+    from holdfast.noise.vision.show import Feature, features, picture_section, shown
 
     model, prepared = made.plan.plan.model, made.prepared
     if prepared is None:

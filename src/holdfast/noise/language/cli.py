@@ -17,9 +17,9 @@ from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
     from holdfast.core.language import TextSet
+    from holdfast.noise.language.open import Subject
     from holdfast.noise.language.plan import LanguagePlan, Prepared
     from holdfast.noise.language.result import LanguageSuite
-    from holdfast.noise.language.subject import Subject
 
 
 def language(options: NoiseOptions) -> int:
@@ -51,10 +51,9 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     """The plan of a command line; InputError for words that are neither model nor set."""
     from holdfast.core.errors import InputError
     from holdfast.noise.cli import note_aliases, reject_options
-    from holdfast.noise.language.model.shipped import shipped
+    from holdfast.noise.language.cells import FAMILY, chosen
+    from holdfast.noise.language.open import FILES, file_of, shipped
     from holdfast.noise.language.plan import LanguagePlan
-    from holdfast.noise.language.precisions import FAMILY, chosen
-    from holdfast.noise.language.subject import FILES, file_of
 
     reject_options(options, ("card",))
     precisions = chosen(options.only, options.skip, options.all)
@@ -93,14 +92,14 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
 
 
 def _opened(word: str) -> TextSet:
-    from holdfast.noise.language.data.open import open_text
+    from holdfast.noise.language.questions import open_text
 
     return open_text(Path(word))
 
 
 def _subjects(files: Sequence[Path]) -> tuple[Subject, ...]:
     """The models, those of one name told apart by their folders."""
-    from holdfast.noise.language.subject import subject_of
+    from holdfast.noise.language.open import subject_of
 
     found = [subject_of(file) for file in files]
     names = [s.name for s in found]
@@ -114,8 +113,14 @@ def _subjects(files: Sequence[Path]) -> tuple[Subject, ...]:
 
 def show(made: LanguageSuite, options: NoiseOptions) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.noise.language.result import as_plain
-    from holdfast.noise.language.tables import how_table, models_table, numbers_table, rows_csv, rules_table
+    from holdfast.noise.language.result import (
+        as_plain,
+        how_table,
+        models_table,
+        numbers_table,
+        rows_csv,
+        rules_table,
+    )
 
     if options.csv:
         options.print_table(rows_csv(made))
@@ -134,8 +139,8 @@ def show(made: LanguageSuite, options: NoiseOptions) -> None:
 
 
 def _estimated(prepared: Prepared) -> int:
-    from holdfast.noise.language.estimate import estimate, graphs_of
-    from holdfast.noise.language.tables import estimate_table
+    from holdfast.noise.language.result import estimate_table
+    from holdfast.noise.language.run import estimate, graphs_of
     from holdfast.report.tables import to_text
 
     found = estimate(prepared)

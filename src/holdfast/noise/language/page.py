@@ -6,9 +6,12 @@ from pathlib import Path
 
 from holdfast.core.errors import OutputError
 from holdfast.engine.store import write_atomic
-from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, SetNoise
-from holdfast.noise.language.tables import (
+from holdfast.noise.language.result import (
     RULES,
+    LanguageNoise,
+    LanguageSuite,
+    Row,
+    SetNoise,
     caption,
     how_table,
     interval,

@@ -14,12 +14,18 @@ from holdfast.core.language import Question, TextSet
 from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.noise.language.build import built
-from holdfast.noise.language.calibration import QUESTIONS, Reserved, reserve
-from holdfast.noise.language.precisions import CLEAN, DEFAULT, is_calibrated
+from holdfast.noise.language.cells import (
+    CLEAN,
+    DEFAULT,
+    QUESTIONS,
+    Piece,
+    Reserved,
+    built,
+    is_calibrated,
+    reserve,
+)
+from holdfast.noise.language.open import Subject
 from holdfast.noise.language.result import Outcome
-from holdfast.noise.language.subject import Subject
-from holdfast.noise.language.work import Piece
 
 REWRITTEN = "rewritten"
 PIECE = 25  # questions of a cell
@@ -115,7 +121,7 @@ def _distinct(names: Sequence[str], what: str) -> None:
 
 
 def _opened(subject: Subject, sets: tuple[TextSet, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
-    from holdfast.noise.language.model import open_language
+    from holdfast.noise.language.open import open_language
 
     model = open_language(subject.path, subject.tokenizer)
     said = {(subject.name, text.name): model.notes_on(text.questions) for text in sets}

@@ -1,12 +1,18 @@
-"""What a language suite found: a row a precision, for each rule of scoring, set and model. Saved as JSON."""
+"""The result of a language suite, one row per precision, rule, set and model, and its tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holdfast.engine.manifest import Manifest, folder_of
+from holdfast.noise.language.cells import CLEAN
+from holdfast.report.tables import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from holdfast.noise.language.run import Estimate
 
 Outcome: TypeAlias = Literal["measured", "no effect", "impossible"]
 
@@ -104,3 +110,139 @@ def suite_folder(suite: LanguageSuite, runs: Path) -> Path:
     name = f"language-{'-'.join(m.model for m in suite.models)}-on-{'-'.join(suite.sets)}"
     same = [[m.sha256, [[s.sha256, s.questions, s.calibration] for s in m.sets]] for m in suite.models]
     return folder_of(runs, name, [same, suite.precisions])
+
+
+RULES = {
+    "plain": "the ending with the highest sum of log-likelihoods",
+    "per-byte": "that sum divided by the ending's bytes (length-normalised)",
+    "per-token": "that sum divided by the ending's tokens (length-normalised)",
+    "greedy": "right if the model itself would say the last word, token by token",
+}
+NOTHING = "–"
+
+
+def models_table(suite: LanguageSuite) -> Table:
+    """The paper's Table 5: a row a model, a column a set, FP32(ACC)/FP16(Δ)/INT8(Δ) in each cell."""
+    columns = ["model", *(f"{s.data} ({s.default.rule})" for s in suite.models[0].sets)]
+    rows = [[m.model, *(_cell(s, suite.precisions) for s in m.sets)] for m in suite.models]
+    rows_of = [(of, row) for m in suite.models for of in m.sets for row in of.default.rows]
+    fewer = any(0 < row.questions < of.questions for of, row in rows_of)
+    apart = ", for calibrated precisions on the questions they did not see" if fewer else ""
+    return Table(columns, rows, f"{layout(suite)}; Δ = fp32 − noised in points{apart}: lower is better")
+
+
+def layout(suite: LanguageSuite) -> str:
+    """What the numbers of a cell are: FP32(ACC)/FP16(Δ)/INT8(Δ)."""
+    return "/".join([f"{CLEAN.upper()}(ACC)", *(f"{p.upper()}(Δ)" for p in suite.precisions)])
+
+
+def _cell(of: SetNoise, precisions: Sequence[str]) -> str:
+    rows = [of.default.row(p) for p in precisions]
+    drops = [NOTHING if r is None or r.drop is None else f"{r.drop:z.2f}" for r in rows]
+    return "/".join([f"{100 * of.default.clean:.2f}", *drops])
+
+
+def how_table(model: LanguageNoise) -> Table:
+    """How each precision was made, or why it was not; once where that is the same for all sets."""
+    rows: list[list[Cell]] = []
+    for place, first in enumerate(model.sets[0].default.rows):
+        said = [(of.data, words(of.default.rows[place])) for of in model.sets]
+        same = len({text for _, text in said}) == 1
+        rows += [
+            [first.precision, "all" if same else data, text] for data, text in said[: 1 if same else None]
+        ]
+    return Table(["precision", "set", "how it was made"], rows)
+
+
+def numbers_table(of: SetNoise, model: str = "") -> Table:
+    """Every precision by every rule: accuracy, Δ with its paired interval, and what changed.
+
+    With the model's name there is a caption.
+    """
+    columns: list[Column | str] = [
+        "precision", "rule", Column("fp32", 2, "accuracy of the file as it is on the same questions"),
+        Column("accuracy", 2), Column("Δ", 2), "95 % interval",
+        Column("changed", note="questions with another pick"),
+        Column("lost", note="right before, wrong after"),
+        Column("gained", note="wrong before, right after"),
+        "of",
+    ]  # fmt: skip
+    places = range(len(of.default.rows))
+    rows = [_detail(by, by.rows[place]) for place in places for by in of.rules]
+    return Table(columns, rows, f"{model} on {of.data}: {caption(of)}" if model else "")
+
+
+def caption(of: SetNoise) -> str:
+    """A set in words: its questions and the accuracy of the file as it is by every rule."""
+    clean = ", ".join(f"{100 * by.clean:.2f} {by.rule}" for by in of.rules)
+    chance = f" (blind picks: {100 * of.chance:.2f})" if of.chance else ""
+    failed = f"; {len(of.failed)} without a likelihood, counted as wrong" if of.failed else ""
+    return f"{of.questions} questions of {of.kind}, accuracy at fp32 {clean}{chance}{failed}"
+
+
+def _detail(by: RuleNoise, row: Row) -> list[Cell]:
+    if row.drop is None or row.value is None:
+        return [row.precision, by.rule, None, None, None, "", None, None, None, row.questions or None]
+    before, after = round(100 * row.value + row.drop, 10), round(100 * row.value, 10)
+    changes = [row.changed, row.lost, row.gained, row.questions]
+    return [row.precision, by.rule, before, after, row.drop, interval(row), *changes]
+
+
+def interval(row: Row) -> str:
+    """The paired interval of a row."""
+    return "" if row.low is None or row.high is None else f"[{row.low:z.2f}, {row.high:z.2f}]"
+
+
+def rules_table(suite: LanguageSuite) -> Table:
+    """What the rules of scoring mean."""
+    used = dict.fromkeys(by.rule for m in suite.models for of in m.sets for by in of.rules)
+    return Table(["rule", "which ending is picked"], [[rule, RULES[rule]] for rule in used])
+
+
+def words(row: Row) -> str:
+    """What is to be said of a row beside its numbers."""
+    said: list[str] = [] if row.outcome == "measured" else [row.outcome]
+    if row.failed and row.drop is not None:
+        said.append(f"{row.failed} questions without a likelihood (NaN), counted as wrong")
+    return ": ".join([*said, row.note] if row.note else said)
+
+
+def rows_csv(suite: LanguageSuite) -> Table:
+    """Everything as one long table: a line a model, set, rule and precision."""
+    columns = [
+        "model", "data", "kind", "rule", "default rule", "precision", "outcome", "questions", "fp32",
+        "accuracy", "drop", "low", "high", "changed", "lost", "gained", "failed", "note",
+    ]  # fmt: skip
+    return Table(columns, [line for m in suite.models for s in m.sets for line in _lines(m, s)])
+
+
+def _lines(model: LanguageNoise, of: SetNoise) -> Iterator[list[Cell]]:
+    for by in of.rules:
+        start: list[Cell] = [model.model, of.data, of.kind, by.rule, by is of.default]
+        clean = 100 * by.clean
+        none: list[Cell] = [None] * 6
+        yield [*start, CLEAN, "measured", of.questions, clean, clean, *none, len(of.failed), ""]
+        for row in by.rows:
+            value = None if row.value is None else 100 * row.value
+            measured: list[Cell] = [
+                value, row.drop, row.low, row.high, row.changed, row.lost, row.gained, row.failed,
+            ]  # fmt: skip
+            yield [*start, row.precision, row.outcome, row.questions, clean, *measured, row.note]
+
+
+def estimate_table(found: Sequence[Estimate]) -> Table:
+    """What a suite would cost: pieces, time and disk."""
+    columns: list[Column | str] = ["model", "set", "questions", "precisions", "pieces", "finished"]
+    columns += [Column("about seconds", 1), Column("about MB", 2), "timed on"]
+    rows: list[list[Cell]] = [
+        [
+            e.model, e.data, e.questions, e.precisions, e.pieces, e.finished, e.seconds, e.bytes / 1e6,
+            f"{e.sample} questions each",
+        ]
+        for e in found
+    ]  # fmt: skip
+    caption = (
+        "Graphs are made, but only a sample was run, in one process with one thread; finished pieces are "
+        "not run again"
+    )
+    return Table(columns, rows, caption)

@@ -1,22 +1,32 @@
-"""The language suite: every trial scored, every precision compared with the file as it is."""
+"""The language suite: score every trial and compare every precision with the file as it is."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.errors import DataError
-from holdfast.core.language import Scored, TextSet
+from holdfast.core.language import Question, Scored, TextSet
 from holdfast.core.seeds import generator
-from holdfast.engine.cells import run
+from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
+from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
+from holdfast.noise.language.cells import (
+    CLEAN,
+    Piece,
+    ScoringWork,
+    has_failed,
+    is_calibrated,
+    packed,
+    spread,
+    unpacked,
+)
 from holdfast.noise.language.plan import Prepared, Trial, Watch, unwatched
-from holdfast.noise.language.precisions import CLEAN, is_calibrated
 from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.language.work import Piece, ScoringWork, has_failed, unpacked
 from holdfast.noise.vision.run import points
 
 EXACTLY = "every likelihood is exactly that of fp32"
@@ -140,3 +150,78 @@ class _Judge:
 def _whole(share: float, questions: int) -> float:
     """The end of an interval as a whole number of questions: between them it is the noise of the draws."""
     return round(share * questions) / questions
+
+
+SAMPLE = 6  # questions: enough to time, few enough to wait for
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one model on one set would take: what is still to be run, in one process."""
+
+    model: str
+    data: str
+    questions: int
+    precisions: int  # that would be run, the file as it is among them
+    pieces: int
+    finished: int  # of those
+    seconds: float
+    bytes: int
+    sample: int
+    left_out: tuple[str, ...]  # precisions that would not be run, and why
+
+
+def estimate(prepared: Prepared) -> list[Estimate]:
+    """An estimate for each model and set; some questions of each trial are run now, in one thread."""
+    plan = prepared.plan
+    return [
+        _of(prepared, [t for t in prepared.trials if (t.subject, t.text) == (subject, text)])
+        for subject in plan.subjects
+        for text in plan.sets
+    ]
+
+
+def graphs_of(prepared: Prepared) -> tuple[int, int]:
+    """How many rewritten graphs there are on disk for these trials, and their bytes."""
+    graphs = {piece.graph for trial in prepared.trials for piece in trial.pieces if piece.graph is not None}
+    return len(graphs), sum(graph.stat().st_size for graph in graphs)
+
+
+def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
+    store, work = prepared.plan.store, ScoringWork(1)
+    able = [t for t in trials if t.pieces]
+    missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
+    finished = sum(p not in missing for t in able for p in t.pieces)
+    seconds, written, sample = 0.0, 0, 0
+    for trial in able:
+        left = [p for p in trial.pieces if p in missing]
+        if not left:
+            continue
+        few = spread(trial.questions, min(SAMPLE, len(trial.questions)))
+        took, kept = _timed(trial, few)
+        # By length: a long text takes longer than a short one.
+        times = sum(_length(p.questions) for p in left) / _length(few)
+        seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
+    text = trials[0].text
+    skipped = tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces)
+    pieces = sum(len(t.pieces) for t in able)
+    return Estimate(
+        trials[0].subject.name, text.name, len(text.questions), len(able), pieces, finished,
+        seconds, written, sample, skipped,
+    )  # fmt: skip
+
+
+def _timed(trial: Trial, few: Sequence[Question]) -> tuple[float, int]:
+    """Seconds and bytes of a few questions, the model open and warm."""
+    from holdfast.noise.language.open import open_language
+
+    piece = trial.pieces[0]
+    model = open_language(piece.path, piece.tokenizer, 1, piece.graph)
+    model.score(few[0])
+    began = time.perf_counter()
+    found = list(model.score_all(few))
+    return time.perf_counter() - began, len(to_json(packed(found)))
+
+
+def _length(questions: Sequence[Question]) -> int:
+    return sum(len(e.prompt) + len(e.text) for q in questions for e in q.endings)

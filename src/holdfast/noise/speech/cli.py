@@ -17,14 +17,14 @@ from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
     from holdfast.noise.speech.clips import ClipSet
+    from holdfast.noise.speech.page import Shown
     from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.speech.run import SpeechPlan
-    from holdfast.noise.speech.show import Shown
 
 
 def speech(options: NoiseOptions) -> int:
     """Run, show and save the suite of every model, and return the exit code."""
-    from holdfast.noise.speech.show import save_shown
+    from holdfast.noise.speech.page import save_shown
 
     plans = plans_of(options)
     if options.dry_run:
@@ -45,9 +45,9 @@ def speech(options: NoiseOptions) -> int:
 def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     from holdfast.engine.versions import versions
+    from holdfast.noise.speech.page import shown
     from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.speech.run import measure, prepare
-    from holdfast.noise.speech.show import shown
 
     began = time.perf_counter()
     models, sounds = [], []
@@ -71,8 +71,8 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     """A plan for each model, the clips last among the words."""
     from holdfast.core.errors import DataError, InputError
     from holdfast.noise.cli import note_aliases
+    from holdfast.noise.speech.card import load_speech
     from holdfast.noise.speech.clips import open_clips
-    from holdfast.noise.speech.model.card import load_speech
     from holdfast.noise.speech.options import PRECISION, Wanted
     from holdfast.noise.speech.run import SpeechPlan
 
@@ -128,8 +128,7 @@ def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 def show(made: SpeechSuite, options: NoiseOptions) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.noise.speech.result import as_plain
-    from holdfast.noise.speech.tables import csv_table, options_table, paper_table
+    from holdfast.noise.speech.result import as_plain, csv_table, options_table, paper_table
 
     if options.csv:
         options.print_table(csv_table(made))
@@ -143,8 +142,8 @@ def show(made: SpeechSuite, options: NoiseOptions) -> None:
 
 
 def _estimated(plans: Sequence[SpeechPlan]) -> int:
-    from holdfast.noise.speech.estimate import estimate
-    from holdfast.noise.speech.tables import estimate_table
+    from holdfast.noise.speech.result import estimate_table
+    from holdfast.noise.speech.run import estimate
     from holdfast.report.tables import to_text
 
     found = [estimate(plan) for plan in plans]
@@ -163,9 +162,8 @@ def _page(made: SpeechSuite, sounds: Sequence[Shown], out: Path) -> None:
 
 def report(run: Path, out: Path) -> None:
     """Write a finished run as a page, with the sounds next to it."""
-    from holdfast.noise.speech.page import write
+    from holdfast.noise.speech.page import open_shown, write
     from holdfast.noise.speech.result import open_suite
-    from holdfast.noise.speech.show import open_shown
 
     made = open_suite(run)
     folder = run if run.is_dir() else run.parent

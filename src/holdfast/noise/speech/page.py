@@ -1,21 +1,240 @@
-"""A suite of speech as one page: what matters, the paper's table, every option, spectrograms and sounds."""
+"""A speech suite as one page: what matters, the paper's table, every option, and one clip to see and hear."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import DataError, ModelError, OutputError
 from holdfast.engine.store import write_atomic
-from holdfast.noise.speech.pictures import spectrogram_section
-from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite
-from holdfast.noise.speech.show import Shown
-from holdfast.noise.speech.tables import clips_of, options_table, paper_table, short
+from holdfast.metrics.speech import mean_square
+from holdfast.noise.speech.cells import Studio, Take
+from holdfast.noise.speech.clips import Clip, wav_bytes
+from holdfast.noise.speech.options import CLEAN, System
+from holdfast.noise.speech.result import (
+    Row,
+    SpeechNoise,
+    SpeechSuite,
+    clips_of,
+    harm,
+    measured,
+    options_table,
+    paper_table,
+    short,
+)
+from holdfast.noise.speech.run import Prepared
+from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.report.charts.decades import decades
 from holdfast.report.charts.forest import Group, Spot
 from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined, scroll
 from holdfast.report.tables import Table, to_html
+
+FILE = "shown-{}.npz"
+RECORDING, CLEAN_NAME = "recording", "clean"
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A wave with its log mel spectrogram (frames, mels), as the card's analysis has it."""
+
+    label: str
+    mel: NDArray[np.float32]
+    wave: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The sounds of one clip: the recording, the clean system's, then those of deployed systems."""
+
+    model: str
+    clip: str
+    text: str
+    rate: int
+    sounds: tuple[Sound, ...]
+
+
+def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
+    """The clip of the shortest text through the worst systems; None if no clip can be shown."""
+    plan = prepared.plan
+    paths = {name: dict(graphs.paths) for name, graphs in prepared.graphs.items()}
+    studio = Studio(plan.model, plan.vocoder, paths)
+    take = _take(studio, sorted(plan.data.clips, key=lambda c: len(c.text)), prepared.held)
+    if take is None:
+        return None
+    spectrum = plan.model.card.spectrum
+    sounds = [_sound(RECORDING, take.target, take.recording), _sound(CLEAN_NAME, take.heard, take.wave)]
+    for system in _worst(prepared, made):
+        try:
+            spoken = studio.voice(system.precision).speak(take.clip.text)
+            wave = studio.wave(spoken.mel, system)
+            sounds.append(_sound(system.name, log_mel(wave, spectrum), wave))
+        except (DataError, ModelError):  # told in its row
+            continue
+    return Shown(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
+
+
+def _sound(label: str, mel: Mel, wave: Wave) -> Sound:
+    return Sound(label, mel.astype(np.float32), wave.astype(np.float32))
+
+
+def _take(studio: Studio, clips: Sequence[Clip], held: frozenset[str]) -> Take | None:
+    """The first clip that can be run, of those every system is tested on if there is one."""
+    for clip in sorted(clips, key=lambda c: c.name in held):
+        try:
+            return studio.take(clip)
+        except DataError:
+            continue
+    return None
+
+
+def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
+    """The worst precision, the worst operator, the worst setting, and what was combined."""
+    known = {one.option.label: one for one in prepared.asked}
+    best: dict[str, Row] = {}
+    for row in measured(made.rows):
+        kind = known[row.label].option.kind
+        if kind not in best or harm(row) > harm(best[kind]):
+            best[kind] = row
+    found = [known[row.label].option.of(CLEAN) for row in best.values()]
+    together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
+    first = [s for s in found if s.precision]
+    if together and first:
+        found.append(System(first[0].precision, together[-1].operator, together[-1].settings))
+    return found
+
+
+def save_shown(one: Shown, folder: Path) -> None:
+    """Nothing; the sounds lie beside the run's manifest."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        "about": np.array([one.model, one.clip, one.text]),
+        "labels": np.array([sound.label for sound in one.sounds]),
+        "rate": np.array(one.rate),
+    }
+    for place, sound in enumerate(one.sounds):
+        arrays |= {f"mel{place}": sound.mel.astype(np.float16), f"wave{place}": sound.wave}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+    write_atomic(folder / FILE.format(one.model), out.getvalue(), durable=False)
+
+
+def open_shown(folder: Path, model: str) -> Shown | None:
+    """The sounds of a model in a run's folder; None if there are none."""
+    try:
+        with np.load(folder / FILE.format(model), allow_pickle=False) as file:
+            name, clip, text = (str(word) for word in file["about"])
+            sounds = tuple(
+                Sound(str(label), file[f"mel{n}"].astype(np.float32), file[f"wave{n}"])
+                for n, label in enumerate(file["labels"])
+            )
+            return Shown(name, clip, text, int(file["rate"]), sounds)
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+LOUDEST = 75_000  # bytes of a sound on the page, before base64 makes four of three
+_DARK_TO_LIGHT = ((8, 10, 36), (48, 38, 120), (140, 50, 120), (224, 96, 70), (252, 200, 90), (252, 250, 210))
+_BELOW_TO_ABOVE = ((20, 70, 160), (120, 170, 220), (244, 244, 240), (232, 150, 110), (160, 30, 30))
+_LEAD = (
+    "Time runs to the right, frequency (mel) upwards; clean and deployed share one scale of brightness. In "
+    "the difference blue is what the deployed system lacks, red what it adds."
+)
+
+
+def spectrogram_section(
+    one: Shown, identifier: str = "spectrograms", named: str = "See and hear it"
+) -> Section:
+    """A row of pictures for every deployed system beside the clean one, each with its sound."""
+    recording, clean, *noised = one.sounds
+    rows = [_own(recording, clean, one.rate), *(_row(clean, sound, one.rate) for sound in noised)]
+    body = fragment("speech_pictures.html", rows=rows)
+    title = f"{one.model} says “{one.text}”"
+    rate = _thinned(clean.wave, one.rate)[1]
+    note = f"Clip {one.clip}." + (
+        f" Sounds at {rate} samples a second to keep the page small." * (rate < one.rate)
+    )
+    return Section(identifier, named, (Figure(title, body, note, wide=True),), _LEAD)
+
+
+def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:
+    low, high = _range(recording.mel, clean.mel)
+    return {
+        "label": "clean system and recording",
+        "note": "the model's own error: everything below is to be seen beside it",
+        "pictures": [
+            ("recording", *spectrogram(recording.mel, low, high), sound_uri(recording.wave, rate)),
+            ("clean system", *spectrogram(clean.mel, low, high), sound_uri(clean.wave, rate)),
+        ],
+    }
+
+
+def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
+    low, high = _range(clean.mel, noised.mel)
+    common = min(len(clean.mel), len(noised.mel))
+    difference = noised.mel[:common] - clean.mel[:common]
+    largest = float(np.abs(difference).max()) or 1.0
+    mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64)).mse
+    return {
+        "label": noised.label,
+        "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",
+        "pictures": [
+            ("clean", *spectrogram(clean.mel, low, high), ""),
+            ("deployed", *spectrogram(noised.mel, low, high), sound_uri(noised.wave, rate)),
+            ("deployed − clean", *spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
+        ],
+    }
+
+
+def _range(first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
+    return float(min(first.min(), second.min())), float(max(first.max(), second.max()))
+
+
+def spectrogram(
+    mel: NDArray[np.float32],
+    low: float,
+    high: float,
+    colours: tuple[tuple[int, int, int], ...] = _DARK_TO_LIGHT,
+) -> tuple[str, int, int]:
+    """A log mel spectrogram (frames, mels) as a PNG in a data URI, low ones at the bottom, and its size."""
+    from PIL import Image
+
+    place = np.clip((mel.T[::-1] - low) / max(high - low, 1e-9), 0.0, 1.0)
+    stops = np.linspace(0.0, 1.0, len(colours))
+    channels = [np.interp(place, stops, [c[n] for c in colours]) for n in range(3)]
+    picture = Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
+    wide, tall = max(360, picture.width), max(200, picture.height)
+    picture = picture.resize((min(wide, 720), min(tall, 240)), Image.Resampling.NEAREST)
+    out = io.BytesIO()
+    picture.quantize(64).save(out, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size
+
+
+def sound_uri(wave: NDArray[np.float32], rate: int) -> str:
+    """The wave as a wav file in a data URI, at a lower rate if it would be too large for a page."""
+    thinned, slower = _thinned(wave, rate)
+    loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is made as loud as can be
+    data = wav_bytes(thinned / loudest, slower)
+    return f"data:audio/wav;base64,{base64.b64encode(data).decode()}"
+
+
+def _thinned(wave: NDArray[np.float32], rate: int) -> tuple[NDArray[np.float64], int]:
+    """The wave at a half, a third, … of its rate, so that it is small enough; what is higher is cut off."""
+    factor = 1
+    while 2 * len(wave) // factor > LOUDEST and rate // (factor + 1) >= 4000:
+        factor += 1
+    if factor == 1:
+        return wave[: LOUDEST // 2].astype(np.float64), rate
+    spectrum = np.fft.rfft(wave.astype(np.float64))
+    samples = len(wave) // factor
+    kept = np.fft.irfft(spectrum[: samples // 2 + 1], n=samples) / factor
+    return kept[: LOUDEST // 2], rate // factor
+
 
 _READING = (
     "Log mel of the wave: the deployed system's wave and the clean one's, both analysed as the card says. "

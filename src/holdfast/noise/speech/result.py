@@ -1,13 +1,17 @@
-"""What a suite of speech found: one row an option, one model or many. Saved as JSON."""
+"""The result of a speech suite: one row per option, one model or many. Saved as JSON, shown as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from holdfast.engine.manifest import Manifest, folder_of
+from holdfast.report.tables import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from holdfast.noise.speech.run import SpeechEstimate
 
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 METRICS: tuple[str, ...] = ("mel", "heard", "wave")
@@ -106,3 +110,160 @@ def suite_folder(suite: SpeechSuite, runs: Path) -> Path:
         for m in suite.models
     ]
     return folder_of(runs, name, same)
+
+
+NAMES = {
+    "heard": "log mel of the wave",
+    "wave": "wave",
+    "mel": "log mel before the vocoder",
+}
+_FIRST = ("FP16", "INT8", "BF16")  # the paper's two, then others
+
+
+def group_of(row: Row) -> str:
+    """The column a row belongs to: STFT, or FP16, INT8, BF16."""
+    return row.option.split("-")[0].upper() if row.family == "precision" else row.family.upper()
+
+
+def groups_of(suite: SpeechSuite) -> list[str]:
+    """The columns of the paper's table, precisions first."""
+    found = dict.fromkeys(group_of(r) for m in suite.models for r in m.rows)
+    return sorted(found, key=lambda g: (_FIRST.index(g) if g in _FIRST else len(_FIRST), g))
+
+
+def paper_table(suite: SpeechSuite) -> Table:
+    """Table 10: a row a model and metric, mean (worst) mean square error of precisions, STFT and combined."""
+    groups = groups_of(suite)
+    rows: list[list[Cell]] = []
+    for model in suite.models:
+        for metric in ("heard", "wave", "mel"):
+            cells = [_mean_worst([r for r in model.rows if group_of(r) == g], metric) for g in groups]
+            own = short(model.own.mean) if metric == "heard" else ""
+            rows.append([model.model, NAMES[metric], *cells, _combined(model, metric), own])
+    columns = ["method", "MSE of"]
+    columns += [g if g == "STFT" else f"precision {g}" for g in groups]
+    caption = (
+        f"MSE against the clean system on the same texts of {suite.data}, mean over clips; mean (worst) over "
+        "the options that differ: lower is better. Beside it the clean system's own error against the "
+        "recordings"
+    )
+    return Table([*columns, "combined", "own error"], rows, caption)
+
+
+def short(value: float) -> str:
+    """A mean square error in three digits."""
+    return f"{value:.3g}"
+
+
+def _mean_worst(rows: Sequence[Row], metric: str) -> str:
+    numbers = [n.mean for r in measured(rows) if (n := number(r, metric)) is not None]
+    if not numbers:
+        return next((r.outcome for r in rows if r.outcome != "measured"), "–")
+    mean = short(sum(numbers) / len(numbers))
+    return mean if len(numbers) == 1 else f"{mean} ({short(max(numbers))})"
+
+
+def number(row: Row, metric: str) -> Number | None:
+    """The row's number of that metric."""
+    found: Number | None = getattr(row, metric)
+    return found
+
+
+def _combined(model: SpeechNoise, metric: str) -> str:
+    if model.combined is None:
+        return "–"
+    found = number(model.combined, metric)
+    return short(found.mean) if found is not None else "–"
+
+
+def options_table(model: SpeechNoise) -> Table:
+    """Every option of one model: its three errors, its error against the recordings, words."""
+    columns: list[Column | str] = ["noise", "option", Column("mel of the wave", -3), "95 % interval"]
+    columns += [Column("wave", -3), Column("mel before", -3), Column("to recordings", -3)]
+    columns.append("what is to be said")
+    shown = [*model.rows, *([model.combined] if model.combined else [])]
+    caption = (
+        f"{model.model} ({model.kind}): MSE against the clean system on {clips_of(model.clips)}. That system "
+        f"itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
+        f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
+        f"differ by {short(2 * model.power)}"
+    )
+    return Table(columns, [_option(row) for row in shown], caption)
+
+
+def _option(row: Row) -> list[Cell]:
+    if row.heard is None or row.wave is None or row.own is None:
+        said = f"{row.outcome}: {row.note}".rstrip(": ")
+        return [row.family, row.option, None, "", None, None, None, said]
+    between = f"[{short(row.heard.low)}, {short(row.heard.high)}]"
+    before = row.mel.mean if row.mel else None
+    return [
+        row.family, row.option, row.heard.mean, between, row.wave.mean, before, row.own.mean, words(row)
+    ]  # fmt: skip
+
+
+def clips_of(count: int) -> str:
+    """So many clips, in words."""
+    return f"{count} clip{'s' if count != 1 else ''}"
+
+
+def words(row: Row) -> str:
+    """What is to be said of a row beside its numbers."""
+    note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
+    said = [note if row.outcome == "measured" else f"{row.outcome}: {note}"] if note else []
+    if row.alike:
+        said.append(f"the same errors as {row.alike}")
+    if row.longer:
+        verb = "has" if row.longer == 1 else "have"
+        said.append(
+            f"{row.longer} of {clips_of(row.clips)} {verb} another length; compared over common frames"
+        )
+    if row.unstopped:
+        stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
+        said.append(f"{row.unstopped} of {clips_of(row.clips)} never {stop}")
+    if row.failed:
+        said.append(f"{clips_of(row.failed)} failed")
+    return "; ".join(said)
+
+
+def csv_table(suite: SpeechSuite) -> Table:
+    """Every number: a row an option of a model."""
+    columns = [
+        "model",
+        "data",
+        "kind",
+        "noise",
+        "option",
+        "outcome",
+        "clips",
+        "longer",
+        "unstopped",
+        "failed",
+    ]
+    for metric in (*METRICS, "own"):
+        columns += [metric, f"{metric} low", f"{metric} high"]
+    rows: list[list[Cell]] = []
+    for model in suite.models:
+        for row in (_clean(model), *model.rows, *([model.combined] if model.combined else [])):
+            cells: list[Cell] = [model.model, suite.data, model.kind, row.family, row.option, row.outcome]
+            cells += [row.clips, row.longer, row.unstopped, row.failed]
+            for metric in (*METRICS, "own"):
+                found = number(row, metric)
+                cells += [found.mean, found.low, found.high] if found else [None, None, None]
+            rows.append(cells)
+    return Table(columns, rows)
+
+
+def _clean(model: SpeechNoise) -> Row:
+    """The clean system as a row: only its own error."""
+    return Row("clean", "clean", "measured", own=model.own, clips=model.clips, failed=len(model.failed))
+
+
+def estimate_table(found: Sequence[SpeechEstimate]) -> Table:
+    """What suites would cost: cells, time and disk."""
+    columns: list[Column | str] = ["model", "clips", "systems", "cells"]
+    columns += [Column("about seconds", 0), Column("about MB", 2), "timed on"]
+    rows: list[list[Cell]] = [
+        [e.model, e.clips, e.systems, e.cells, e.seconds, e.bytes / 1e6, clips_of(e.sample)] for e in found
+    ]
+    return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")

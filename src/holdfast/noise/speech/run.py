@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -17,14 +19,12 @@ from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
-from holdfast.noise.speech.cells import SpeechWork, measure_systems
-from holdfast.noise.speech.clip import Measured
+from holdfast.noise.speech.card import SpeechModel
+from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
-from holdfast.noise.speech.model.vocoder import Vocoder
 from holdfast.noise.speech.options import CLEAN, PRECISION, STFT, SpeechOption, System, Wanted
 from holdfast.noise.speech.result import Number, Outcome, Row, SpeechNoise, harm, measured
-from holdfast.noise.speech.rewritten import Graphs, graphs_of
-from holdfast.noise.speech.system import SpeechModel
+from holdfast.noise.speech.spectrum import Vocoder
 from holdfast.noise.vision.run import REWRITTEN, Watch
 
 TEXTS = 100  # to calibrate on, at most
@@ -267,3 +267,38 @@ def _combined(prepared: Prepared, rows: Sequence[Row], watch: Watch) -> Row | No
     found = _swept(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
     option = dataclasses.replace(worst[1].option, name=system.name)
     return _row(Asked(option, "measured", "", system), found, "combined")
+
+
+SAMPLE = 2  # clips: each is seconds of sound through every system
+
+
+@dataclass(frozen=True)
+class SpeechEstimate:
+    """How many systems and cells, and about how many seconds and bytes, the whole suite would take."""
+
+    model: str
+    clips: int
+    systems: int
+    cells: int
+    seconds: float
+    bytes: int
+    sample: int
+    left_out: tuple[str, ...]  # options that would not be run, and why
+
+
+def estimate(plan: SpeechPlan) -> SpeechEstimate:
+    """The estimate, from some clips run now through every system in one process; nothing of it is kept."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
+        prepared = prepare(dataclasses.replace(plan, runs=Path(folder)))
+        clips = plan.data.clips[: min(SAMPLE, len(plan.data))]
+        began = time.perf_counter()
+        measure_systems(prepared.work(prepared.systems), clips, Store(Path(folder) / "cells"))
+        seconds = time.perf_counter() - began
+        written = sum(f.stat().st_size for f in Path(folder).rglob("*.json") if f.is_file())
+    times = len(plan.data) / len(clips)
+    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.system is None)
+    systems = len(prepared.systems)
+    return SpeechEstimate(
+        plan.model.name, len(plan.data), systems, systems * len(plan.data), seconds * times,
+        round(written * times), len(clips), left,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline
 from holdfast.graph.unchanged import unchanged
 from holdfast.noise.vision.calibration import Reserved
-from holdfast.noise.vision.variants import Variant
+from holdfast.noise.vision.sweep import Variant
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Family, Option, families, option, options

@@ -13,7 +13,7 @@ from holdfast.metrics.intervals import FEWEST, Interval, paired
 from holdfast.noise.vision.choose import tried
 from holdfast.noise.vision.result import ModelNoise
 from holdfast.noise.vision.run import APART, Prepared, Watch, points, swept, worst_options
-from holdfast.noise.vision.variants import CLEAN, Variant
+from holdfast.noise.vision.sweep import CLEAN, Variant
 from holdfast.stages.families import Option
 
 Effect: TypeAlias = Literal["first", "overlaps", "magnified", "adds up"]

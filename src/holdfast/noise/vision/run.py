@@ -1,14 +1,16 @@
-"""The noise suite of one model: every option alone, then the worst of each family together."""
+"""The noise suite of one model: every option alone, then the worst of each family together; or its cost."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core import fingerprint
@@ -24,11 +26,19 @@ from holdfast.evaluate.difference import Side, compare, side_of
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
-from holdfast.noise.vision.calibration import IMAGES, Reserved, reserve
+from holdfast.noise.vision.calibration import IMAGES, Reserved, reserve, spread
 from holdfast.noise.vision.choose import Asked, Ground, Wanted, asked, reason_of, tried
 from holdfast.noise.vision.result import ModelNoise, Outcome, Row, harm
-from holdfast.noise.vision.sweep import SweepPlan, steps, sweep
-from holdfast.noise.vision.variants import CLEAN, Swept, Variant, same_inputs
+from holdfast.noise.vision.sweep import (
+    CLEAN,
+    SweepPlan,
+    Swept,
+    Variant,
+    same_inputs,
+    steps,
+    sweep,
+    unfinished,
+)
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import Option
 
@@ -321,3 +331,54 @@ def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Opti
 def points(value: float) -> float:
     """A difference of a metric in points; an exact zero stays one without a sign."""
     return round(100.0 * value, 10) + 0.0
+
+
+SAMPLE = 6  # images: enough to time, few enough to wait for
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How many variants and cells are left, and about how many seconds and bytes they would take."""
+
+    model: str
+    images: int
+    variants: int
+    cells: int  # that are not finished yet
+    whole: int  # cells in all
+    seconds: float
+    bytes: int
+    sample: int
+    left_out: tuple[str, ...]  # options that would not be run, and why
+
+
+def estimate(noise: NoisePlan) -> Estimate:
+    """The estimate, from some images run now through every variant in one process.
+
+    Graphs are rewritten where the run keeps them, if it has begun; else nothing of them stays.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
+        runs = noise.plan.runs if (noise.plan.runs / CELLS).is_dir() else Path(folder) / "runs"
+        prepared = prepare(dataclasses.replace(noise, plan=dataclasses.replace(noise.plan, runs=runs)))
+        return _estimated(noise.plan, prepared, Path(folder))
+
+
+def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
+    variants = prepared.variants
+    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
+    images = len(plan.dataset)
+    plan_all = SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict)
+    whole, cells = steps(plan_all), unfinished(plan_all)
+    if cells == 0:
+        return Estimate(plan.model.name, images, len(variants), 0, whole, 0.0, 0, 0, left)
+    few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
+    dataset = dataclasses.replace(plan.dataset, entries=few)
+    sweep(SweepPlan(plan.model, dataset.first(1), variants, folder / "warm"), lambda _d, _r: None)
+    began = time.perf_counter()
+    sweep(SweepPlan(plan.model, dataset, variants, folder / "timed"), lambda _d, _r: None)
+    seconds = time.perf_counter() - began
+    written = sum(f.stat().st_size for f in (folder / "timed").rglob("*") if f.is_file())
+    times = images / len(few) * cells / whole  # what variants share is counted as if each had its part of it
+    return Estimate(
+        plan.model.name, images, len(variants), cells, whole, seconds * times, round(written * times),
+        len(few), left,
+    )  # fmt: skip

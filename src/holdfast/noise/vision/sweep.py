@@ -1,4 +1,4 @@
-"""Many pipelines of one model on one data set, run together: all they have in common is done once.
+"""Many pipelines of one model on one dataset, run together: what they have in common is computed once.
 
 Each variant's cells are those a plain evaluation of its pipeline would write, so the two share them.
 """
@@ -6,20 +6,54 @@ Each variant's cells are those a plain evaluation of its pipeline would write, s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError
 from holdfast.core.model import Model
-from holdfast.engine.cells import count_missing, run
+from holdfast.core.pipeline import Pipeline
+from holdfast.engine.cells import CellSet, count_missing, run
 from holdfast.engine.executor import Progress, silent
-from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork
+from holdfast.engine.pipelines import SHARD, ImagePipeline, ImageRecords, PipelineWork, read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, work_for
-from holdfast.noise.vision.variants import Swept, Variant
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named pipeline; `without` are images it must not be tested on, because it was calibrated on them."""
+
+    name: str  # "clean", "resize=opencv-nearest", "decode=ffmpeg + precision=int8"
+    pipeline: Pipeline
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The finished cells of a variant: records are read when asked for, one variant at a time.
+
+    `problem` says why the pipeline cannot be run at all, on no image; it then has no cells.
+    """
+
+    variant: Variant
+    cells: CellSet | None = field(default=None, repr=False)
+    images: int = 0  # of the dataset that were finished in time, those it is not tested on included
+    problem: str = ""
+
+    def read(self) -> ImageRecords:
+        """Records, notes and input hashes of all its images."""
+        return read_records(self.cells) if self.cells else ImageRecords()
+
+
+def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[int, int]:
+    """How many common images have the same input tensor, and how many are common."""
+    common = first.keys() & second.keys()
+    return sum(first[name] == second[name] for name in common), len(common)
 
 
 @dataclass(frozen=True)

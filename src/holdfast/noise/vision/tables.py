@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from holdfast.noise.vision.estimate import Estimate
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
+from holdfast.noise.vision.run import Estimate
 from holdfast.report.tables import Cell, Column, Table, many
 from holdfast.stages.families import families
+
+if TYPE_CHECKING:
+    from holdfast.noise.vision.combine import Staircase
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
 _ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
@@ -179,3 +183,33 @@ def estimate_table(found: Sequence[Estimate]) -> Table:
     ]
     told = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
     return Table(columns, rows, told)
+
+
+def staircase_table(made: Staircase) -> Table:
+    """Every step of the build-up in numbers."""
+    metric = METRICS.get(made.metric, made.metric)
+    columns: list[Column | str] = ["step", "added", Column(metric, 2), Column("Δ so far", 2)]
+    columns += [Column("adds", 2), "95 % interval", Column("alone", 2), "changed", "effect"]
+    rows: list[list[Cell]] = [
+        [
+            place, s.added, 100 * s.value, s.drop, s.extra, f"[{s.extra_low:z.2f}, {s.extra_high:z.2f}]",
+            s.alone, f"{s.changed} of {s.images}", s.effect,
+        ]
+        for place, s in enumerate(made.steps, 1)
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def staircase_csv(made: Staircase) -> Table:
+    """The same with plain numbers alone, each in a column of its own, and what they are of."""
+    columns = ["model", "data", "metric", "clean", "step", "added", "value", "drop", "low", "high", "adds"]
+    columns += ["adds low", "adds high", "alone", "beyond low", "beyond high", "changed", "images", "effect"]
+    rows: list[list[Cell]] = [
+        [
+            made.model, made.data, made.metric, 100 * made.clean, place, s.added, 100 * s.value, s.drop,
+            s.low, s.high, s.extra, s.extra_low, s.extra_high, s.alone, s.beyond_low, s.beyond_high,
+            s.changed, s.images, s.effect,
+        ]
+        for place, s in enumerate(made.steps, 1)
+    ]  # fmt: skip
+    return Table(columns, rows)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.registry import stage
+from holdfast.noise.speech.spectrum import Complex, Spectrum, Wave
 from holdfast.noise.speech.stft.numpy import padded, window_of
-from holdfast.noise.speech.system import Complex, Spectrum, Wave
 
 
 def _settings(spectrum: Spectrum) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
-from holdfast.noise.speech.system import Complex, Spectrum, Wave
+from holdfast.noise.speech.spectrum import Complex, Spectrum, Wave
 
 # Uncentred frames leave few windows over the two ends; dividing by almost nothing would make spikes of them.
 LEAST_OVERLAP = 0.01  # of the greatest sum of squared windows

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.registry import stage
+from holdfast.noise.speech.spectrum import Complex, Spectrum, Wave
 from holdfast.noise.speech.stft.numpy import fitted, padded, window_of
-from holdfast.noise.speech.system import Complex, Spectrum, Wave
 
 _MIRROR = {"reflect": "even", "constant": "zeros"}  # SciPy's names of the two kinds of ends
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
+from holdfast.noise.speech.spectrum import Complex, Spectrum, Wave
 from holdfast.noise.speech.stft.numpy import padded, window_of
-from holdfast.noise.speech.system import Complex, Spectrum, Wave
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from onnx import TensorProto, helper
 
 from helpers.tiny_language import HEADS, POSITIONS, SIZE, language_model
 from holdfast.core.errors import ModelError
-from holdfast.noise.language.graph.causal import causal_of
-from holdfast.noise.language.graph.feeds import Read, feeds_of
-from holdfast.noise.language.graph.positions import positions_of
+from holdfast.noise.language.graph import Read, causal_of, feeds_of
+from holdfast.noise.language.open import positions_of
 
 
 def made(tmp_path, **options):

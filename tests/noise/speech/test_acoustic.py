@@ -15,9 +15,8 @@ from helpers.speech import (
     write_parallel,
 )
 from holdfast.core.errors import DataError, ModelError
-from holdfast.noise.speech.model.acoustic import feeds_of, open_voice
-from holdfast.noise.speech.model.card import load_speech
-from holdfast.noise.speech.model.text import ids_of
+from holdfast.noise.speech.acoustic import feeds_of, ids_of, open_voice
+from holdfast.noise.speech.card import load_speech
 
 TEXT = "Stop here."
 

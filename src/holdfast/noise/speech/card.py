@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from holdfast.core import fingerprint
 from holdfast.core.errors import CardError, ModelError, UnknownName
 from holdfast.graph.fields import fit_fields
-from holdfast.noise.speech.model.acoustic import digest_of
-from holdfast.noise.speech.system import MelLayout, ModelKind, Spectrum, SpeechCard, SpeechModel
+from holdfast.noise.speech.spectrum import Spectrum
+
+ModelKind: TypeAlias = Literal["parallel", "autoregressive"]
+MelLayout: TypeAlias = Literal["time-first", "mel-first"]
+
 
 _SECTIONS = ("text", "model", "spectrum", "normalise")
+
+
+@dataclass(frozen=True)
+class SpeechCard:
+    """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out.
+
+    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one a mel band.
+    """
+
+    symbols: tuple[str, ...]  # the id of a character is its place
+    spectrum: Spectrum
+    kind: ModelKind = "parallel"
+    lower: bool = True
+    end: str = ""  # a symbol put behind every text
+    input: str = "ids"
+    mel: str = "mel"
+    layout: MelLayout = "time-first"
+    decoder: str = ""  # autoregressive: the file of the decoder, beside the encoder's
+    postnet: str = ""
+    stop_threshold: float = 0.5  # of the sigmoid of the decoder's stop logit
+    max_frames: int = 1000
+    frames_per_step: int = (
+        1  # autoregressive: the decoder's mel is (1, frames_per_step · mels), earliest first
+    )
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+
+@dataclass(frozen=True)
+class SpeechModel:
+    """The ONNX files of an acoustic model with their card; `sha256` is of all the files together."""
+
+    name: str
+    path: Path
+    card: SpeechCard
+    sha256: str
+    files: tuple[Path, ...]  # the encoder (or whole model), decoder, postnet
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What each of the files is."""
+        if self.card.kind == "parallel":
+            return ("model", *(["postnet"] if self.card.postnet else []))
+        return ("encoder", "decoder", *(["postnet"] if self.card.postnet else []))
 
 
 @dataclass(frozen=True)
@@ -147,6 +195,11 @@ def load_speech(name_or_path: str | Path, card: Path | None = None) -> SpeechMod
         if not file.is_file():
             raise ModelError(f"{file}: no such file, but the card {beside} names it")
     return SpeechModel(path.stem, path, known, digest_of(files), tuple(files))
+
+
+def digest_of(files: Sequence[Path]) -> str:
+    """A hash of the files of a model together."""
+    return fingerprint.of([fingerprint.of_file(f) for f in files])
 
 
 def _found(name_or_path: str | Path) -> Path:

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from helpers import language as texting
 from holdfast.core.errors import InputError, ModelError, UnknownName
 from holdfast.core.language import Ending, Question, Scored, TextSet
-from holdfast.noise.language.calibration import reserve, spread
-from holdfast.noise.language.precisions import DEFAULT, chosen, is_calibrated, known
-from holdfast.noise.language.subject import file_of, subject_of
-from holdfast.noise.language.work import has_failed, packed, unpacked
+from holdfast.noise.language.cells import (
+    DEFAULT,
+    chosen,
+    has_failed,
+    is_calibrated,
+    known,
+    packed,
+    reserve,
+    spread,
+    unpacked,
+)
+from holdfast.noise.language.open import file_of, subject_of
 
 
 def questions(count, start=0):

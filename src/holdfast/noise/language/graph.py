@@ -1,4 +1,4 @@
-"""What the inputs and outputs of a causal language model's graph are for, by name and shape.
+"""The ONNX graph of a causal language model: the roles of its inputs and outputs, and how it is run.
 
 The reference layout is that of Hugging Face Optimum: input_ids, attention_mask, position_ids (some),
 past_key_values.N.key and .value of shape (batch, heads, past, size) with outputs present.N.key and .value
@@ -9,11 +9,16 @@ words).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from holdfast.core.errors import ModelError
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import DataError, ModelError
+from holdfast.graph.inspect import condense, runtime
 
 Dim = int | str
 _MASK, _POSITIONS, _BRANCH = "attention_mask", "position_ids", "use_cache_branch"
@@ -170,3 +175,99 @@ def _operators(proto: Any) -> Iterator[str]:
         for node in todo.pop():
             yield node.op_type
             todo += [list(a.g.node) for a in node.attribute if a.HasField("g")]
+
+
+Feeds: TypeAlias = dict[str, NDArray[Any]]
+Rows: TypeAlias = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a model has read: its keys and values for one row of tokens, and how many tokens they are."""
+
+    length: int
+    values: Mapping[str, NDArray[Any]]  # by the name of the input they go to
+
+
+def feeds_of(causal: Causal, rows: Rows, after: Read | None = None) -> Feeds:
+    """The inputs for rows of tokens, behind what was read if it is given.
+
+    Rows are padded at their end, where a causal model cannot see it, and masked there; a batch that the file
+    fixes is filled with copies of the first row.
+    """
+    count, longest = max(len(rows), causal.batch or 1), causal.length or max(map(len, rows))
+    before = after.length if after is not None else 0
+    ids = np.zeros((count, longest), np.dtype(causal.ids.dtype))
+    mask = np.zeros((count, before + longest), np.int64)
+    positions = np.zeros((count, longest), np.int64)
+    for place, row in enumerate([*rows, *([rows[0]] * (count - len(rows)))]):
+        ids[place, : len(row)] = row
+        mask[place, : before + len(row)] = 1
+        positions[place] = before + np.minimum(np.arange(longest), len(row) - 1)
+    feeds: Feeds = {causal.ids.name: ids}
+    if causal.mask is not None:
+        feeds[causal.mask.name] = mask.astype(causal.mask.dtype)
+    if causal.positions is not None:
+        feeds[causal.positions.name] = positions.astype(causal.positions.dtype)
+    if causal.branch is not None:
+        feeds[causal.branch.name] = np.array([after is not None])
+    # A merged graph does not look at the past when it is told so, but may want one that is not empty.
+    empty = 0 if causal.branch is None else 1
+    for past in causal.past:
+        if after is not None:
+            feeds[past.name] = np.repeat(after.values[past.name], count, axis=0)
+        else:
+            feeds[past.name] = np.zeros((count, past.heads, empty, past.size), np.dtype(past.dtype))
+    return feeds
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """An ONNX language model opened in ONNX Runtime."""
+
+    causal: Causal
+    session: Any
+    where: str
+
+    def logits(self, rows: Rows, after: Read | None = None) -> NDArray[Any]:
+        """The logits (rows, longest, words) of rows of tokens, all read behind `after` if it is given."""
+        found = self._run([self.causal.logits], feeds_of(self.causal, rows, after), rows)[0]
+        longest = max(map(len, rows))
+        if found.ndim != 3 or found.shape[1] < longest or found.shape[0] < len(rows):
+            raise ModelError(
+                f"{self.where}: output {self.causal.logits!r}: expected the shape (batch, length, words) for "
+                f"{len(rows)} rows of {longest} tokens, got {found.shape}"
+            )
+        return found[: len(rows), :longest]
+
+    def read(self, ids: Sequence[int]) -> Read:
+        """What the model keeps of one row of tokens, for rows that go on from there."""
+        past = self.causal.past
+        names = [p.present or "" for p in past]
+        found = self._run(names, feeds_of(self.causal, [ids]), [ids])
+        return Read(len(ids), {p.name: value[:1] for p, value in zip(past, found, strict=True)})
+
+    def _run(self, names: list[str], feeds: Feeds, rows: Rows) -> list[NDArray[Any]]:
+        try:
+            return [np.asarray(v) for v in self.session.run(names, feeds)]
+        except Exception as problem:
+            raise DataError(
+                f"{self.where}: ONNX Runtime cannot run {len(rows)} rows of {max(map(len, rows))} tokens: "
+                f"{condense(problem, 300)}"
+            ) from problem
+
+
+def open_runner(causal: Causal, source: bytes | Path, where: str, threads: int) -> Runner:
+    """A language model's session on the CPU, all graph optimisations on; threads 0 means all cores."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # By path, so that weights kept in files beside the model are found.
+    given = source if isinstance(source, bytes) else str(source)
+    try:
+        session = ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        raise ModelError(f"{where}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    return Runner(causal, session, where)

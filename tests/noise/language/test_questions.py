@@ -8,8 +8,8 @@ import pytest
 from helpers.tiny_language import write_lines
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.language import Ending
-from holdfast.noise.language.data import lines as text_lines
-from holdfast.noise.language.data.open import open_text, shipped_texts
+from holdfast.noise.language import questions as text_lines
+from holdfast.noise.language.questions import open_text, shipped_texts
 
 PIQA = {"goal": "Mend a tyre.", "sol1": "Patch the hole.", "sol2": "Eat it."}
 WINO = {

@@ -11,7 +11,7 @@ from onnx import helper
 from helpers.tiny_language import language_model, tokenizer
 from holdfast.core.errors import InputError, MissingExtra, ModelError, UnknownName
 from holdfast.core.language import Ending, Question
-from holdfast.noise.language.model import find_language, open_language
+from holdfast.noise.language.open import find_language, open_language
 
 
 def one_line(raised):

@@ -4,7 +4,7 @@ import pytest
 
 from helpers.speech import LETTERS, card_text, write_autoregressive, write_parallel
 from holdfast.core.errors import CardError, ModelError, UnknownName
-from holdfast.noise.speech.model.card import load_speech, read_speech_card
+from holdfast.noise.speech.card import load_speech, read_speech_card
 
 
 def test_a_card_is_read(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,11 +12,40 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
 from holdfast.graph.inspect import condense, load_proto, runtime
-from holdfast.noise.speech.model.text import ids_of
-from holdfast.noise.speech.system import Mel, SpeechCard, SpeechModel
+from holdfast.noise.speech.card import SpeechCard, SpeechModel, digest_of
+from holdfast.noise.speech.spectrum import Mel
+
+
+def ids_of(text: str, card: SpeechCard) -> NDArray[np.int64]:
+    """The ids (1, t) of a text, longest symbols first; DataError for characters the card does not know."""
+    told = text.lower() if card.lower else text
+    places = {symbol: place for place, symbol in enumerate(card.symbols)}
+    found: list[int] = []
+    at = 0
+    for hit in _pattern(card.symbols).finditer(told):
+        if hit.start() != at:
+            break
+        found.append(places[hit.group()])
+        at = hit.end()
+    if at < len(told):
+        raise DataError(
+            f"the card does not know {told[at]!r} (character {at + 1} of {told[:40]!r}); "
+            "add it to text.symbols or write the text without it"
+        )
+    if card.end:
+        found.append(places[card.end])
+    if not found:
+        raise DataError("the text is empty")
+    return np.array([found], np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def _pattern(symbols: tuple[str, ...]) -> re.Pattern[str]:
+    longest = sorted(symbols, key=len, reverse=True)
+    return re.compile("|".join(re.escape(symbol) for symbol in longest))
+
 
 Feed: TypeAlias = dict[str, NDArray[Any]]
 Watch: TypeAlias = Callable[[str, Feed], None]  # which graph is run, and on what
@@ -165,11 +196,6 @@ def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> 
         nets[role] = _opened((graphs or {}).get(role, path), path)
         _check(nets[role], role, model)
     return Voice(model, nets)
-
-
-def digest_of(files: Sequence[Path]) -> str:
-    """A hash of the files of a model together."""
-    return fingerprint.of([fingerprint.of_file(f) for f in files])
 
 
 def _opened(path: Path, named: Path) -> Net:

@@ -1,23 +1,22 @@
-"""Opening a language model: its graph, its tokenizer, whether they fit, and whether it behaves as one."""
+"""Open a language model: find its files, check that they belong together, probe how it behaves."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.core.errors import DataError, ModelError, UnknownName
+from holdfast.core.fingerprint import of, of_file
 from holdfast.core.model import read_onnx
-from holdfast.graph.inspect import load_proto
-from holdfast.noise.language.graph.causal import causal_of
-from holdfast.noise.language.graph.positions import positions_of
-from holdfast.noise.language.model.model import MOST_ROWS, LanguageModel
-from holdfast.noise.language.model.runner import Runner, open_runner
-from holdfast.noise.language.model.shipped import shipped
-from holdfast.noise.language.model.tokens import Tokens, find_tokenizer, open_tokens
+from holdfast.graph.inspect import load_proto, runtime
+from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of, open_runner
+from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
 
 _PROBE = "The road is long, and the sky over it is wide and blue."
 # How far logits may differ, of their spread, when the same tokens are read in another way.
@@ -171,3 +170,137 @@ def _differ(a: Any, b: Any, dtype: str) -> bool:
         return False
     spread = float(b[both].max() - b[both].min())
     return bool(np.abs(a[both] - b[both]).max() > _TOLERANCE.get(dtype, _FINE) * max(spread, 1e-6))
+
+
+def shipped() -> dict[str, Path]:
+    """The files of the shipped language models, by name."""
+    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
+    return {f.stem: f for f in sorted(folder.glob("*.onnx"))} if folder.is_dir() else {}
+
+
+# What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
+FILES = ("model.onnx", "decoder_model.onnx", "decoder_model_merged.onnx")
+CONFIGS = ("config.json", "tokenizer_config.json")
+LIMIT = (1 << 31) - 1  # bytes that protobuf, and so a rewritten ONNX file, can hold
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A language model under test; `sha256` is of its graph, its weights and its tokenizer with settings."""
+
+    name: str
+    path: Path
+    tokenizer: Path
+    sha256: str
+    bytes: int
+
+
+def file_of(word: str) -> Path | None:
+    """The ONNX file a word of the command line stands for; None if it is no model."""
+    path = Path(word)
+    if path.name.removesuffix(".gz").endswith(".onnx"):
+        return path
+    if path.is_dir():
+        return next((path / name for name in FILES if (path / name).is_file()), None)
+    return None if path.is_file() else shipped().get(word)
+
+
+def subject_of(file: Path) -> Subject:
+    """The model of a file, hashed with all that decides what it says; ModelError if it cannot be one."""
+    from holdfast.noise.language.model import find_tokenizer
+
+    if not file.is_file():
+        raise ModelError(f"{file}: no such model file; give the path of an .onnx file")
+    proto = load_proto(file)
+    locations = {e.value for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
+    weights = [file, *(file.parent / name for name in sorted(locations))]
+    tokenizer = find_tokenizer(file)
+    home = file.parent.resolve()  # the file itself may be a link: caches keep the content elsewhere
+    folders = dict.fromkeys([home, home.parent, tokenizer.parent])
+    configs = [folder / name for folder in folders for name in CONFIGS if (folder / name).is_file()]
+    digest = of([of_file(path) for path in (*weights, tokenizer, *configs)])
+    return Subject(_name(file), file, tokenizer, digest, sum(p.stat().st_size for p in weights))
+
+
+def _name(file: Path) -> str:
+    """The file's name, or its folder's where all files are called the same."""
+    return (
+        file.parent.resolve().name if file.name in FILES else file.name.removesuffix(".gz")[: -len(".onnx")]
+    )
+
+
+_TOKENS = 4
+_MOST_NODES = 400  # what makes the numbers of positions is small; anything larger is no such thing
+
+
+def positions_of(proto: Any, causal: Causal) -> int | None:
+    """The most tokens the graph's tables of positions have rows for; None if it has no such table."""
+    sizes = {w.name: tuple(w.dims) for w in proto.graph.initializer}
+    makers = {name: place for place, node in enumerate(proto.graph.node) for name in node.output}
+    bounds = []
+    for table, numbers in _lookups(proto, sizes):
+        last = _last_number(proto, causal, numbers, makers)
+        if last is not None:
+            bounds.append(sizes[table][0] - (last - (_TOKENS - 1)))
+    return min((bound for bound in bounds if bound > 0), default=None)
+
+
+def _lookups(proto: Any, sizes: Mapping[str, tuple[int, ...]]) -> set[tuple[str, str]]:
+    """Lookups of rows in constants of two dimensions: the table and the numbers of the rows."""
+    found = set()
+    for node in proto.graph.node:
+        if node.op_type != "Gather" or len(sizes.get(node.input[0], ())) != 2:
+            continue
+        if next((a.i for a in node.attribute if a.name == "axis"), 0) == 0:
+            found.add((node.input[0], node.input[1]))
+    return found
+
+
+def _last_number(proto: Any, causal: Causal, numbers: str, makers: Mapping[str, int]) -> int | None:
+    """The number of the last of four tokens, when they are counted up one by one; None if they are not."""
+    if causal.positions is not None and numbers == causal.positions.name:
+        return _TOKENS - 1
+    places = _ancestors(proto, numbers, makers)
+    found = _value(proto, causal, numbers, places) if places else None
+    if found is None or found.size < _TOKENS:
+        return None
+    last = found.reshape(-1, found.shape[-1])[0]
+    counted = len(last) == _TOKENS and np.array_equal(np.diff(last), [1] * (_TOKENS - 1))
+    return int(last[-1]) if counted else None
+
+
+def _ancestors(proto: Any, name: str, makers: Mapping[str, int]) -> list[int]:
+    """The places of the nodes that make a value, in the graph's order; none if they are too many."""
+    todo, kept = [name], set[int]()
+    while todo and len(kept) <= _MOST_NODES:
+        place = makers.get(todo.pop())
+        if place is not None and place not in kept:
+            kept.add(place)
+            todo += list(proto.graph.node[place].input)
+    return sorted(kept) if len(kept) <= _MOST_NODES else []
+
+
+def _value(proto: Any, causal: Causal, wanted: str, places: list[int]) -> Any:
+    """What these nodes make of four equal tokens; None if they cannot be run by themselves."""
+    import onnx
+    from onnx import helper
+
+    nodes = [proto.graph.node[place] for place in places]
+    used = {name for node in nodes for name in node.input}
+    inputs = [v for v in proto.graph.input if v.name in used]
+    weights = [w for w in proto.graph.initializer if w.name in used]
+    graph = helper.make_graph(nodes, "positions", inputs, [onnx.ValueInfoProto(name=wanted)], weights)
+    small = helper.make_model(graph, opset_imports=list(proto.opset_import), ir_version=proto.ir_version)
+    small.functions.extend(proto.functions)
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    feeds = feeds_of(causal, [[0] * min(_TOKENS, causal.length or _TOKENS)])
+    try:
+        session = ort.InferenceSession(small.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return np.asarray(
+            session.run([wanted], {v.name: feeds[v.name] for v in inputs if v.name in feeds})[0]
+        )
+    except Exception:  # noqa: BLE001 - then it is not a table of positions that can be told
+        return None

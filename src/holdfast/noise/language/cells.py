@@ -1,0 +1,306 @@
+"""The cells of a language suite: one per piece of a question set, and the rewritten graphs they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core import fingerprint
+from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
+from holdfast.core.fingerprint import of
+from holdfast.core.language import Question, Scored, TextSet
+from holdfast.core.registry import names, part
+from holdfast.core.sources import code_of
+from holdfast.engine.cells import Computed, Missing, Setup, Work
+from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.kept import Made, kept
+from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.noise.language.open import LIMIT, Subject
+
+CLEAN = "fp32"  # the file as it is
+FAMILY = "precision"
+DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
+
+
+def known() -> tuple[str, ...]:
+    """All precisions, those that run by default first."""
+    found = [n for n in names("rewrite") if part("rewrite", n).facts.get("family") == FAMILY]
+    return (*DEFAULT, *(n for n in found if n not in DEFAULT))
+
+
+def chosen(only: Sequence[str] = (), skip: Sequence[str] = (), every: bool = False) -> tuple[str, ...]:
+    """The precisions that are wanted: `fp16`, `precision=fp16` or `precision` for the whole family."""
+    taken, left = set(_named(only)), set(_named(skip))
+    whole = not only or FAMILY in only
+    wanted = [
+        name
+        for name in (() if FAMILY in skip else known())
+        if name not in left and (name in taken or (whole and (every or name in DEFAULT)))
+    ]
+    if not wanted:
+        raise InputError("no precision is left to run: --only and --skip leave none")
+    return tuple(wanted)
+
+
+def is_calibrated(precision: str) -> bool:
+    """Whether a precision looks at texts first."""
+    return bool(part("rewrite", precision).facts.get("calibrated", False))
+
+
+def _named(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        if word == FAMILY:
+            continue
+        name = word.removeprefix(f"{FAMILY}=")
+        if name not in (*known(), *_aliases()):
+            raise UnknownName("precision of a language model", name, known())
+        yield part("rewrite", name).name
+
+
+def _aliases() -> Iterator[str]:
+    for name in known():
+        yield from part("rewrite", name).facts.get("aliases", ())
+
+
+QUESTIONS = 100
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """The questions to calibrate on, which tested ones they cost calibrated precisions, and both in words."""
+
+    questions: tuple[Question, ...]
+    without: frozenset[str]
+    words: str
+
+    def key(self) -> str:
+        """A hash of what the model reads when it is calibrated."""
+        return of([content(q) for q in self.questions])
+
+
+def content(question: Question) -> list[list[str]]:
+    """What a question says, whatever file it is in."""
+    return [[str(question.answer)], *([e.prompt, e.text] for e in question.endings)]
+
+
+def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = False) -> Reserved:
+    """Questions of `spare` that are not tested on; else some of the tested, which are then left out.
+
+    `spare` may be the whole of which the first are tested, or another set (`given` by the user: then it
+    must do). They are spread evenly: files are often sorted.
+    """
+    known = {of(content(q)) for q in tested.questions}
+    free = () if spare is None else tuple(q for q in spare.questions if of(content(q)) not in known)
+    if spare is not None and free:
+        held = spread(free, min(count, len(free)))
+        words = f"{len(held)} questions of {spare.name} that are not tested on, each with its right ending"
+        return Reserved(held, frozenset(), words)
+    if given and spare is not None:
+        raise InputError(
+            f"--calibration {spare.name}: all its questions are tested on; give a set with others"
+        )
+    if len(tested.questions) < 2:  # nothing would be left to test on
+        return Reserved((), frozenset(), "no question: there is none that is not tested on")
+    held = spread(tested.questions, min(count, max(1, len(tested.questions) // 4)))
+    words = (
+        f"{len(held)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
+        "precisions are not tested on them (their Δ is to fp32 on the others)"
+    )
+    return Reserved(held, frozenset(q.name for q in held), words)
+
+
+def spread(questions: Sequence[Question], count: int) -> tuple[Question, ...]:
+    """So many questions, evenly spread over all."""
+    return tuple(questions[(2 * i + 1) * len(questions) // (2 * count)] for i in range(count))
+
+
+BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
+
+
+@dataclass(frozen=True)
+class Built:
+    """A rewritten graph on disk; without changes there is nothing to measure."""
+
+    path: Path
+    key: str
+    changed: int
+    how: str
+
+
+def built(subject: Subject, precision: str, reserved: Reserved, folder: Path) -> Built:
+    """The graph, made now if it is not there; CannotRewrite if it cannot be."""
+    calibrated = is_calibrated(precision)
+    key = _key(subject, precision, reserved.key() if calibrated else "")
+    paths, facts = kept(
+        folder / key[:32], key, lambda: _made(subject, precision, reserved if calibrated else None)
+    )
+    return Built(paths[".onnx"], key, facts["changed"], facts["how"])
+
+
+def _made(subject: Subject, precision: str, reserved: Reserved | None) -> Made:
+    if subject.bytes > LIMIT:
+        raise CannotRewrite(
+            f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
+            "more than 2.1 GB"
+        )
+    made = _rewritten(subject, precision, reserved)
+    return Made({".onnx": _packed(made.model)}, {"changed": len(made.changed), "how": made.how})
+
+
+def _packed(model: Any) -> bytes:
+    try:
+        return bytes(model.SerializeToString())
+    except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
+        raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
+
+
+def _rewritten(subject: Subject, precision: str, reserved: Reserved | None) -> Rewritten:
+    import onnx
+
+    proto = load_proto(subject.path)
+    onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
+    context = Context(unit="text")
+    if reserved is not None:
+        from holdfast.noise.language.open import open_language
+
+        model = open_language(subject.path, subject.tokenizer)
+        fed = [
+            {name: value for name, value in feeds.items() if name != BRANCH}
+            for feeds in model.feeds(reserved.questions)
+        ]
+        context = Context(None, lambda: iter(fed), "text")
+    with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is told
+        made: Rewritten = part("rewrite", precision).function(settled(proto), context)
+    return made
+
+
+def settled(proto: Any) -> Any:
+    """The graph without the choice between past and no past: no past.
+
+    ONNX Runtime then puts the chosen branch in the place of the If, where its layers can be rewritten.
+    """
+    from onnx import numpy_helper
+
+    others = [entry for entry in proto.graph.input if entry.name != BRANCH]
+    if len(others) < len(proto.graph.input):
+        del proto.graph.input[:]
+        proto.graph.input.extend(others)
+        proto.graph.initializer.append(numpy_helper.from_array(np.array([False]), BRANCH))
+    return proto
+
+
+def _key(subject: Subject, precision: str, calibration: str) -> str:
+    import onnx
+
+    made_by = [precision, part("rewrite", precision).function, code_of("language")]
+    return fingerprint.of([subject.sha256, made_by, calibration, onnx.__version__, runtime().__version__])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some questions for one model at one precision; `graph` is its rewritten graph, None the file itself."""
+
+    model: tuple[str, str]  # the hash of the model, and of its rewritten graph
+    path: Path
+    tokenizer: Path
+    graph: Path | None
+    precision: str
+    questions: tuple[Question, ...]
+
+
+@dataclass
+class OpenModel:
+    """The model that is open in a process, one at a time, and why some cannot be run."""
+
+    source: tuple[Path, Path | None] | None = None
+    model: Any = None
+    problems: dict[tuple[Path, Path | None], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScoringWork(Work[Piece, OpenModel]):
+    """The scores of pieces. A problem of a rewritten graph is a result, one of the file itself is raised.
+
+    The number of threads is part of the work: a resumed run must add up in the same order.
+    """
+
+    threads: int
+    strict: bool = False
+
+    def setups(self) -> list[Setup]:
+        """Everything is the content of a piece."""
+        return [Setup("language", "scores")]
+
+    def contents(self, item: Piece) -> list[Any]:
+        """The model and the questions."""
+        return [[item.model, [content(question) for question in item.questions]]]
+
+    def open(self, threads: int) -> OpenModel:
+        """No model is open at first."""
+        return OpenModel()
+
+    def tally(self, item: Piece, cells: int, found: int) -> tuple[int, int]:
+        """Progress counts questions."""
+        return len(item.questions) * cells, len(item.questions) * found
+
+    def compute(self, state: OpenModel, batch: Sequence[Missing]) -> Iterator[Computed]:
+        """The scores of each piece, or {"problem": ...} of a rewritten graph that cannot be run."""
+        for position, (piece, _) in enumerate(batch):
+            source = (piece.path, piece.graph)
+            if source not in state.problems:
+                try:
+                    yield Computed(position, 0, self._scores(state, piece))
+                    continue
+                except HoldfastError as problem:
+                    if piece.graph is None or self.strict:
+                        raise
+                    state.problems[source] = str(problem)
+            yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
+
+    def _scores(self, state: OpenModel, piece: Piece) -> list[Any]:
+        from holdfast.noise.language.open import open_language
+
+        if state.source != (piece.path, piece.graph):
+            state.source, state.model = None, None  # the one before makes room first
+            state.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
+            state.source = (piece.path, piece.graph)
+        if self.strict:
+            for question in piece.questions:
+                state.model.lines(question)  # raises why a question cannot be read
+        found = list(state.model.score_all(piece.questions))
+        if self.strict:
+            _check(found, piece.precision)
+        return packed(found)
+
+
+def _check(found: Sequence[Scored], precision: str) -> None:
+    for one in found:
+        if has_failed(one):
+            raise DataError(f"{one.name}: no likelihood at {precision}: the model gives no numbers (NaN)")
+
+
+def has_failed(scored: Scored) -> bool:
+    """Whether a model has no opinion of a question, for its numbers are none."""
+    return any(math.isnan(total) for total in scored.sums)
+
+
+def packed(scored: Sequence[Scored]) -> list[Any]:
+    """Scores as a cell keeps them, to the last digit, without the names of the questions."""
+    return [[_plain(s.sums), list(s.tokens), list(s.length), list(s.greedy)] for s in scored]
+
+
+def _plain(sums: Sequence[float]) -> list[float | str]:
+    return [total if math.isfinite(total) else repr(total) for total in sums]  # JSON has no NaN
+
+
+def unpacked(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:
+    """The scores of a cell, under the names of these questions."""
+    return [
+        Scored(question.name, tuple(map(float, sums)), tuple(tokens), tuple(length), tuple(greedy))
+        for question, (sums, tokens, length, greedy) in zip(questions, plain, strict=True)
+    ]

@@ -1,1 +1,0 @@
-"""Question sets for language models: PIQA, LAMBADA, HellaSwag, WinoGrande, in their own files' forms."""

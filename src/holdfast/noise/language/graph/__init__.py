@@ -1,1 +1,0 @@
-"""Inputs and outputs of the ONNX graph of a causal language model."""

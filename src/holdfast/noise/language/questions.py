@@ -1,0 +1,361 @@
+r"""Question sets for language models: PIQA, LAMBADA, HellaSwag, WinoGrande, in their own files' formats.
+
+Which text is the prompt and which is scored follows lm-evaluation-harness, so that figures can be compared:
+
+- PIQA: prompt "Question: {goal}\nAnswer:", endings " {solution}".
+- LAMBADA: the text up to its last space, ending " {rest}": the word the model must say by itself.
+- HellaSwag: the context, endings " {ending}". In the original file the context is "{activity_label}: {ctx_a}
+  {ctx_b with a capital}" if these fields are there, else `ctx`; marks such as [title] are taken out.
+  Its text form is taken as it stands, without a capital and with what is left in brackets there.
+- WinoGrande, partial evaluation: prompt = the sentence up to `_` and the option, ending " {what follows}",
+  the same for both: what is compared is how likely it is behind the one option and behind the other.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from holdfast.core.errors import DataError, InputError, UnknownName
+from holdfast.core.fingerprint import of_bytes
+from holdfast.core.language import Ending, Question, TextKind, TextSet
+from holdfast.data.files import read_label_bytes
+
+MAX_TEXT_BYTES = 512 << 20  # the largest of the sets, HellaSwag's training part, is 50 MB
+
+
+@dataclass(frozen=True)
+class Record:
+    """One JSON object of a file, with the line it stands in."""
+
+    path: Path
+    line: int
+    values: dict[str, Any]
+
+    @property
+    def where(self) -> str:
+        """The place as file:line, for messages."""
+        return f"{self.path}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        """The place as a short name."""
+        return f"{self.path.name}:{self.line}"
+
+    def text(self, field: str) -> str:
+        """A field that must be a text with something in it."""
+        value = self.field(field)
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"{self.where}: {field!r}: expected a text, got {shown(value)}")
+        return value
+
+    def texts(self, field: str) -> list[str]:
+        """A field that must be a list of texts."""
+        value = self.field(field)
+        if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() for v in value):
+            raise DataError(f"{self.where}: {field!r}: expected a list of texts, got {shown(value)}")
+        return value
+
+    def field(self, field: str) -> Any:
+        """A field that must be there."""
+        if field not in self.values:
+            there = ", ".join(self.values) or "none"
+            raise DataError(f"{self.where}: the field {field!r} is missing; fields there: {there}")
+        return self.values[field]
+
+
+def shown(value: object) -> str:
+    """A value as a short piece of a message."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def unpacked(path: Path) -> bytes:
+    """The bytes of a text file, unpacked if it is bzip2; DataError beyond 512 MB."""
+    limit = MAX_TEXT_BYTES
+    data = read_label_bytes(path, limit)
+    if not data.startswith(b"BZh"):
+        return data
+    try:
+        with bz2.open(path) as stream:  # reads piece by piece: a small file cannot fill the memory
+            data = stream.read(limit + 1)
+    except (OSError, EOFError) as problem:
+        raise DataError(f"{path}: not a whole bzip2 file: {problem}; download it again") from problem
+    if len(data) > limit:
+        raise DataError(f"{path}: unpacks to more than {limit >> 20} MB; question sets up to that are read")
+    return data
+
+
+def lines_of(path: Path, data: bytes) -> list[str]:
+    """The lines of UTF-8 text, without their ends; the last one may end without a line break.
+
+    Only a line feed ends a line: a text may hold other characters that Unicode calls line breaks.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise DataError(
+            f"{path}:{line}: expected text in UTF-8, got byte {data[problem.start]:#04x}; save it as UTF-8"
+        ) from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def records_of(path: Path, lines: Sequence[str]) -> Iterator[Record]:
+    """The JSON objects, one a line; blank lines are passed over."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            said = getattr(problem, "msg", problem)
+            raise DataError(f"{path}:{number}: not valid JSON: {said}; expected one object a line") from None
+        if not isinstance(values, dict):
+            raise DataError(f"{path}:{number}: expected a JSON object with fields, got {shown(values)}")
+        yield Record(path, number, values)
+
+
+Read: TypeAlias = Callable[[Record, "Label | None"], Question]
+
+
+class Label(NamedTuple):
+    """A label from a file beside the questions, with its place as file:line."""
+
+    where: str
+    text: str
+
+
+# The fields that tell a kind; LAMBADA's only field is too common to weigh as much as two of another kind.
+FIELDS: Mapping[TextKind, tuple[str, ...]] = {
+    "piqa": ("goal", "sol1", "sol2"),
+    "hellaswag": ("endings", "ctx", "ctx_a", "ctx_b"),
+    "winogrande": ("sentence", "option1", "option2"),
+    "lambada": ("text",),
+}
+_TEXT_ROWS = 6  # of HellaSwag's text form: context, number of the right ending, four endings
+
+
+def kind_of(path: Path, lines: Sequence[str], first: Record | None) -> TextKind:
+    """The kind of set, from the fields of its first record or from the shape of its lines."""
+    if first is None:
+        if len(lines) >= _TEXT_ROWS and lines[1].strip() in ("0", "1", "2", "3"):
+            return "hellaswag"
+        raise DataError(
+            f"{path}:1: expected questions, one JSON object a line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
+            f" or HellaSwag's text form of six lines a question; got {shown(lines[0])}"
+        )
+    found = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
+    best = max(found, key=lambda kind: found[kind])  # the order of FIELDS decides a tie
+    if not found[best]:
+        wanted = "; ".join(f"{kind}: {', '.join(fields[:3])}" for kind, fields in FIELDS.items())
+        there = ", ".join(first.values) or "none"
+        raise DataError(f"{first.where}: no set of questions has these fields: {there}; expected {wanted}")
+    return best
+
+
+def piqa(record: Record, label: Label | None) -> Question:
+    """A question of PIQA: which of two solutions serves the goal."""
+    prompt = f"Question: {record.text('goal')}\nAnswer:"
+    endings = tuple(Ending(prompt, " " + record.text(field)) for field in ("sol1", "sol2"))
+    return Question(record.name, endings, _answer(record, "label", label, ("0", "1")))
+
+
+def lambada(record: Record, label: Label | None) -> Question:
+    """A question of LAMBADA: the last word of a passage."""
+    text = record.text("text").strip()
+    context, space, word = text.rpartition(" ")
+    if not context.strip() or not word:
+        raise DataError(f"{record.where}: 'text': expected a passage and its last word, got {shown(text)}")
+    return Question(record.name, (Ending(context, space + word),), 0)
+
+
+def hellaswag(record: Record, label: Label | None) -> Question:
+    """A question of HellaSwag's original file: which of the endings continues the context."""
+    values = record.values
+    if {"activity_label", "ctx_a", "ctx_b"} <= values.keys():
+        later = values["ctx_b"] if isinstance(values["ctx_b"], str) else ""
+        context = f"{record.text('activity_label')}: {record.text('ctx_a')} {later.capitalize()}"
+    else:
+        context = record.text("ctx")
+    prompt = _without_marks(context)
+    texts = record.texts("endings")
+    if len(texts) < 2:
+        raise DataError(f"{record.where}: 'endings': expected at least two, got {len(texts)}")
+    endings = tuple(Ending(prompt, " " + _without_marks(text)) for text in texts)
+    if not all(e.prompt.strip() and e.text.strip() for e in endings):
+        raise DataError(f"{record.where}: nothing is left of a text when its marks in [ ] are taken out")
+    answer = _answer(record, "label", label, tuple(str(i) for i in range(len(texts))))
+    return Question(record.name, endings, answer)
+
+
+def _without_marks(text: str) -> str:
+    plain = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
+    return plain.replace("  ", " ")
+
+
+def winogrande(record: Record, label: Label | None) -> Question:
+    """A question of WinoGrande: which of two options makes the rest of the sentence likelier."""
+    sentence = record.text("sentence")
+    gaps = sentence.count("_")
+    if gaps != 1:
+        raise DataError(f"{record.where}: 'sentence': expected one `_`, got {gaps}: {shown(sentence)}")
+    before, _, after = sentence.partition("_")
+    if not after.strip():
+        raise DataError(f"{record.where}: 'sentence': nothing behind `_` to score: {shown(sentence)}")
+    endings = tuple(
+        Ending(before + record.text(field), " " + after.strip()) for field in ("option1", "option2")
+    )
+    return Question(record.name, endings, _answer(record, "answer", label, ("1", "2")))
+
+
+READERS: dict[TextKind, Read] = {
+    "piqa": piqa, "lambada": lambada, "hellaswag": hellaswag, "winogrande": winogrande
+}  # fmt: skip
+
+
+def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
+    """The questions of HellaSwag's text form: context, number of the right ending, four endings."""
+    rows = list(lines)
+    while rows and not rows[-1].strip():
+        rows.pop()
+    questions = []
+    for start in range(0, len(rows), _TEXT_ROWS):
+        part = rows[start : start + _TEXT_ROWS]
+        if len(part) < _TEXT_ROWS:
+            raise DataError(f"{path}:{start + 1}: expected {_TEXT_ROWS} lines a question, got {len(part)}")
+        for place, text in enumerate(part):
+            if not text.strip():
+                raise DataError(f"{path}:{start + place + 1}: expected a text, got an empty line")
+        if part[1].strip() not in ("0", "1", "2", "3"):
+            raise DataError(f"{path}:{start + 2}: expected the right ending, 0 to 3, got {shown(part[1])}")
+        endings = tuple(Ending(part[0], " " + text) for text in part[2:])
+        questions.append(Question(f"{path.name}:{start + 1}", endings, int(part[1])))
+    return questions
+
+
+def _answer(record: Record, field: str, beside: Label | None, choices: tuple[str, ...]) -> int:
+    """The place of the right ending, from the field or from the labels' file."""
+    if beside is None and field not in record.values:
+        raise DataError(
+            f"{record.where}: the field {field!r} is missing; put it there, or a file of labels beside it: "
+            f"{record.path.name.split('.')[0]}-labels.lst, one a line"
+        )
+    given = record.values[field] if beside is None else beside.text
+    text = str(given).strip()
+    if isinstance(given, bool) or text not in choices:
+        where = f"{record.where}: {field!r}" if beside is None else beside.where
+        raise DataError(f"{where}: expected the label {' or '.join(choices)}, got {shown(given)}")
+    return choices.index(text)
+
+
+_SUFFIXES = (".bz2", ".jsonl", ".json", ".txt")
+_LABELS = "-labels.lst"
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The labels of a file beside the questions, one a line."""
+
+    path: Path
+    lines: tuple[Label, ...]
+    data: bytes
+
+
+def open_text(path: Path, limit: int | None = None) -> TextSet:
+    """The questions of a file, or of a shipped set by its name; the first `limit` of them if given.
+
+    The kind is found from the fields of the first line. A line that cannot be used is a DataError naming it.
+    """
+    if limit is not None and limit < 1:
+        raise InputError(f"expected a number of questions of 1 or more, got {limit}")
+    file = find_text(path)
+    packed = read_label_bytes(file)
+    lines = lines_of(file, unpacked(file))
+    if not any(line.strip() for line in lines):
+        raise DataError(f"{file}: the file is empty; expected a set of questions")
+    if next(line for line in lines if line.strip()).lstrip().startswith(("{", "[")):
+        found, questions, labels = _from_records(file, lines, limit)
+    else:
+        found, labels = kind_of(file, lines, None), None
+        questions = hellaswag_text(file, lines)[:limit]
+    sha256 = of_bytes(packed)
+    if labels is not None:
+        sha256 = of_bytes(f"{sha256}\n{of_bytes(labels.data)}".encode())
+    return TextSet(_stem(file), found, tuple(questions), sha256, _notes(questions, labels))
+
+
+def shipped_texts() -> dict[str, Path]:
+    """The question sets that come with the package, by name."""
+    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
+    files = sorted(folder.glob("road-*")) if folder.is_dir() else []
+    kept = [f for f in files if f.suffix in _SUFFIXES and not f.name.endswith(".tokenizer.json")]
+    return {_stem(f): f for f in kept}
+
+
+def find_text(path: Path) -> Path:
+    """The file of a shipped question set or of the user's, or an error that names the nearest one."""
+    if path.is_file():
+        return path
+    shipped = shipped_texts()
+    if str(path) in shipped:
+        return shipped[str(path)]
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give the file of a question set")
+    if len(path.parts) == 1 and not path.suffix:
+        raise UnknownName("question set", str(path), shipped)
+    raise DataError(f"{path}: no such file; give a question set or one of: {', '.join(shipped) or 'none'}")
+
+
+def _from_records(
+    file: Path, lines: Sequence[str], limit: int | None
+) -> tuple[TextKind, list[Question], _Labels | None]:
+    records = list(records_of(file, lines))
+    found = kind_of(file, lines, records[0])
+    field = "answer" if found == "winogrande" else "label"
+    labels = None if found == "lambada" else _labels(file, records, field)
+    beside: tuple[Label | None, ...] = (None,) * len(records) if labels is None else labels.lines
+    read = READERS[found]
+    pairs = list(zip(records, beside, strict=True))[:limit]
+    return found, [read(record, label) for record, label in pairs], labels
+
+
+def _labels(file: Path, records: Sequence[Record], field: str) -> _Labels | None:
+    """The labels beside the file, when its own records have none; they must be as many as the questions."""
+    if field in records[0].values:
+        return None
+    stem = _stem(file)
+    names = (f"{stem}{_LABELS}", f"{stem}_labels.lst", f"{stem}.labels.lst", f"{stem}.lst", "labels.lst")
+    path = next((file.parent / name for name in names if (file.parent / name).is_file()), None)
+    if path is None:
+        return None
+    data = read_label_bytes(path, 64 << 20)
+    numbered = enumerate(lines_of(path, data), 1)
+    lines = tuple(Label(f"{path}:{number}", line) for number, line in numbered if line.strip())
+    if len(lines) != len(records):
+        raise DataError(
+            f"{path}: expected {len(records)} labels, one for each question of {file.name}, got {len(lines)}"
+        )
+    return _Labels(path, lines, data)
+
+
+def _stem(file: Path) -> str:
+    name = file.name
+    while name.endswith(_SUFFIXES):
+        name = name.rpartition(".")[0]
+    return name or file.name
+
+
+def _notes(questions: Sequence[Question], labels: _Labels | None) -> tuple[str, ...]:
+    notes = [] if labels is None else [f"labels read from {labels.path.name}"]
+    same = [q.name for q in questions if len({(e.prompt, e.text) for e in q.endings}) < len(q.endings)]
+    if same:
+        notes.append(f"{len(same)} questions have equal endings, the first at {same[0]}")
+    return tuple(notes)

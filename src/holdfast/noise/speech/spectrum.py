@@ -1,0 +1,213 @@
+"""From a wave to its log mel spectrogram, by librosa's definitions, and back.
+
+Frequencies and mels (O'Shaughnessy's formula as HTK has it; Slaney's Auditory Toolbox):
+
+    htk:     m = 2595 · log10(1 + f / 700)
+    slaney:  m = 3f / 200 below 1000 Hz,  m = 15 + 27 · ln(f / 1000) / ln 6.4 above
+
+The filters are triangles between mels + 2 points evenly spread in m; with the norm `slaney` each is divided
+by half its width in hertz, so that all have the same area.
+
+The vocoder is the inverse of the mel filters, then Griffin and Lim's phase:
+
+    S = max(M⁺ · exp(log mel), 0)^(1/p)         M⁺ the pseudo-inverse of the filters, p the power
+    X⁰ = S · exp(iφ⁰)                           φ⁰ = 0, or drawn from a seed
+    Yⁿ = STFT(ISTFT(Xⁿ));   Zⁿ = Yⁿ + m · (Yⁿ − Yⁿ⁻¹);   Xⁿ⁺¹ = S · Zⁿ / |Zⁿ|
+
+m = 0 is Griffin and Lim (1984), m near 1 their fast form (Perraudin and others, 2013). The last X
+is inverted. Everything is deterministic: the same spectrogram gives the same wave.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import CardError
+from holdfast.core.registry import lookup, part
+from holdfast.core.seeds import generator
+
+Padding: TypeAlias = Literal["reflect", "constant"]
+MelScale: TypeAlias = Literal["slaney", "htk"]
+MelNorm: TypeAlias = Literal["slaney", "none"]
+Logarithm: TypeAlias = Literal["ln", "log10", "db"]
+Wave: TypeAlias = NDArray[np.float64]  # (samples,), full scale is ±1
+Complex: TypeAlias = NDArray[np.complex128]  # (bins, frames)
+Mel: TypeAlias = NDArray[np.float64]  # (frames, mels)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """From a wave to its log mel spectrogram: every setting in which systems differ."""
+
+    rate: int  # samples a second
+    n_fft: int
+    hop: int
+    window_length: int
+    mels: int
+    high: float  # hertz, the upper edge of the last filter
+    low: float = 0.0
+    window: Literal["hann"] = "hann"
+    periodic: bool = True  # False: the symmetric window, whose two ends are both 0
+    centre: bool = True  # frame i is centred at sample i · hop, the wave padded by half a frame at each end
+    padding: Padding = "reflect"
+    power: float = 1.0  # of the magnitude, before the mel filters
+    mel_scale: MelScale = "slaney"
+    mel_norm: MelNorm = "slaney"
+    log: Logarithm = "ln"
+    floor: float = 1e-5  # smaller values are raised to it before the logarithm
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "n_fft", "hop", "window_length", "mels"):
+            if getattr(self, name) < 1:
+                raise CardError(f"spectrum.{name}: expected 1 or more, got {getattr(self, name)}")
+        if self.window_length > self.n_fft:
+            raise CardError(
+                f"spectrum.window_length: expected at most n_fft {self.n_fft}, got {self.window_length}"
+            )
+        if self.hop > self.window_length:
+            raise CardError(
+                f"spectrum.hop: expected at most window_length {self.window_length}, or samples are skipped, "
+                f"got {self.hop}"
+            )
+        if not 0 <= self.low < self.high <= self.rate / 2:
+            raise CardError(
+                f"spectrum.low, high: expected 0 ≤ low < high ≤ rate / 2 = {self.rate / 2:g}, "
+                f"got {self.low:g} and {self.high:g}"
+            )
+        if self.power not in (1.0, 2.0):
+            raise CardError(f"spectrum.power: expected 1.0 or 2.0, got {self.power:g}")
+        if not self.floor > 0:
+            raise CardError(f"spectrum.floor: expected more than 0, got {self.floor:g}")
+
+    @property
+    def bins(self) -> int:
+        """How many frequencies a frame has."""
+        return self.n_fft // 2 + 1
+
+
+_LINEAR, _BREAK = 200.0 / 3.0, 1000.0  # hertz a mel below the break, and the break
+_STEP = np.log(6.4) / 27.0  # of ln f a mel above it
+
+
+def mels_of(hertz: NDArray[np.float64], scale: MelScale) -> NDArray[np.float64]:
+    """Frequencies on the mel scale."""
+    if scale == "htk":
+        return np.asarray(2595.0 * np.log10(1.0 + hertz / 700.0))
+    above = _BREAK / _LINEAR + np.log(np.maximum(hertz, _BREAK) / _BREAK) / _STEP
+    return np.where(hertz < _BREAK, hertz / _LINEAR, above)
+
+
+def hertz_of(mels: NDArray[np.float64], scale: MelScale) -> NDArray[np.float64]:
+    """Mels as frequencies."""
+    if scale == "htk":
+        return np.asarray(700.0 * (10.0 ** (mels / 2595.0) - 1.0))
+    edge = _BREAK / _LINEAR
+    return np.where(mels < edge, mels * _LINEAR, _BREAK * np.exp(_STEP * (np.maximum(mels, edge) - edge)))
+
+
+@functools.lru_cache(maxsize=32)
+def mel_filters(spectrum: Spectrum) -> NDArray[np.float64]:
+    """The filters (mels, bins); read only."""
+    bins = np.linspace(0.0, spectrum.rate / 2, spectrum.bins)
+    ends = mels_of(np.array([spectrum.low, spectrum.high]), spectrum.mel_scale)
+    points = hertz_of(np.linspace(ends[0], ends[1], spectrum.mels + 2), spectrum.mel_scale)
+    widths = np.diff(points)[:, None]
+    slopes = points[:, None] - bins
+    filters = np.maximum(0.0, np.minimum(-slopes[:-2] / widths[:-1], slopes[2:] / widths[1:]))
+    if spectrum.mel_norm == "slaney":
+        filters *= (2.0 / (points[2:] - points[:-2]))[:, None]
+    filters.setflags(write=False)
+    return filters
+
+
+def magnitude(wave: Wave, spectrum: Spectrum, operator: str = "numpy") -> NDArray[np.float64]:
+    """The magnitudes to the spectrum's power, (bins, frames), by the named operator."""
+    found = np.abs(lookup("stft", operator)(wave, spectrum))
+    return np.asarray(found if spectrum.power == 1.0 else found**spectrum.power, np.float64)
+
+
+def log_mel(wave: Wave, spectrum: Spectrum, operator: str = "numpy") -> Mel:
+    """The log mel spectrogram (frames, mels) of a wave (samples,) between −1 and 1, in double precision."""
+    return logarithm(mel_filters(spectrum) @ magnitude(wave, spectrum, operator), spectrum).T
+
+
+def logarithm(mel: NDArray[np.float64], spectrum: Spectrum) -> NDArray[np.float64]:
+    """The mel spectrogram in the spectrum's logarithm, values below the floor raised to it."""
+    raised = np.maximum(mel, spectrum.floor)
+    if spectrum.log == "ln":
+        return np.log(raised)
+    return np.asarray(np.log10(raised) * _decibels(spectrum))
+
+
+def exponential(log: NDArray[np.float64], spectrum: Spectrum) -> NDArray[np.float64]:
+    """The mel spectrogram of which this is the logarithm."""
+    return np.asarray(np.exp(log) if spectrum.log == "ln" else 10.0 ** (log / _decibels(spectrum)))
+
+
+def _decibels(spectrum: Spectrum) -> float:
+    """What the decimal logarithm is multiplied by: for decibels 20 of a magnitude, 10 of a power."""
+    return 1.0 if spectrum.log == "log10" else 20.0 / spectrum.power
+
+
+TINY = 1e-12  # a magnitude below has no phase worth keeping
+
+
+@dataclass(frozen=True)
+class Vocoder:
+    """How Griffin-Lim is run: the STFT operator by name, rounds, momentum, and where the phase begins."""
+
+    operator: str = "numpy"
+    iterations: int = 32
+    momentum: float = 0.0
+    seed: int | None = None  # None: a phase of zero
+
+
+def wave_of(log_mel: Mel, spectrum: Spectrum, how: Vocoder | None = None) -> Wave:
+    """The wave of a log mel spectrogram (frames, mels), read as the spectrum says."""
+    return griffin_lim(magnitudes(log_mel, spectrum), spectrum, how or Vocoder())
+
+
+def magnitudes(log_mel: Mel, spectrum: Spectrum) -> NDArray[np.float64]:
+    """The magnitudes (bins, frames) that a log mel spectrogram (frames, mels) stands for."""
+    linear = np.maximum(_inverse_filters(spectrum) @ exponential(log_mel.T, spectrum), 0.0)
+    return np.asarray(linear if spectrum.power == 1.0 else linear ** (1.0 / spectrum.power))
+
+
+@functools.lru_cache(maxsize=32)
+def _inverse_filters(spectrum: Spectrum) -> NDArray[np.float64]:
+    found = np.asarray(np.linalg.pinv(mel_filters(spectrum)), np.float64)
+    found.setflags(write=False)
+    return found
+
+
+def griffin_lim(magnitude: NDArray[np.float64], spectrum: Spectrum, how: Vocoder) -> Wave:
+    """The wave whose transform's magnitudes are near these (bins, frames)."""
+    operator = part("stft", how.operator)
+    forward, backward = operator.function, operator.facts["inverse"]
+    now = _begun(magnitude, how.seed)
+    before: Complex | None = None
+    for _ in range(how.iterations):
+        heard = _frames(forward(backward(now, spectrum), spectrum), magnitude.shape[1])
+        ahead = heard if before is None else heard + how.momentum * (heard - before)
+        before = heard
+        now = magnitude * (ahead / np.maximum(np.abs(ahead), TINY))
+    wave: Wave = backward(now, spectrum)
+    return wave
+
+
+def _begun(magnitude: NDArray[np.float64], seed: int | None) -> Complex:
+    if seed is None:
+        return magnitude.astype(np.complex128)
+    angle = generator(seed, "griffin-lim", *magnitude.shape).uniform(-np.pi, np.pi, magnitude.shape)
+    return np.asarray(magnitude * np.exp(1j * angle))
+
+
+def _frames(transform: Complex, frames: int) -> Complex:
+    """The transform with so many frames: operators differ by one in how they treat the end."""
+    missing = frames - transform.shape[1]
+    return np.pad(transform, ((0, 0), (0, missing))) if missing > 0 else transform[:, :frames]
