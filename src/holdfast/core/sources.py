@@ -21,7 +21,7 @@ SHOWING = frozenset({"cli", "page", "pages"})  # modules of a feature that show 
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _EVALUATE = (
-    *_KERNEL, "metrics.segmentation", "engine.answer", "engine.job", "engine.recording", "engine.records",
+    *_KERNEL, "metrics.classification", "engine.answer", "engine.job", "engine.recording", "engine.records",
     "engine.share", "engine.store", "engine.versions", "engine.work",
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")

@@ -22,7 +22,7 @@ from holdfast.core.types import (
     Size,
 )
 from holdfast.engine.records import Counted, Found, Ranked, Record, sampled
-from holdfast.metrics.segmentation import pixel_confusion
+from holdfast.metrics.classification import pixel_confusion
 
 TOP = 5  # classes kept of a classifier's answer
 

@@ -16,7 +16,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
 from holdfast.core.types import Boxes, Detections, Image
 from holdfast.evaluate.classes import Alignment
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.network.layout import THRESHOLD, Target
 
 SHARE = 10  # one instance of so many is of the test part

@@ -11,7 +11,7 @@ from holdfast.core.verdict import Budget
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.network.folder import instance_of, open_bench
 from holdfast.patchbench.page import page, sections, table_of
 from holdfast.patchbench.positions.models import map_positions, open_detector

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from holdfast.core.types import Floats
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.network.layout import Target
 
 

@@ -14,7 +14,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
 from holdfast.graph.heads.landmark import Options, landmark
 from holdfast.graph.outputs import options_of
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.network.layout import Target
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
 from holdfast.patchbench.positions.settle import ties
