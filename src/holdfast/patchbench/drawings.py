@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +11,7 @@ from holdfast.core.types import Bools, Floats, Image
 from holdfast.patchbench.positions.types import Bar, PositionMap
 from holdfast.patchbench.run import Mapped, Shown
 from holdfast.report.charts.svg import drawing, element, label, tip
+from holdfast.report.html import picture_uri
 
 _SIDE = 320.0  # of a drawing, in its own units
 _EDGE = 30.0  # room for numbers along the left and the lower side
@@ -170,11 +169,7 @@ def _dimmed(picture: Image) -> Image:
 
 def embedded(picture: NDArray[np.uint8], width: float, height: float, x: float = 0.0, y: float = 0.0) -> str:
     """A picture embedded without loss, its pixels as squares."""
-    from PIL import Image as Pillow
-
-    out = io.BytesIO()
-    Pillow.fromarray(picture).save(out, "PNG", optimize=True)
-    source = "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    source = picture_uri(picture, "PNG", optimize=True)
     return element(
         "image", href=source, x=x, y=y, width=width, height=height, preserveAspectRatio="none",
         image_rendering="pixelated",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
 from holdfast.patchbench.drawings import cells_of, scale_bar
-from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, rows_of
-from holdfast.report.html import document
+from holdfast.patchbench.run import WORDS, Kind, Mapped, Result, Shown, rows_of
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
-from holdfast.report.tables import Cell, Column, Table, grouped, to_html
+from holdfast.report.tables import Column, Table, grouped, to_html
 
 MOST = 60  # pictures drawn; the table has all
+_PLACE = "Column, row of the patch's top left pixel; in brackets the position inputs."
+_VERDICTS = {True: "unsafe (sat)", False: "robust (unsat)"}
 _LEAD = (
     "Every position of the patch was run, none was sampled. Orange marks the positions (the centre of the "
     "patch) at which the output is unsafe; the ring is the patch where the output is smallest. The worst "
@@ -23,26 +23,28 @@ _LEAD = (
 
 def table_of(result: Result) -> Table:
     """Every map in a line."""
-    rows: list[list[Cell]] = []
-    for one, shown in rows_of(result):
-        found = shown.map
-        row, column = found.where
-        at = f"{found.columns[column]:g}, {found.rows[row]:g}" if shown.over else (
-            f"({found.rows[row]:g}, {found.columns[column]:g})"
-        )  # fmt: skip
-        rows.append(
-            [
-                one.name, one.label, WORDS[shown.kind], found.clean, found.minimum, at,
-                f"{int(found.unsafe.sum()):,} of {found.outputs.size:,}", 100 * found.robust,
-                "unsafe (sat)" if found.status == "violated" else "robust (unsat)",
-            ]
-        )  # fmt: skip
-    columns: list[Column | str] = [
-        "picture", "target", "what", Column("clean", 4), Column("minimum", 4),
-        Column("at x, y", note="Column, row of the patch's top left pixel; in brackets the position inputs."),
-        "unsafe positions", Column("robust area %", 2), "verdict",
-    ]  # fmt: skip
-    return Table(columns, rows)
+    columns: list[Column[tuple[Mapped, Shown]]] = [
+        Column("picture", get=lambda row: row[0].name),
+        Column("target", get=lambda row: row[0].label),
+        Column("what", get=lambda row: WORDS[row[1].kind]),
+        Column("clean", get=lambda row: row[1].map.clean, digits=4),
+        Column("minimum", get=lambda row: row[1].map.minimum, digits=4),
+        Column("at x, y", get=lambda row: _place(row[1]), note=_PLACE),
+        Column("unsafe positions", get=lambda row: _unsafe(row[1])),
+        Column("robust area %", get=lambda row: 100 * row[1].map.robust, digits=2),
+        Column("verdict", get=lambda row: _VERDICTS[row[1].map.status == "violated"]),
+    ]
+    return Table.of(rows_of(result), columns)
+
+
+def _place(shown: Shown) -> str:
+    row, column = shown.map.where
+    x, y = f"{shown.map.columns[column]:g}", f"{shown.map.rows[row]:g}"
+    return f"{x}, {y}" if shown.over else f"({y}, {x})"
+
+
+def _unsafe(shown: Shown) -> str:
+    return f"{int(shown.map.unsafe.sum()):,} of {shown.map.outputs.size:,}"
 
 
 def summary(result: Result, kind: Kind) -> str:
@@ -111,11 +113,8 @@ def _figure(one: Mapped) -> Figure:
 
 
 def write(result: Result, out: Path, command: str) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'positions.html'}")
-    write_atomic(out, document(page(result, command)).encode())
-    return out
+    """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
+    return write_page(document(page(result, command)), out, "positions.html")
 
 
 def page(result: Result, command: str = "") -> Document:

@@ -21,9 +21,8 @@ from holdfast.metrics.rules import rule_named
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.lines import Line, line_chart, thinned
-from holdfast.report.gallery import MOST, Shot, Worst
+from holdfast.report.gallery import MOST, Mark, MarkKind, Shot, Worst
 from holdfast.report.parts import Figure, Section, scroll
-from holdfast.report.pictures import Mark, MarkKind
 from holdfast.report.tables import grouped
 
 _MOST_LINES = 100

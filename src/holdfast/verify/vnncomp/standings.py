@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from holdfast.report.tables import Cell, Column, Table
+from functools import partial
+
+from holdfast.report.tables import Column, Table
 from holdfast.verify.vnncomp.findings import disagreements
-from holdfast.verify.vnncomp.score import Judged, Score, overall
+from holdfast.verify.vnncomp.score import Judged, Line, Score, overall
 
 
 def benchmark_table(made: Score) -> Table:
     """One row a benchmark and tool, then each tool's sum of percents."""
-    columns: list[Column | str] = [
-        "benchmark",
-        "tool",
-        Column("of"),
-        Column("solved", note="answers that count as right"),
-        "holds",
-        "violated",
-        Column("wrong", note="answers that count as wrong, each with a penalty"),
-        Column("open", note="contradicted, and nobody can show who is right"),
-        Column("mean s", 2, "mean time of what was solved"),
-        Column("CPU s", 1, "sum over all instances"),
-        Column("points", note="by the rules above"),
-        Column("score", 1, "percent of the best tool's points"),
-    ]
     lines = list(made.lines)
     if len(made.categories) > 1:
         lines += [overall(made, tool) for tool in made.tools]
-    rows = [
-        [
-            line.category, line.tool, line.instances, line.solved, line.holds, line.violated, line.wrong,
-            line.undecided, line.seconds, line.cpu_seconds, line.points, line.percent,
-        ]
-        for line in lines
-    ]  # fmt: skip
-    return Table(columns, rows, made.rules.says)
+    columns: list[Column[Line]] = [
+        Column("benchmark", get=lambda line: line.category),
+        Column("tool", get=lambda line: line.tool),
+        Column("of", get=lambda line: line.instances),
+        Column("solved", get=lambda line: line.solved, note="answers that count as right"),
+        Column("holds", get=lambda line: line.holds),
+        Column("violated", get=lambda line: line.violated),
+        Column("wrong", get=lambda line: line.wrong, note="answers that count as wrong, each with a penalty"),
+        Column(
+            "open", get=lambda line: line.undecided, note="contradicted, and nobody can show who is right"
+        ),
+        Column("mean s", get=lambda line: line.seconds, digits=2, note="mean time of what was solved"),
+        Column("CPU s", get=lambda line: line.cpu_seconds, digits=1, note="sum over all instances"),
+        Column("points", get=lambda line: line.points, note="by the rules above"),
+        Column("score", get=lambda line: line.percent, digits=1, note="percent of the best tool's points"),
+    ]
+    return Table.of(lines, columns, made.rules.says)
 
 
 def disagreement_table(made: Score) -> Table:
@@ -44,19 +41,22 @@ def disagreement_table(made: Score) -> Table:
 
 def instance_table(made: Score) -> Table:
     """One row an instance: the truth, and of each tool its answer, its time and whether that is right."""
-    columns: list[Column | str] = ["instance", "benchmark", "truth"]
+    columns: list[Column[Judged]] = [
+        Column("instance", get=lambda one: one.name),
+        Column("benchmark", get=lambda one: one.category),
+        Column("truth", get=lambda one: one.ruling.truth or "?"),
+    ]
     for tool in made.tools:
-        columns += [tool, Column(f"{tool} s", 2)]
-    rows = []
-    for one in made.instances:
-        row: list[Cell] = [one.name, one.category, one.ruling.truth or "?"]
-        for tool in made.tools:
-            row += [_answer(one, tool), one.said[tool].seconds if tool in one.said else None]
-        rows.append(row)
-    return Table(columns, rows)
+        columns.append(Column(tool, get=partial(_answer, tool)))
+        columns.append(Column(f"{tool} s", get=partial(_seconds, tool), digits=2))
+    return Table.of(made.instances, columns)
 
 
-def _answer(one: Judged, tool: str) -> str:
+def _seconds(tool: str, one: Judged) -> float | None:
+    return one.said[tool].seconds if tool in one.said else None
+
+
+def _answer(tool: str, one: Judged) -> str:
     if tool not in one.said:
         return "–"
     mark = {"wrong": " (wrong)", "open": " (open)"}.get(one.ruling.standing[tool], "")
