@@ -1,4 +1,4 @@
-"""Any detection data set cut into square pictures of one target each."""
+"""Any detection dataset cut into square pictures of one target each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
+from holdfast.data.files import whole_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
-from holdfast.data.whole import whole_folder
 
 MARK = "holdfast-crop.json"
 INTRUDED, SMALL, LARGE, OUTSIDE, CROWD = (

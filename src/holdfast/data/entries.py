@@ -47,13 +47,16 @@ def _boxes(rows: bytes, scale: tuple[float, float] = (1.0, 1.0)) -> Boxes:
 
 
 @dataclass(frozen=True)
-class PixelBoxes:
-    """Boxes whose corners are stated in pixels."""
-
+class _StoredBoxes:
     rows: bytes = field(default=b"", repr=False)
 
     def __len__(self) -> int:
         return len(self.rows) // 64
+
+
+@dataclass(frozen=True)
+class PixelBoxes(_StoredBoxes):
+    """Boxes whose corners are stated in pixels."""
 
     def fingerprint(self) -> str:
         """The hash of the packed rows."""
@@ -69,13 +72,8 @@ class PixelBoxes:
 
 
 @dataclass(frozen=True)
-class UnitBoxes:
+class UnitBoxes(_StoredBoxes):
     """Boxes whose corners are stated as shares (0 to 1) of the image's width and height."""
-
-    rows: bytes = field(default=b"", repr=False)
-
-    def __len__(self) -> int:
-        return len(self.rows) // 64
 
     def fingerprint(self) -> str:
         """The hash of the packed rows."""

@@ -17,8 +17,8 @@ from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats, Size
+from holdfast.data.files import check_new, whole_folder
 from holdfast.data.patchfile import files_of, png_of
-from holdfast.data.whole import check_new, whole_folder
 from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from holdfast.data.signs.canvas import Camera, Canvas, fill
-from holdfast.data.signs.catalogue import BACKGROUND, ROAD, SKY
-from holdfast.data.signs.mood import Mood, Rgb
-from holdfast.data.signs.strokes import Points
-from holdfast.data.signs.textures import clouds, rough, window
+from holdfast.data.signs.canvas import (
+    BACKGROUND,
+    ROAD,
+    SKY,
+    Camera,
+    Canvas,
+    Points,
+    clouds,
+    fill,
+    rough,
+    window,
+)
+from holdfast.data.signs.conditions import Mood, Rgb
 
 FAR = 160.0
 _GRAINS = 26.0  # cells of the ground's texture per metre

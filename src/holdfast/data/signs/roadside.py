@@ -6,9 +6,8 @@ import numpy as np
 
 from holdfast.data.signs import sprites
 from holdfast.data.signs.backdrop import Road, hazy
-from holdfast.data.signs.canvas import Camera, Canvas, box, disc, fill, paste, paste_quad, post
-from holdfast.data.signs.finish import Glow
-from holdfast.data.signs.mood import Mood
+from holdfast.data.signs.canvas import Camera, Canvas, box, circle, fill, paste, paste_quad, post
+from holdfast.data.signs.conditions import Glow, Mood
 
 _PAINTS = (
     (1.0, 1.0, 1.0),
@@ -120,7 +119,7 @@ def _signals(
     for number, colour in enumerate(colours):
         y = top + tall * (0.2 + 0.3 * number)
         shown = colour if number == lit else tuple(c * 0.28 for c in colour)
-        fill(canvas, disc(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
+        fill(canvas, circle(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
     red, green, blue = colours[lit]
     halo = (red * 0.6, green * 0.6, blue * 0.6)
     return [(float(foot[0]), float(top + tall * (0.2 + 0.3 * lit)), 0.11 * scale, halo)]
@@ -187,7 +186,7 @@ def _distractor(
             fill(canvas, box(cx - w * 0.8, y, cx + w * rng.uniform(0.0, 0.8), y + h * 0.14), (225, 225, 222))
         return
     plain = colour if rng.random() < 0.5 else hazy((158.0, 160.0, 162.0), mood, z)
-    fill(canvas, disc(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
+    fill(canvas, circle(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
 
 
 def paint_roadside(
