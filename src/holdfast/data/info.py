@@ -17,14 +17,7 @@ from holdfast.core.errors import ImageError
 from holdfast.core.model import Task
 from holdfast.core.types import Boxes, Ints, Label, MaskFile, Size
 from holdfast.data import problems as kinds
-from holdfast.data.entries import (
-    FileEntry,
-    PixelBoxes,
-    StoredLabel,
-    StoredMask,
-    UnitBoxes,
-    read_image_file,
-)
+from holdfast.data.entries import FileEntry, PixelBoxes, StoredLabel, StoredMask, UnitBoxes, read_image_file
 from holdfast.data.images import Sniffed, has_end_mark, is_cut_off, misnamed, sniff, sniff_head
 from holdfast.data.problems import NOTES, Problems, check_inside, grouped
 

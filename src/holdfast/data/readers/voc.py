@@ -166,11 +166,7 @@ def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
 
 
 def _entries(
-    pages: list[_Page],
-    folder: Path,
-    classes: tuple[str, ...],
-    one_based: bool,
-    problems: Problems,
+    pages: list[_Page], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
 ) -> tuple[FileEntry, ...]:
     disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
     root = folder if folder.name not in ("Annotations", "annotations") else folder.parent

@@ -142,14 +142,9 @@ def choose_places(camera: Camera, road: Road, rng: np.random.Generator) -> list[
         if places and rng.random() < 0.25:
             upper = places[-1]
             lower = _below(upper, label, rng)
-            inside = (
-                lower.size >= SMALLEST
-                and lower.y + lower.size / 2 < HEIGHT - 4
-                and upper.extent[0] > 0
-                and upper.extent[2] < WIDTH
-                and upper.mast == upper.x
-            )
-            if inside and _clear(lower, places, shared=upper):
+            whole = upper.extent[0] > 0 and upper.extent[2] < WIDTH and lower.y + lower.size / 2 < HEIGHT - 4
+            own_post = upper.mast == upper.x
+            if lower.size >= SMALLEST and whole and own_post and _clear(lower, places, shared=upper):
                 places.append(lower)
             continue
         size = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))))
@@ -173,12 +168,8 @@ class Patch:
         """The rectangle xyxy of the opaque pixels, in the picture and not clipped to it."""
         solid = self.alpha >= 0.5
         columns, rows = np.flatnonzero(solid.any(axis=0)), np.flatnonzero(solid.any(axis=1))
-        return (
-            float(self.x + columns[0]),
-            float(self.y + rows[0]),
-            float(self.x + columns[-1] + 1),
-            float(self.y + rows[-1] + 1),
-        )
+        left, right = float(self.x + columns[0]), float(self.x + columns[-1] + 1)
+        return left, float(self.y + rows[0]), right, float(self.y + rows[-1] + 1)
 
 
 def corners(size: float, yaw: float, roll: float) -> Points:
@@ -201,14 +192,9 @@ def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) 
     target = quad + np.array([place_x - x, place_y - y]) - 0.5
     start = np.array([(0, 0), (side, 0), (side, side), (0, side)], dtype=np.float32) - np.float32(0.5)
     matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
-    rim = [int(v) for v in source[0, 0, :3]]
+    rim = (*(int(v) for v in source[0, 0, :3]), 0)
     warped: Pixels = cv2.warpPerspective(
-        source,
-        matrix,
-        (2 * half, 2 * half),
-        flags=cv2.INTER_LINEAR,
-        borderMode=cv2.BORDER_CONSTANT,
-        borderValue=(*rim, 0),
+        source, matrix, (2 * half, 2 * half), borderMode=cv2.BORDER_CONSTANT, borderValue=rim
     )
     alpha: Weights = warped[..., 3].astype(np.float32) * np.float32(1 / 255)
     return Patch(np.ascontiguousarray(warped[..., :3]), alpha, x, y)
@@ -286,11 +272,9 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
         size = w * rng.uniform(0.9, 1.5)
         cut = w * rng.uniform(0.15, 0.4)
         top = y0 + h * rng.uniform(-0.3, 0.5) - size * 0.3
-        return (
-            (x0 - size + cut, top, x0 + cut, top + size)
-            if rng.random() < 0.5
-            else (x1 - cut, top, x1 - cut + size, top + size)
-        )
+        if rng.random() < 0.5:
+            return x0 - size + cut, top, x0 + cut, top + size
+        return x1 - cut, top, x1 - cut + size, top + size
     if kind == 1:
         half = w * rng.uniform(0.03, 0.09)
         x = x0 + w * rng.uniform(0.1, 0.9)
@@ -315,24 +299,15 @@ def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.ra
         trunk = (middle - half, spot[3] - 0.4 * wide, middle + half, foot + 0.1 * wide)
         if trunk[3] > trunk[1] and not any(overlap(trunk, other) for other in others):
             fill(canvas, box(*trunk), (72, 58, 46))
-        paste(
-            canvas,
-            sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide),
-            *spot,
-            gain=(gain, gain, gain),
-        )
+        leaves = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide)
+        paste(canvas, leaves, *spot, gain=(gain, gain, gain))
     elif kind == 1:
-        post(
-            canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150))
-        )
+        middle = (spot[0] + spot[2]) / 2
+        post(canvas, middle, spot[1], spot[3], wide, float(rng.uniform(70, 150)))
     else:
         gain = rng.uniform(0.4, 1.0)
-        paste(
-            canvas,
-            sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide),
-            *spot,
-            gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)),
-        )
+        lorry = sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide)
+        paste(canvas, lorry, *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
 
 
 def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:

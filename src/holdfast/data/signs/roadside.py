@@ -36,11 +36,8 @@ def _tree(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     sprite = sprites.fitting("tree", int(rng.integers(sprites.TREES)), tall)
     if rng.random() < 0.5:
         sprite = sprite[:, ::-1]
-    gain = np.array(_through(mood, z, rng.uniform(0.75, 1.15))) * (
-        rng.uniform(0.85, 1.25),
-        1.0,
-        rng.uniform(0.8, 1.1),
-    )
+    light = np.array(_through(mood, z, rng.uniform(0.75, 1.15)))
+    gain = light * (rng.uniform(0.85, 1.25), 1.0, rng.uniform(0.8, 1.1))
     paste(canvas, sprite, foot[0] - wide / 2, foot[1] - tall, foot[0] + wide / 2, foot[1], gain.tolist())
 
 
@@ -57,11 +54,8 @@ def _houses(
         tall = rng.uniform(6, 18)
         texture = sprites.front(int(rng.integers(sprites.FRONTS)))
         low, high = camera.ground(edge, [near, z]), camera.ground(edge, [near, z], tall)
-        corners = (
-            np.array([high[0], high[1], low[1], low[0]])
-            if side < 0
-            else np.array([high[1], high[0], low[0], low[1]])
-        )
+        left, right = (0, 1) if side < 0 else (1, 0)
+        corners = np.array([high[left], high[right], low[right], low[left]])
         gain = _through(mood, (near + z) / 2, rng.uniform(0.55, 1.05))
         back = camera.ground(edge + side * 14, near, [tall, 0.0])
         end = np.array(
@@ -93,15 +87,8 @@ def _bush(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     wide = tall * rng.uniform(0.9, 1.8)
     gain = np.array(_through(mood, z, rng.uniform(0.7, 1.1))) * (rng.uniform(0.9, 1.3), 1.0, 0.9)
     sprite = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), tall)
-    paste(
-        canvas,
-        sprite,
-        foot[0] - wide / 2,
-        foot[1] - tall * 0.9,
-        foot[0] + wide / 2,
-        foot[1] + tall * 0.1,
-        gain.tolist(),
-    )
+    left, right = foot[0] - wide / 2, foot[0] + wide / 2
+    paste(canvas, sprite, left, foot[1] - tall * 0.9, right, foot[1] + tall * 0.1, gain.tolist())
 
 
 def _signals(

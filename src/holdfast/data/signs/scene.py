@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -186,10 +186,7 @@ SIDES: Final = (112, 160)  # pixels; a network of 48 sees each shrunk by 2 to 3
 PART: Final = (0.25, 0.5)  # of the side that the sign fills: 13 to 27 of the network's pixels
 REACH: Final = 0.2  # how far from the middle the sign may be, as a part of the side
 QUALITIES: Final = (10, 40)
-SMALL: Final = (
-    0.18,
-    0.36,
-)  # of a small picture of 72 pixels: as many pixels as that network sees of the sign
+SMALL: Final = (0.18, 0.36)  # of a picture of 72 pixels: as many pixels as that network sees of the sign
 
 
 def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
@@ -260,22 +257,15 @@ def _claim(folder: Path, images: int, seed: int) -> None:
         raise OutputError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def _annotations(found: Scene, image_id: int, first: int) -> list[dict[str, Any]]:
-    """The COCO annotations of one scene, numbered from `first`."""
+def coco_annotations(
+    boxes: npt.NDArray[np.float64], labels: Iterable[int], image_id: int, first: int
+) -> list[dict[str, Any]]:
+    """The COCO annotations of one image's boxes (n, 4) xyxy, numbered from `first`; category ids from 1."""
     rows = []
-    for number, (label, (x0, y0, x1, y1)) in enumerate(
-        zip(found.classes.tolist(), found.boxes.tolist(), strict=True)
-    ):
-        rows.append(
-            {
-                "id": first + number,
-                "image_id": image_id,
-                "category_id": label + 1,
-                "bbox": [x0, y0, x1 - x0, y1 - y0],
-                "area": (x1 - x0) * (y1 - y0),
-                "iscrowd": 0,
-            }
-        )
+    for number, (label, (x0, y0, x1, y1)) in enumerate(zip(labels, boxes.tolist(), strict=True), first):
+        width, height = x1 - x0, y1 - y0
+        row = {"id": number, "image_id": image_id, "category_id": label + 1}
+        rows.append({**row, "bbox": [x0, y0, width, height], "area": width * height, "iscrowd": 0})
     return rows
 
 
@@ -306,7 +296,8 @@ def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]
         (folder / "images" / f"{name}.jpg").write_bytes(encode(found.image))
         Image.fromarray(found.mask).save(folder / "masks" / f"{name}.png")
         pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
-        annotations += _annotations(found, number + 1, len(annotations) + 1)
+        labels, first = found.classes.tolist(), len(annotations) + 1
+        annotations += coco_annotations(found.boxes, labels, number + 1, first)
         progress(number + 1)
     categories = [
         {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
