@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -187,8 +188,9 @@ def explanation_text(
     limit: int = 40,
 ) -> str:
     """The explanation in words and tables; at most `limit` detections are listed."""
+    size = f"{e.positives} true boxes, {len(e.steps)} detections"
     parts = [
-        _heading(e),
+        f"Class {e.class_name!r}: {size}, IoU threshold {e.iou:g}\nRule {e.rule}",
         _steps_text(e, truth_names, detection_names, image_names, limit),
         *(_counts_text(e, score) for score in scores),
         _thresholds_text(e),
@@ -198,24 +200,15 @@ def explanation_text(
     return "\n\n".join(part for part in parts if part)
 
 
-def _heading(e: Explanation) -> str:
-    size = f"{e.positives} true boxes, {len(e.steps)} detections"
-    return f"Class {e.class_name!r}: {size}, IoU threshold {e.iou:g}\nRule {e.rule}"
-
-
 def _steps_text(
-    e: Explanation,
-    truth_names: Sequence[str],
-    detection_names: Sequence[str],
-    image_names: Sequence[str],
-    limit: int,
+    e: Explanation, truths: Sequence[str], detections: Sequence[str], images: Sequence[str], limit: int
 ) -> str:
     rows = []
     for step in e.steps[:limit]:
-        who = _name(detection_names, step.detection, "#")
-        if image_names:
-            who = f"{who} in {_name(image_names, step.image, '#')}"
-        met = _name(truth_names, step.truth, "box ") if step.truth >= 0 else "–"
+        who = _name(detections, step.detection, "#")
+        if images:
+            who = f"{who} in {_name(images, step.image, '#')}"
+        met = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
         rows.append([
             str(step.place), f"{step.score:.4g}", who, met, f"{step.iou:.3f}", step.outcome,
             str(step.tp), str(step.fp), _number(step.precision), _number(step.recall), step.why,
@@ -237,14 +230,12 @@ def _counts_text(e: Explanation, score: float) -> str:
 
 
 def _thresholds_text(e: Explanation) -> str:
-    rows = [
-        [
-            f"{group[0].score:.2f}" if len(group) == 1 else f"{group[0].score:.2f} … {group[-1].score:.2f}",
-            str(group[0].tp), str(group[0].fp), str(group[0].fn),
-            _number(group[0].precision), _number(group[0].recall),
-        ]
-        for group in _grouped(e.thresholds)
-    ]  # fmt: skip
+    rows = []
+    for (tp, fp), group in groupby(e.thresholds, key=lambda row: (row.tp, row.fp)):
+        first, *others = group
+        span = f"{first.score:.2f} … {others[-1].score:.2f}" if others else f"{first.score:.2f}"
+        shares = _number(first.precision), _number(first.recall)
+        rows.append([span, str(tp), str(fp), str(first.fn), *shares])
     sign = ">" if e.rule.score_strict else "≥"
     return (
         f"2. Score threshold from 1.00 down to 0.00 in steps of 0.01 (counts where score {sign} it)\n"
@@ -255,14 +246,12 @@ def _thresholds_text(e: Explanation) -> str:
 def _points_text(e: Explanation) -> str:
     if not e.points:
         return ""
-    rows = [
-        [f"{p.tenth / 10:.1f}", f"{p.hits_needed} of {e.positives}", f"{p.precision:.4f}"] for p in e.points
-    ]
+    needed = f" of {e.positives}"
+    rows = [[f"{p.tenth / 10:.1f}", f"{p.hits_needed}{needed}", f"{p.precision:.4f}"] for p in e.points]
     title = "3. Eleven recalls: the largest precision at that recall or a higher one"
-    ends = (
-        "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)." * e.rule.end_points
-    )
-    return f"{title}{ends}\n" + table(["recall ≥", "hits needed", "precision"], rows)
+    if e.rule.end_points:
+        title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
+    return f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows)
 
 
 def _result_text(e: Explanation) -> str:
@@ -275,22 +264,8 @@ def _result_text(e: Explanation) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The rows as aligned columns of text, each line indented by three blanks."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in [header, *rows]
-    ]
-    return "\n".join("   " + line.rstrip() for line in lines)
-
-
-def _grouped(rows: Sequence[ThresholdRow]) -> list[list[ThresholdRow]]:
-    """Neighbouring thresholds with the same counts together."""
-    groups: list[list[ThresholdRow]] = []
-    for row in rows:
-        if groups and (groups[-1][0].tp, groups[-1][0].fp) == (row.tp, row.fp):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in [header, *rows]]
+    return "\n".join(f"   {line}" for line in lines)
 
 
 def _name(names: Sequence[str], index: int, prefix: str) -> str:
@@ -320,6 +295,10 @@ class Example:
     scores: tuple[float, ...]
 
 
+# The worked example of the lecture on 2D object detection: one road scene, one class. The lecture gives the
+# counts at two score thresholds and says AP 0.75; boxes and scores here are our own, placed so that every
+# count comes out, and in the one order of hits and misses in which the area under the curve is exactly 0.75
+# (see docs/evaluate.md).
 LECTURE_EXAMPLE = Example(
     title="the lecture's example: four cars, five detections, one of them the front of a truck",
     truth=truth_table(

@@ -165,6 +165,9 @@ def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[
     )
 
 
+# Anti-aliased drawing in unit coordinates (x right, y down, both −1 … 1) on square arrays.
+
+
 def fixed(points: PointLike, size: int) -> npt.NDArray[np.int32]:
     """Unit points as fixed-point pixel coordinates (n, 1, 2) of a square of `size` pixels."""
     xy = (np.asarray(points, dtype=np.float64) + 1.0) * (0.5 * size) - 0.5
@@ -214,6 +217,9 @@ def arrow(tail: PointLike, width: float, head: float) -> tuple[Points, Points]:
 
 
 Field = npt.NDArray[np.float32]
+
+
+# Fixed noise fields: a window of one is much cheaper than new noise for every scene.
 
 
 @lru_cache(maxsize=1)

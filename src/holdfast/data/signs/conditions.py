@@ -1,4 +1,4 @@
-"""The conditions under which a scene is seen, chosen before anything is drawn."""
+"""Light, air and sensor: chosen before a scene is drawn, applied to make the painted picture a photograph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing one sign with its carrier into a picture, and what may hide a part of it."""
+"""Signs: where those of a scene stand, each drawn with its carrier, and what may hide a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A road scene with its truth, from a seed and an index alone."""
+"""Road scenes and crops of one sign with their truth, from seed and index; scenes as a dataset on disk."""
 
 from __future__ import annotations
 
@@ -190,7 +190,10 @@ SMALL: Final = (0.18, 0.36)  # of a picture of 72 pixels: as many pixels as that
 
 
 def crop_far(seed: int, index: int) -> tuple[Pixels, int, int]:
-    """A sign in the inner part of a square of 112 to 160 pixels, RGB; its class; the quality of its JPEG."""
+    """A sign in the inner part of a square of 112 to 160 pixels, RGB; its class; the quality of its JPEG.
+
+    Wider views, coarsely compressed: how they are decoded and resized matters.
+    """
     rng = stream("far", seed, index)
     side = int(rng.integers(SIDES[0], SIDES[1] + 1))
     size = float(side * rng.uniform(*PART))
