@@ -43,9 +43,10 @@ def file_names(folder: Path) -> list[str]:
         return []
 
 
-def yaml_files(folder: Path) -> list[Path]:
-    """The YAML files directly in a folder, sorted by name."""
-    return [folder / name for name in file_names(folder) if name.lower().endswith((".yaml", ".yml"))]
+def yaml_files(path: Path) -> list[Path]:
+    """The YAML files directly in a folder, sorted by name; of a file the file itself if it is one."""
+    files = [path] if path.is_file() else [path / name for name in file_names(path)]
+    return [file for file in files if file.suffix.lower() in (".yaml", ".yml")]
 
 
 def image_names(folder: Path, *, deep: bool = True) -> list[str]:

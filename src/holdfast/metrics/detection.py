@@ -90,17 +90,13 @@ def evaluate(
 
 def class_curves(matches: Matches, rule: Rule) -> tuple[Curve, ...]:
     """The precision-recall curve of each class."""
-    classes = len(matches.positives)
-    start = np.searchsorted(matches.category, np.arange(classes + 1))
-    return tuple(
-        curve(
-            matches.score[start[c] : start[c + 1]],
-            matches.outcome[start[c] : start[c + 1]],
-            int(matches.positives[c]),
-            end_points=rule.end_points,
-        )
-        for c in range(classes)
-    )
+    positives = matches.positives.tolist()
+    start = np.searchsorted(matches.category, np.arange(len(positives) + 1))
+    curves = []
+    for n, low, high in zip(positives, start[:-1], start[1:], strict=True):
+        scores, outcomes = matches.score[low:high], matches.outcome[low:high]
+        curves.append(curve(scores, outcomes, n, end_points=rule.end_points))
+    return tuple(curves)
 
 
 def mean_of_present(values: Floats) -> float:

@@ -28,12 +28,9 @@ class _Pair:
 
 def recognise(path: Path) -> str:
     """Why a path is a dataset of images and masks, empty if it is not."""
-    if path.is_file():
-        found = path.suffix.lower() in (".yaml", ".yml") and _is_config(path)
-        return "a .yaml file with images and masks" if found else ""
-    config = _config(path)
+    config = next(filter(_is_config, files.yaml_files(path)), None)
     if config is not None:
-        return f"has {config.name} with images and masks"
+        return f"{'a .yaml file' if config == path else f'has {config.name}'} with images and masks"
     pairs = _plain(path)
     first = next(iter(pairs.values()), None)
     return f"has {first.masks.relative_to(path)}/ with masks of {first.images.name}/" if first else ""
@@ -46,7 +43,7 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     Mask values are class ids and index `classes`; ids without a name are called `unused-ID`.
     """
     problems = Problems()
-    config = _config(path) if path.is_dir() else path
+    config = next(filter(_is_config, files.yaml_files(path)), None) if path.is_dir() else path
     names: dict[int, str] = {}
     stated: Any = None
     if config is not None:
@@ -68,10 +65,6 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     entries = _entries(pair, problems)
     classes = tuple(names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
     return Dataset(files.data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
-
-
-def _config(folder: Path) -> Path | None:
-    return next((file for file in files.yaml_files(folder) if _is_config(file)), None)
 
 
 def _is_config(file: Path) -> bool:

@@ -22,20 +22,17 @@ _KEYS = ("val", "test", "train")
 
 def recognise(path: Path) -> str:
     """Why a path is a YOLO dataset, empty if it is not."""
-    if path.is_file():
-        found = path.suffix.lower() in (".yaml", ".yml") and _is_config(path)
-        return "a .yaml file with names and images" if found else ""
-    config = _config(path)
+    config = next(filter(_is_config, files.yaml_files(path)), None)
     if config is not None:
-        return f"has {config.name} with names and images"
-    return "has labels/*.txt beside images/" if _plain_splits(path) else ""
+        return f"{'a .yaml file' if config == path else f'has {config.name}'} with names and images"
+    return "has labels/*.txt beside images/" if path.is_dir() and _plain_splits(path) else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=40)
 def yolo(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a YOLO yaml file, or of a folder that holds one, or of images/ and labels/ alone."""
     problems = Problems()
-    config = _config(path) if path.is_dir() else path
+    config = next(filter(_is_config, files.yaml_files(path)), None) if path.is_dir() else path
     if config is not None:
         content = files.read_yaml(config)
         names = files.numbered(content.get("names"), content.get("nc"), config)
@@ -68,10 +65,6 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         entries.append(FileEntry(name.as_posix(), str(image), UnitBoxes(pack(indexed))))
     classes = tuple(names.values())
     return Dataset(files.data_name(path), "yolo", "detect", classes, tuple(entries), tuple(problems))
-
-
-def _config(folder: Path) -> Path | None:
-    return next((file for file in files.yaml_files(folder) if _is_config(file)), None)
 
 
 def _tell_broken(folder: Path, problems: Problems) -> None:
