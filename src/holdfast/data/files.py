@@ -19,6 +19,8 @@ from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
 _SAME = dict.fromkeys(("val", "valid", "validation"), ("val", "valid", "validation"))
 MAX_LABEL_BYTES = 4 << 30
+MAX_CLASSES = 65536  # as many as a 16-bit mask can tell apart
+_NAME_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
 T = TypeVar("T")
 
 
@@ -201,10 +203,6 @@ def data_name(path: Path) -> str:
     return whole.name if path.is_dir() else f"{whole.parent.name}/{whole.name}"
 
 
-MAX_CLASSES = 65536  # as many as a 16-bit mask can tell apart
-_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
-
-
 def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
     """Class names by id in the order of the ids, from a list, a mapping, or a mere number of classes."""
     if names is None and isinstance(count, int):
@@ -227,7 +225,7 @@ def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
 def classes_beside(*folders: Path) -> dict[int, str]:
     """Class names by id from the first text file of names in these folders (a name a line); or none."""
     for folder in folders:
-        for name in _FILES:
+        for name in _NAME_FILES:
             if (folder / name).is_file():
                 return {number: text for number, (_, text) in enumerate(lines_of(folder / name))}
     return {}
