@@ -156,7 +156,7 @@ REDONE = {
         "stages.decode.pillow",
         "data.images",
     ),
-    "evaluate, segments": ("metrics.segmentation", "data.signs.scene"),
+    "evaluate, segments": ("metrics.classification", "data.signs.scene"),
     "attack": ("attack.blackbox.prune", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares.work", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),

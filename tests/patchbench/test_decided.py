@@ -11,7 +11,8 @@ from holdfast.patchbench.folder import instances, open_bench
 from holdfast.patchbench.layout import output_of, unit
 from holdfast.verify.replay import session_of
 from holdfast.verify.run import verify
-from holdfast.verify.vnnlib import property_of, read_vnnlib
+from holdfast.verify.vnnlib.read import read_vnnlib
+from holdfast.verify.vnnlib.spec import property_of
 
 
 def decided(instance, seconds=600.0):

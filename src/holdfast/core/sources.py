@@ -23,7 +23,7 @@ SHOWING = frozenset({"cli", "options", "page", "pages"})
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _CELLS = ("engine.cells", "engine.store", "engine.versions")
 _EVALUATE = (
-    *_KERNEL, *_CELLS, "metrics.segmentation", "engine.infer", "engine.pipelines", "engine.preprocess",
+    *_KERNEL, *_CELLS, "metrics.classification", "engine.infer", "engine.pipelines", "engine.preprocess",
     "engine.records",
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InputError, ModelError
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar
