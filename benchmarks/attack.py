@@ -91,7 +91,7 @@ def model_of(name: str, work: str) -> Model:
         return load_model(DATA / "models" / f"{name}.onnx")
     path = Path(work) / "yolo-fastest-xl.onnx"
     if not path.with_suffix(".toml").exists():
-        from holdfast.graph.card_text import write_card
+        from holdfast.graph.card import write_card
         from holdfast.graph.darknet.convert import convert
 
         files = [DATA / "models" / f"yolo-fastest-1.1-xl.{end}" for end in ("cfg", "weights")]

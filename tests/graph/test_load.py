@@ -5,8 +5,7 @@ import pytest
 
 from holdfast.core.errors import CardError, ModelError, UnknownName
 from holdfast.graph import load
-from holdfast.graph.facts import as_dict, describe, text
-from holdfast.graph.load import load_model, shipped
+from holdfast.graph.load import as_dict, describe, load_model, shipped, text
 
 CARD = """
 task = "classify"

@@ -10,8 +10,7 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total, evaluate
 from holdfast.verify.problem import Case, Problem
 
 

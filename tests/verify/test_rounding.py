@@ -11,7 +11,7 @@ from helpers.models import save_graph
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
-from holdfast.graph.evaluate import evaluate
+from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide
 from holdfast.verify.pose import problem_of

@@ -9,7 +9,7 @@ from holdfast.core.model import Network
 from holdfast.core.property import Property, Rows
 from holdfast.core.threat import Box
 from holdfast.core.verdict import Budget
-from holdfast.graph.evaluate import evaluate
+from holdfast.graph.ir import evaluate
 from holdfast.verify.pose import problem_of
 from holdfast.verify.run import verify
 

@@ -17,7 +17,7 @@ def info(
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
     from holdfast.config.output import write_json
-    from holdfast.graph.facts import as_dict, describe, text
+    from holdfast.graph.load import as_dict, describe, text
 
     facts = describe(path, card)
     say(text(facts))
@@ -61,7 +61,7 @@ def convert(
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
     from holdfast.core.errors import CardError
     from holdfast.core.types import Size
-    from holdfast.graph.card_text import write_card
+    from holdfast.graph.card import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet
 
     if out.with_suffix(".toml").exists() and not force:

@@ -7,11 +7,39 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
-from holdfast.graph.card_text import write_card
-from holdfast.graph.classes import BUILT_IN, numbered
-from holdfast.graph.rules import RULES, Proposal
-from holdfast.graph.seen import Seen, look
+from holdfast.graph.card import BUILT_IN, numbered, write_card
+from holdfast.graph.evidence import Proposal, Rule, Seen, look
+from holdfast.graph.exporter_rules import tensorflow, torchvision, ultralytics
+from holdfast.graph.shape_rules import (
+    after_nms,
+    anchors_and_deltas,
+    class_maps,
+    distribution_bins,
+    fastest,
+    maps_with_anchors,
+    one_row,
+    one_tensor,
+    selected_indices,
+    single_object,
+)
 
+# In this order: the first that proposes is taken. What a file says of itself goes before names of outputs,
+# these go before shapes.
+RULES: tuple[Rule, ...] = (
+    ultralytics,
+    tensorflow,
+    torchvision,
+    selected_indices,
+    after_nms,
+    single_object,
+    one_row,
+    distribution_bins,
+    one_tensor,
+    anchors_and_deltas,
+    fastest,
+    maps_with_anchors,
+    class_maps,
+)
 NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
 IMAGENET: dict[str, Any] = {
     "scale": 1 / 255,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
-from holdfast.graph.work import multiply_adds
 
 Dim = int | str
 STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
@@ -278,3 +278,81 @@ def _parameters(graph: Any) -> int:
     constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
     weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
     return sum(prod(weight.dims) for weight in weights)
+
+
+def image_input(info: ModelInfo) -> TensorInfo:
+    """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
+    if len(info.inputs) == 1:
+        shape = info.inputs[0].shape
+        if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
+            return info.inputs[0]
+    seen = ", ".join(str(t) for t in info.inputs) or "none"
+    raise ModelError(
+        f"{info.path}: expected one input that takes an image, of four axes or of three without a batch, "
+        f"got {seen}"
+    )
+
+
+_Shape = tuple[int, ...]
+
+
+def multiply_adds(proto: Any) -> int | None:
+    """Multiply-adds for one image, or None if the shape of a tensor they depend on is not known."""
+    shapes = known_shapes(proto)
+    total = 0
+    for node in proto.graph.node:
+        count = _COUNTS.get(node.op_type)
+        if count is None:
+            continue
+        needed = [*node.input[:2], node.output[0]]
+        if any(name not in shapes for name in needed):
+            return None
+        total += count(node, *(shapes[name] for name in needed))
+    return total
+
+
+def known_shapes(proto: Any) -> Mapping[str, _Shape]:
+    """The shapes of all tensors that ONNX can infer, by name; a free batch counts as 1."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for value in [*copy.graph.input, *copy.graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) > 1 and not dims[0].HasField("dim_value"):
+            dims[0].dim_value = 1
+    try:
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    except Exception:  # noqa: BLE001 - inference is a convenience: a graph it cannot follow has unknown shapes
+        return {}
+    found: dict[str, _Shape] = {w.name: tuple(w.dims) for w in copy.graph.initializer}
+    for value in [*copy.graph.input, *copy.graph.value_info, *copy.graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            found[value.name] = tuple(d.dim_value for d in dims)
+    return found
+
+
+def _conv(node: Any, _x: _Shape, weight: _Shape, out: _Shape) -> int:
+    return math.prod(out) * math.prod(weight[1:])  # weight (out, in/groups, kernel...)
+
+
+def _conv_transpose(node: Any, x: _Shape, weight: _Shape, _out: _Shape) -> int:
+    return math.prod(x) * math.prod(weight[1:])  # every input value meets the weights of its channel
+
+
+def _gemm(node: Any, a: _Shape, _b: _Shape, out: _Shape) -> int:
+    transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
+    return math.prod(out) * (a[0] if transposed else a[-1])
+
+
+def _matmul(node: Any, a: _Shape, _b: _Shape, out: _Shape) -> int:
+    return math.prod(out) * a[-1] if a else 0
+
+
+_COUNTS: dict[str, Callable[[Any, _Shape, _Shape, _Shape], int]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+}

@@ -146,7 +146,7 @@ def _targets(drawn: Drawn, network: bytes) -> dict[str, Target]:
     """What the network's own detector predicts of each picture without a patch, checked with the pipeline."""
     import onnx
 
-    from holdfast.graph.lower.nodes import part_of
+    from holdfast.graph.nodes import part_of
     from holdfast.verify.replay import session_of
 
     model = onnx.load_from_string(network)

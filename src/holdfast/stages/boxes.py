@@ -14,7 +14,7 @@ from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Prediction, Tensor
-from holdfast.graph.exponent import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
+from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
 from holdfast.stages.post import Rounding, finish
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
 from holdfast.core.property import Property
 from holdfast.core.verdict import Budget, Verdict, settle
-from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
+from holdfast.graph.nodes import check_deterministic
 from holdfast.verify.domain import Domain, domain_of
 from holdfast.verify.problem import Answer, Clock, Problem, Tell, silent
 from holdfast.verify.replay import Runner, runner_of

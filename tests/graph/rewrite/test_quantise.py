@@ -10,8 +10,19 @@ from onnx import TensorProto, helper
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from holdfast.graph.inspect import runtime
-from holdfast.graph.rewrite.quant_ranges import BINS, LEVELS, METHODS, PERCENTILE, STEP, Seen
-from holdfast.graph.rewrite.quantise import dequantise, grid_over, quantise, symmetric_grid, symmetric_scale
+from holdfast.graph.rewrite.calibration import (
+    BINS,
+    LEVELS,
+    METHODS,
+    PERCENTILE,
+    STEP,
+    Seen,
+    dequantise,
+    grid_over,
+    quantise,
+    symmetric_grid,
+    symmetric_scale,
+)
 
 FINITE = {"allow_nan": False, "allow_infinity": False, "width": 32}
 

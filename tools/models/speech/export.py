@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from holdfast.graph.card_text import toml
+from holdfast.graph.card import toml
 from holdfast.noise.speech.system import SpeechCard
 from models.signs.export import OPSET
 from models.speech.corpus import SPECTRUM

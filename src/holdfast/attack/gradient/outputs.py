@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core.model import Card
 from holdfast.core.types import Ints
-from holdfast.graph.outputs import single
+from holdfast.graph.candidates import single
 
 
 def places(raw: Mapping[str, Tensor]) -> dict[str, Ints]:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
+from holdfast.core.errors import CardError, OutputError
 from holdfast.core.model import Card, Head, Input, Policy
 from holdfast.core.types import Size
-from holdfast.graph.darknet.cfg import read_cfg
+from holdfast.graph.card import BUILT_IN, numbered
+from holdfast.graph.darknet.cfg import read_cfg, strides, trace
 from holdfast.graph.darknet.layers import Network
-from holdfast.graph.darknet.names import default_names, read_names
-from holdfast.graph.darknet.shapes import strides, trace
 from holdfast.graph.darknet.weights import read_weights
+
+
+def read_names(path: Path, wanted: int) -> tuple[str, ...]:
+    """The class names of a .names file, which must be `wanted` many."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise CardError(f"{path}: no such file; give a .names file with one class a line") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CardError(f"{path}: expected a .names file with one class a line, got: {problem}") from problem
+    classes = tuple(line.strip() for line in text.strip().splitlines())
+    if len(classes) != wanted:
+        raise CardError(f"{path}: expected {wanted} names, as classes= in [yolo] says, got {len(classes)}")
+    return classes
+
+
+def default_names(count: int) -> tuple[str, ...]:
+    """COCO's names for 80 classes, else numbers."""
+    return BUILT_IN["coco80"] if count == len(BUILT_IN["coco80"]) else numbered(count)
+
 
 SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
 

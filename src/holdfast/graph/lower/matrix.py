@@ -1,8 +1,8 @@
-"""Matrix products: with a constant a Dense for one row, a 1x1 Conv for many; of two tensors by Product."""
+"""Matrix products, and what becomes one: sums and means over axes, linear and cubic Resize."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv, Dense
+from holdfast.graph.lower.conv import Window, convolved
 from holdfast.graph.lower.linear import product, scaled, total
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+from holdfast.graph.lower.moves import ridden
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
 
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
@@ -131,7 +133,137 @@ def _gemm(node: Node, build: Build) -> list[Value]:
     return [total(build, result, third, (1.0, beta))]
 
 
+def _summed(node: Node, build: Build, mean: bool) -> Value:
+    def over_last(view: View) -> View:
+        inner = view.shape[-1]
+        weight = np.full((inner, 1), 1.0 / inner if mean else 1.0)
+        found = as_view(matmul(build, node, view, weight))
+        return View(found.index.reshape(view.shape[:-1]))
+
+    return reduced(node, over_last)
+
+
+def _reduce_mean(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    axes = {a % len(view.shape) for a in node.ints("axes", 1) or ()}
+    if len(view.shape) == 4 and axes == {2, 3} and node.attributes.get("keepdims", 1):
+        return _global_average(node, build)
+    return [_summed(node, build, mean=True)]
+
+
+def _global_average(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    spatial = view.shape[2:]
+    if len(spatial) not in (1, 2):
+        raise node.fail("expected one or two spatial axes")
+    one, none = (1,) * len(spatial), (0,) * len(spatial)
+    window = Window(spatial, one, one, none, none, one)
+    channels = view.shape[1]
+    weight = np.full((channels, 1, *spatial), 1.0 / np.prod(spatial))
+    return [convolved(build, view, weight, np.zeros(channels), window, channels)]
+
+
+def _sum_of_squares(node: Node, build: Build) -> list[Value]:
+    squares = product(build, node.view(), node.view())
+    squared = Node(node.operator, node.name, node.attributes, (squares, *node.inputs[1:]), 1, node.opset)
+    return [_summed(squared, build, mean=False)]
+
+
+def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
+    """A reduction over the node's axes by a function that reduces the last axis of a view."""
+    view = node.view()
+    rank = len(view.shape)
+    axes = node.ints("axes", 1)
+    if not axes:
+        if node.attributes.get("noop_with_empty_axes"):
+            return view
+        axes = tuple(range(rank))
+    axes = tuple(sorted(a % rank for a in axes))
+    kept = [a for a in range(rank) if a not in axes]
+    order = (*kept, *axes)
+    shape = tuple(view.shape[a] for a in kept)
+
+    def turned(values: np.ndarray) -> np.ndarray:
+        return values.transpose(order).reshape(*shape, -1)
+
+    result = of_last(View(turned(view.index), None if view.fill is None else turned(view.fill)))
+    if node.attributes.get("keepdims", 1):
+        shape = tuple(1 if a in axes else view.shape[a] for a in range(rank))
+    fill = None if result.fill is None else result.fill.reshape(shape)
+    return View(result.index.reshape(shape), fill)
+
+
+def _resize(node: Node, build: Build) -> list[Value]:
+    for at in range(1, len(node.inputs)):
+        node.constant(at, "scales or sizes")
+    if node.attributes.get("extrapolation_value"):
+        raise node.fail("an extrapolation_value other than 0 is not supported")
+    if node.attributes.get("mode", "nearest") == "nearest":
+        return ridden(np.int32)(node, build)
+    if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise node.fail("keep_aspect_ratio_policy is supported only for nearest")
+    if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise node.fail("tf_crop_and_resize is not supported")
+    view = node.view()
+    wanted = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
+    scales = per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
+    changed = [a for a, n in enumerate(view.shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
+    still = [a for a in range(len(wanted)) if a not in changed]
+    if changed and not still:
+        raise node.fail("expected at least one axis that keeps its size")
+    for axis in changed:
+        weight = along(node, view.shape, axis, still)
+        turned = as_view(moved(view, lambda a, axis=axis: np.moveaxis(a, axis, -1)))  # type: ignore[misc]
+        made = as_view(matmul(build, node, turned, weight))
+        view = View(np.moveaxis(made.index, -1, axis))
+    return [view]
+
+
+def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
+    """The scales or sizes that are given, by axis."""
+    found = node.attributes.get(name)
+    if found is None:
+        found = node.constant(at, name)
+    if found is None or not np.size(found):
+        return {}
+    axes = node.ints("axes") or tuple(range(len(shape)))
+    return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
+
+
+def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
+    """The interpolation matrix (n, m) along one axis: what ONNX Runtime makes of the unit vectors.
+
+    They lie along the first of the axes that keep their size; every other axis has length 1.
+    """
+    length, host = shape[axis], still[0]
+    units = np.zeros([length if a in (axis, host) else 1 for a in range(len(shape))], np.float32)
+    at = np.arange(length)
+    units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
+    inputs: list[Any] = [units, *node.inputs[1:]]
+    at_scales = 1 if node.opset < 11 else 2
+    if len(inputs) > at_scales and inputs[at_scales] is not None and np.size(inputs[at_scales]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        # by a scale below 1 an axis of length 1 would vanish
+        inputs[at_scales] = np.array(
+            [v if a == axis else 1.0 for a, v in zip(axes, inputs[at_scales], strict=True)], np.float32
+        )
+    if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        sizes = np.array(inputs[3])
+        for place, a in enumerate(axes):
+            sizes[place] = units.shape[a] if a in still else sizes[place]
+        inputs[3] = sizes
+    out = run(node, tuple(inputs))[0]
+    return np.moveaxis(out, (host, axis), (0, 1)).reshape(length, out.shape[axis], -1)[:, :, 0].astype(float)
+
+
 OPERATORS: Mapping[str, Lowering] = {
     "MatMul": lambda node, build: [matmul(build, node, node.value(0), node.value(1))],
     "Gemm": _gemm,
+    "ReduceSum": lambda node, build: [_summed(node, build, mean=False)],
+    "ReduceMean": _reduce_mean,
+    "ReduceSumSquare": _sum_of_squares,
+    "GlobalAveragePool": _global_average,
+    "Resize": _resize,
+    "Upsample": _resize,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -11,6 +11,7 @@ from holdfast.graph.ir import Activation, Total
 from holdfast.graph.lower.conv import Window, check_padding, window_of
 from holdfast.graph.lower.curves import at_least, at_most, relu
 from holdfast.graph.lower.linear import scaled, total
+from holdfast.graph.lower.matrix import reduced
 from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
 
 
@@ -112,30 +113,6 @@ def _reduce_min(node: Node, build: Build) -> list[Value]:
         return as_view(scaled(build, View(largest(build, _numbered(build, negative))), -1.0, 0.0))
 
     return [reduced(node, least)]
-
-
-def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
-    """A reduction over the node's axes by a function that reduces the last axis of a view."""
-    view = node.view()
-    rank = len(view.shape)
-    axes = node.ints("axes", 1)
-    if not axes:
-        if node.attributes.get("noop_with_empty_axes"):
-            return view
-        axes = tuple(range(rank))
-    axes = tuple(sorted(a % rank for a in axes))
-    kept = [a for a in range(rank) if a not in axes]
-    order = (*kept, *axes)
-    shape = tuple(view.shape[a] for a in kept)
-
-    def turned(values: np.ndarray) -> np.ndarray:
-        return values.transpose(order).reshape(*shape, -1)
-
-    result = of_last(View(turned(view.index), None if view.fill is None else turned(view.fill)))
-    if node.attributes.get("keepdims", 1):
-        shape = tuple(1 if a in axes else view.shape[a] for a in range(rank))
-    fill = None if result.fill is None else result.fill.reshape(shape)
-    return View(result.index.reshape(shape), fill)
 
 
 def _maximum(build: Build, left: Value, right: Value) -> Value:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.determinism import dropout_trains
-from holdfast.graph.lower.fold import run
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
-
-Move = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-def moved(value: Value, move: Move) -> Value:
-    """The value after a move, whether it is a constant or a view."""
-    if not isinstance(value, View):
-        return move(value)
-    return View(move(value.index), None if value.fill is None else move(value.fill))
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
+from holdfast.graph.nodes import dropout_trains
 
 
 def _reshape(node: Node, build: Build) -> list[Value]:

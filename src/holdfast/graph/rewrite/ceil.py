@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.attributes import drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS
+from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import rules, was_now
-from holdfast.graph.rewrite.follow.tidy import proven, tidy
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
-from holdfast.graph.rewrite.pools import Window, ceils, pooled, windows_of
+from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, tidy, title
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute

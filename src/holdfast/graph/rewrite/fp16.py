@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_plan import MOVING
-from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
+from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_insert import drop_unused
-from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
-from holdfast.graph.rewrite.quantise import HIGH, quantise, symmetric_scale
+from holdfast.graph.rewrite.calibration import HIGH, quantise, symmetric_scale
+from holdfast.graph.rewrite.int8 import drop_unused
+from holdfast.graph.rewrite.quant_plan import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 # Weights as unsigned integers about 128: kernels for signed ones may saturate on CPUs without VNNI, where

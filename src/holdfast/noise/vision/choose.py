@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from holdfast.core.errors import InputError, ModelError, UnknownName
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline
-from holdfast.graph.unchanged import unchanged
+from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.vision.calibration import Reserved
 from holdfast.noise.vision.variants import Variant
 from holdfast.stages.boxes import no_effect

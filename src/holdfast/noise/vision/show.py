@@ -18,7 +18,7 @@ from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
-from holdfast.graph.unchanged import unchanged
+from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.vision.choose import Wanted, no_fit
 from holdfast.stages.deployed import Calibration, Deployed, rewritten
 from holdfast.stages.families import Option, families, options

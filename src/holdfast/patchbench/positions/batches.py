@@ -16,7 +16,7 @@ import numpy as np
 
 from holdfast.core.types import Tensor
 from holdfast.graph.inspect import condense
-from holdfast.graph.lower.nodes import needed, part_of
+from holdfast.graph.nodes import needed, part_of
 from holdfast.verify.finite.split import HEAVY
 from holdfast.verify.replay import session_of
 

@@ -14,7 +14,7 @@ from holdfast.core.model import Model
 from holdfast.core.sources import code_of
 from holdfast.engine.workers import answers, workers
 from holdfast.evaluate.classes import align
-from holdfast.graph.card_text import card_text
+from holdfast.graph.card import card_text
 from holdfast.graph.kept import Made, is_kept, kept
 from holdfast.graph.load import load_model
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.lower.nodes import needed
+from holdfast.graph.lower import walked, whole_proto
 from holdfast.graph.lower.values import Value
-from holdfast.graph.lower.walk import walked
-from holdfast.graph.lower.whole import whole_proto
+from holdfast.graph.nodes import needed
 from holdfast.train.onnx.check import check_alike
 from holdfast.train.onnx.net import Plan, Trainable
 from holdfast.train.onnx.operators import TABLE

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import runtime
-from holdfast.graph.lower.nodes import part_of
+from holdfast.graph.nodes import part_of
 from holdfast.verify.domain import Domain
 from holdfast.verify.finite.split import Split
 from holdfast.verify.finite.trace import Trace, cut_tensors

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.core.model import Card
-from holdfast.graph.rewrite.follow.infer import Array, Dialect, Known, outputs_of
+from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.rewrite.follow.infer import POOLS, Array, Dialect, Known, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 
@@ -256,3 +257,92 @@ def _carried(inputs: list[tuple[Axis, ...]], place: int, old: int, new: int) -> 
     there = [axes[place] for axes in inputs if len(axes) >= -place]
     fits = [a for a in there if (old_size(a), new_size(a)) == (old, new)]
     return next((a for a in fits if changed(a)), fits[0] if fits else None)
+
+
+def tidy(walk: Walk, before: set[str]) -> None:
+    """Drops declared shapes that are not true any more, and constants of `before` that no node takes now."""
+    graph = walk.model.graph
+    for info in [v for v in graph.value_info if walk.value(v.name).changed]:
+        graph.value_info.remove(info)
+    for out in graph.output:
+        value = walk.value(out.name)
+        dims = out.type.tensor_type.shape.dim
+        for dim, old, new in zip(dims, value.old_shape, value.new_shape, strict=False):
+            if dim.HasField("dim_value") and old != new:
+                dim.dim_value = new
+    unused = before - names_in(graph)
+    for kept in (graph.initializer, graph.input):
+        for item in [v for v in kept if v.name in unused]:
+            kept.remove(item)
+
+
+def proven(walk: Walk) -> None:
+    """Nothing if ONNX Runtime runs the rewritten graph to the shapes foreseen; CannotRewrite if not."""
+    from onnx import helper
+
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    constants = {w.name for w in walk.model.graph.initializer}
+    feed = {
+        given.name: np.zeros(
+            walk.value(given.name).new_shape,
+            helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type),
+        )
+        for given in walk.model.graph.input
+        if given.name not in constants
+    }
+    try:
+        session = ort.InferenceSession(
+            walk.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        found = session.run(None, feed)
+    except Exception as problem:
+        raise CannotRewrite(
+            f"the rewritten graph does not run in ONNX Runtime: {condense(problem, 300)}"
+        ) from problem
+    for out, value in zip(session.get_outputs(), found, strict=True):
+        foreseen = walk.value(out.name)
+        if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
+            raise CannotRewrite(
+                f"output {out.name!r} was foreseen to be {foreseen.new_shape} after the rewrite, but "
+                f"onnxruntime {ort.__version__} gives {np.shape(value)}: it pools by another rule; upgrade it"
+            )
+
+
+NOTHING = "nothing in the graph it could change"
+
+
+def unchanged(data: bytes, family: str) -> str:
+    """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
+    import onnx
+
+    nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in ("", "ai.onnx")]
+    if family == "ceil":
+        return _pools([n for n in nodes if n.op_type in POOLS and _stride(n) > 1])
+    if family == "upsample":
+        return _resizes([n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")])
+    return NOTHING
+
+
+def _stride(pool: Any) -> int:
+    return max((s for a in pool.attribute if a.name == "strides" for s in a.ints), default=1)
+
+
+def _pools(strided: list[Any]) -> str:
+    """What keeps pools of stride over 1 from having another size in the other mode."""
+    same = [n.op_type for n in strided if windows_of(n) is None]
+    whole = [n.op_type for n in strided if windows_of(n) is not None]
+    said = []
+    if whole:
+        said.append(f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same")
+    if same:
+        said.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
+    return ", ".join(said) or "no pool of stride over 1 in the graph"
+
+
+def _resizes(kinds: list[str]) -> str:
+    if not kinds:
+        return "no Resize or Upsample in the graph"
+    return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"

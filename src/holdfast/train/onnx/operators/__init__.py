@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from holdfast.graph.lower import Table
 from holdfast.graph.lower import moves as lower
 from holdfast.graph.lower.values import Lowering
-from holdfast.graph.lower.walk import Table
 from holdfast.train.onnx.operators import (
     arithmetic,
     curves,

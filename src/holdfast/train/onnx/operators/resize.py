@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.graph.lower.fold import run as run_in_onnxruntime
-from holdfast.graph.lower.resize import along, per_axis
+from holdfast.graph.lower.matrix import along, per_axis
 from holdfast.graph.lower.values import Lowering, Node
+from holdfast.graph.lower.values import run as run_in_onnxruntime
 from holdfast.train.onnx.tape import Run, recorded
 
 

@@ -1,20 +1,19 @@
-"""What a graph shows to one who has no card: its image input, real output shapes, and what computes them."""
+"""What a graph without a card shows, and what a rule proposes from it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.core.model import Layout
+from holdfast.core.model import Layout, Task
 from holdfast.core.types import Size
-from holdfast.graph.check import image_input
-from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, info_of, load_proto, runtime
+from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, image_input, info_of, load_proto, runtime
 
 # Operators that move values without changing them.
 MOVES = frozenset(
@@ -188,3 +187,32 @@ def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
     if isinstance(names, list) and names and len(set(map(str, names))) == len(names):
         return tuple(str(n) for n in names)
     return ()
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A head that fits, why, and how networks with this head are mostly fed."""
+
+    task: Task
+    head: str
+    because: str
+    classes: int | None  # None: the outputs do not tell
+    like: str  # whose training conventions are assumed for the rest
+    options: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any] = field(default_factory=dict)
+    imagenet: bool = False  # mean and std of ImageNet
+    size: Size | None = None  # a better guess where the graph leaves the size open
+    resize: str = "pillow-bilinear"
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    names: str = "coco80"  # the built-in names assumed where neither outputs nor metadata tell the classes
+    warnings: tuple[str, ...] = ()
+
+
+Rule = Callable[[Seen], Proposal | None]
+ULTRALYTICS: dict[str, Any] = {"policy": "letterbox", "scale": 1 / 255}
+YOLO_STRIDES = (8, 16, 32)
+
+
+def words(strides: tuple[int, ...]) -> str:
+    """The strides as text."""
+    return ", ".join(map(str, strides))

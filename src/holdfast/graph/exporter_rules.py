@@ -1,4 +1,4 @@
-"""Files that Ultralytics exported: their metadata name the task and the classes, and go before shapes."""
+"""Rules for files whose exporter shows in metadata or in the names of outputs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.graph.candidates import levels
-from holdfast.graph.rules.proposal import ULTRALYTICS, YOLO_STRIDES, Proposal
-from holdfast.graph.seen import Seen, literal
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Seen, literal
 
 BOXES_ONLY = {
     "segment": "outputs: boxes only, because masks of single objects are not evaluated",
@@ -103,3 +102,61 @@ def _is_rtdetr(seen: Seen, task: str, rows: int, columns: int) -> bool:
         return False
     told = "rtdetr" in f"{metadata.get('head', '')} {metadata.get('description', '')}".lower()
     return told or (columns != len(TABLE) and not levels(seen.size, YOLO_STRIDES, rows, 0))
+
+
+ROLES = {
+    "boxes": "detection_boxes",
+    "scores": "detection_scores",
+    "labels": "detection_classes",
+    "count": "num_detections",
+}
+EVERY_SCORE = ("detection_multiclass_scores", "raw_detection_scores")  # (1, n, background + classes)
+
+
+def tensorflow(seen: Seen) -> Proposal | None:
+    """Boxes y1 x1 y2 x2 in 0..1 and class ids from 1, by the names of the outputs."""
+    known = {name.split(":")[0]: name for name in seen.outputs}
+    options: dict[str, Any] = {role: known[name] for role, name in ROLES.items() if name in known}
+    if not {"boxes", "scores", "labels"} <= set(options):
+        return None
+    widths = [seen.outputs[known[name]][-1] for name in EVERY_SCORE if name in known]
+    classes = widths[0] - 1 if widths and widths[0] != 91 else None  # None: COCO's 91 ids, with a name for 0
+    offset = 1 if classes or seen.names else 0
+    options |= {"form": "yxyx", "normalised": True, "label_offset": offset}
+    return Proposal(
+        "detect",
+        "boxes",
+        f"output {options['boxes']!r} is named as the TensorFlow object-detection API names it",
+        classes,
+        "the TensorFlow object-detection API",
+        options=options,
+        input={"policy": "stretch"},
+        names="coco91",
+        warnings=(
+            "form: yxyx, because the TensorFlow object-detection API gives y1 x1 y2 x2",
+            "normalised: true, because the TensorFlow object-detection API gives parts of the image, 0 to 1",
+            f"label_offset: {offset}, because its class ids begin at 1"
+            + ("" if offset else " and the names have a place for 0"),
+        ),
+    )
+
+
+def torchvision(seen: Seen) -> Proposal | None:
+    """Boxes x1 y1 x2 y2 in pixels and labels from 1, by the names and axes of the outputs."""
+    axes = {name: len(shape) for name, shape in seen.outputs.items()}
+    if [axes.get(name) for name in ("boxes", "labels", "scores")] != [2, 1, 1]:
+        return None
+    return Proposal(
+        "detect",
+        "boxes",
+        "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision",
+        None,
+        "torchvision detectors",
+        options={"boxes": "boxes", "scores": "scores", "labels": "labels"},
+        input={"policy": "letterbox", "place": "corner"},  # any size is taken, the aspect ratio is to stay
+        names="coco91",
+        warnings=(
+            "form: xyxy in input pixels, because torchvision gives them so",
+            "label_offset: 0, because label 0 is the background and has a place among the names",
+        ),
+    )

@@ -5,11 +5,10 @@ import pytest
 from onnx import TensorProto
 
 from holdfast.core.errors import CardError
-from holdfast.graph.card import read_card
-from holdfast.graph.check import check_card
-from holdfast.graph.classes import BUILT_IN
+from holdfast.graph.card import BUILT_IN, read_card
 from holdfast.graph.guess import guess, write_guess
 from holdfast.graph.inspect import inspect
+from holdfast.graph.load import check_card
 
 COCO = str(dict(enumerate(BUILT_IN["coco80"])))
 PERSON = "{0: 'person'}"

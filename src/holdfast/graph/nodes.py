@@ -1,13 +1,86 @@
-"""Whether a network gives the same output for the same input: nodes that draw random numbers."""
+"""Nodes of a parsed ONNX graph: what depends on what, attributes, and whether one of them is random."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
-from holdfast.graph.lower.nodes import needed, subgraphs
+
+
+def needed(graph: Any, outputs: Iterable[str] | None = None, given: Iterable[str] = ()) -> list[Any]:
+    """The nodes on which tensors (default: the outputs) depend, back to the given ones, in order."""
+    known = set(given)
+    wanted = ({o.name for o in graph.output} if outputs is None else set(outputs)) - known
+    kept = []
+    for node in reversed(graph.node):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted |= _reads(node) - known
+    return kept[::-1]
+
+
+def subgraphs(node: Any) -> list[Any]:
+    """The graphs inside a node, such as the branches of an If."""
+    return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
+
+
+def _reads(node: Any) -> set[str]:
+    """The tensors that a node reads; a graph inside it may read any tensor around it."""
+    names = set(node.input)
+    for graph in subgraphs(node):
+        names.update(output.name for output in graph.output)
+        names.update(*map(_reads, graph.node))
+    return names
+
+
+def part_of(
+    model: Any,
+    given: Mapping[str, NDArray[Any]],
+    outputs: Iterable[str],
+    constants: Mapping[str, NDArray[Any]] | None = None,
+) -> Any:
+    """The part of a model from the given tensors (examples of them) to the outputs, as a model.
+
+    `constants` are tensors that get a fixed value.
+    """
+    from onnx import ValueInfoProto, helper, numpy_helper
+
+    names, fixed = list(outputs), constants or {}
+    nodes = needed(model.graph, names, given)
+    read = set(names).union(*map(_reads, nodes))
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in given.items()
+        if name in read
+    ]
+    weights = [w for w in model.graph.initializer if w.name in read and w.name not in fixed]
+    weights += [numpy_helper.from_array(value, name) for name, value in fixed.items() if name in read]
+    found = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
+    return helper.make_model(
+        helper.make_graph(nodes, "part", inputs, found, weights),
+        opset_imports=model.opset_import,
+        functions=model.functions,
+        ir_version=max(model.ir_version, 4),  # from 4 on a weight need not be an input
+    )
+
+
+def set_attribute(node: Any, name: str, value: Any) -> None:
+    """Gives a node an attribute, in place of one of the same name."""
+    from onnx import helper
+
+    drop_attributes(node, name)
+    node.attribute.append(helper.make_attribute(name, value))
+
+
+def drop_attributes(node: Any, *names: str) -> None:
+    """Takes attributes from a node."""
+    for attribute in [a for a in node.attribute if a.name in names]:
+        node.attribute.remove(attribute)
+
 
 RANDOM = (
     "Bernoulli",
