@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, inputs_of, inspect, opset_of, read_proto, rows
+from holdfast.graph.inspect import inputs_of, inspect, opset_of, read_proto, rows
+from holdfast.graph.session import condense
 
 
 def conv_net(path, domain="", op="Conv", opset=17, ir=8, batch=1):

@@ -64,8 +64,8 @@ def test_an_image_has_its_features_whatever_comes_with_it(net, scenes):
 
 def test_signs_is_the_trunk_of_the_classifier(net):
     """At the classifier's own size the means of the last map, through its last layer, are its logits."""
-    from holdfast.graph.inspect import runtime
     from holdfast.graph.load import find_model
+    from holdfast.graph.session import runtime
 
     path = find_model("signs-class")
     image = scene(1, 1).image[:64, :64]

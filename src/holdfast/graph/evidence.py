@@ -13,7 +13,8 @@ import numpy as np
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Layout, Task
 from holdfast.core.types import Size
-from holdfast.graph.inspect import ModelInfo, TensorInfo, condense, image_input, info_of, load_proto, runtime
+from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto
+from holdfast.graph.session import condense, open_session
 
 # Operators that move values without changing them.
 MOVES = frozenset(
@@ -94,16 +95,10 @@ def _run(
     path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
 ) -> tuple[Size, dict[str, Shape]]:
     """The first size the network runs at, and the shapes that really come out for a grey image."""
-    onnxruntime = runtime()
-
-    quiet = onnxruntime.SessionOptions()
-    quiet.log_severity_level = 4
     sizes = [size, *(Size(s, s) for s in FREE_SIZES if s != size.width)] if free else [size]
     problem = ""
     try:
-        session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), quiet, providers=["CPUExecutionProvider"]
-        )
+        session = open_session(proto.SerializeToString())
         names = [o.name for o in session.get_outputs()]
     except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
         raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None

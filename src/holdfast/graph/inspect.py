@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
+from holdfast.graph.session import condense, open_session, runtime
 
 Dim = int | str
 STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
@@ -205,19 +204,16 @@ def _check_version(path: Path, proto: Any) -> None:
     opset, ir = opset_of(proto), int(proto.ir_version)
     if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
         return
-    onnxruntime = runtime()
     from onnx import TensorProto, helper
 
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", value[:1], value[1:])
     probe = helper.make_model(graph, opset_imports=[helper.make_opsetid("", max(opset, 1))], ir_version=ir)
-    quiet = onnxruntime.SessionOptions()
-    quiet.log_severity_level = 4
     try:
-        onnxruntime.InferenceSession(probe.SerializeToString(), quiet, providers=["CPUExecutionProvider"])
+        open_session(probe.SerializeToString())
     except Exception as problem:  # noqa: BLE001 - onnxruntime has no common error class
         raise ModelError(
-            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {onnxruntime.__version__} can run; "
+            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run; "
             f"export with an older opset, e.g. 17, or upgrade onnxruntime ({condense(problem)})"
         ) from None
 
@@ -243,22 +239,6 @@ def _sha256(path: Path, proto: Any) -> str:
     if not beside:
         return whole
     return of_bytes("\n".join([whole, *(of_file(path.parent / file) for file in beside)]).encode())
-
-
-def runtime() -> Any:
-    """The onnxruntime module, with its telemetry off: it would write a device id into the user's home."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
-    return onnxruntime
-
-
-def condense(problem: BaseException, limit: int = 160) -> str:
-    """An error of onnxruntime as one short line without source paths and codes."""
-    text = " ".join(str(problem).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
-    text = re.sub(r"/\S+?\.(?:cc|h|cpp):\d+ \S+(?: \[with [^\]]*\])? ?", "", text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _tensor(value: Any) -> TensorInfo:

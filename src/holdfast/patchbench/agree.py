@@ -15,8 +15,9 @@ from holdfast.core.model import Card, Head, Input, read_onnx
 from holdfast.core.patch import Patch, Spot, apply
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Detections, Image, Size
-from holdfast.graph.inspect import condense, read_proto
+from holdfast.graph.inspect import read_proto
 from holdfast.graph.nodes import part_of
+from holdfast.graph.session import condense
 from holdfast.patchbench.network.folder import Instance
 from holdfast.patchbench.network.output import output_of
 from holdfast.patchbench.network.probe import Effect, Probe, clean_picture, effect_of, open_probe

@@ -12,7 +12,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 
 
 @stage("infer")
@@ -24,14 +24,8 @@ def onnxruntime(model: Model, threads: int = 0) -> Run:
 
 def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     """A function that runs one tensor (1, …) through these ONNX bytes or this file: output name -> array."""
-    ort = runtime()
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     inputs = session.get_inputs()

@@ -9,7 +9,6 @@ from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 from onnxruntime.quantization.calibrate import HistogramCollector
 
-from holdfast.graph.inspect import runtime
 from holdfast.graph.rewrite.calibration import (
     BINS,
     LEVELS,
@@ -23,6 +22,7 @@ from holdfast.graph.rewrite.calibration import (
     symmetric_grid,
     symmetric_scale,
 )
+from holdfast.graph.session import runtime
 
 FINITE = {"allow_nan": False, "allow_infinity": False, "width": 32}
 

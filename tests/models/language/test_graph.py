@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.graph.inspect import runtime  # noqa: E402
+from holdfast.graph.session import runtime  # noqa: E402
 from models.language.graph import decoder_graph  # noqa: E402
 from models.language.layout import ROAD, Shape, weights_of  # noqa: E402
 from models.language.net import Decoder, decoder  # noqa: E402

@@ -10,8 +10,8 @@ from helpers.bounds import KINDS, dense_net, points_of, sample, values_of
 from helpers.few_inputs import Question, asked
 from helpers.models import save_graph
 from helpers.verdicts import answer, check_boxes, check_corner, check_line, check_numbers, corner, moved
-from holdfast.graph.inspect import runtime
 from holdfast.graph.ir import Dense, evaluate
+from holdfast.graph.session import runtime
 from holdfast.verify.lowdim import layers_of, pack
 from holdfast.verify.lowdim.load import kernel
 from holdfast.verify.lowdim.tables import views

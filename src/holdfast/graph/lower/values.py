@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take, curve_of
 from holdfast.graph.nodes import RANDOM
+from holdfast.graph.session import condense, open_session
 
 Index: TypeAlias = NDArray[np.int64]
 
@@ -308,15 +308,18 @@ def folded(node: Node) -> list[NDArray[Any]]:
 
 def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
     """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
-    from onnx import GraphProto, ValueInfoProto, helper
+    from onnx import GraphProto, ValueInfoProto, helper, numpy_helper
 
     nested = [v.SerializeToString() for v in node.attributes.values() if isinstance(v, GraphProto)]
     if any(name.encode() in inside for inside in nested for name in (*RANDOM, "Dropout")):
         raise node.fail("it may draw random numbers inside")
-    ort = runtime()
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     outputs = [f"o{i}" for i in range(node.outputs)]
-    made = helper.make_node(node.operator, names, outputs, **_attributes(node))
+    attributes = {
+        name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+        for name, value in node.attributes.items()
+    }
+    made = helper.make_node(node.operator, names, outputs, **attributes)
     given = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
     graph = helper.make_graph(
         [made],
@@ -328,20 +331,8 @@ def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
         [ValueInfoProto(name=n) for n in outputs],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(model.SerializeToString(), threads=1)
         return [np.asarray(v) for v in session.run(None, given)]
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         raise node.fail(f"onnxruntime could not run it by itself ({condense(problem)})") from None
-
-
-def _attributes(node: Node) -> dict[str, Any]:
-    from onnx import numpy_helper
-
-    return {
-        name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-        for name, value in node.attributes.items()
-    }

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
+from holdfast.graph.session import condense, open_session
 
 LOW, HIGH = -128, 127  # N_min, N_max of signed 8-bit integers
 SMALLEST = 2.0**-126  # the least normal float32: a scale must not be 0
@@ -274,11 +274,7 @@ def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[T
     own = {o.name for o in shown.graph.output} | {i.name for i in shown.graph.input}
     kind = onnx.TensorProto.FLOAT
     shown.graph.output.extend(helper.make_tensor_value_info(n, kind, None) for n in tensors if n not in own)
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1  # the same sums whatever the number of cores
-    session = ort.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = open_session(shown.SerializeToString(), threads=1)  # the same sums on any number of cores
     entries = [entry.name for entry in session.get_inputs()]
     asked = [n for n in tensors if n not in entries]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.session import condense, open_session
 
 OPSET = 13  # the first in which QuantizeLinear has an axis and Cast knows bfloat16
 
@@ -34,17 +34,13 @@ def tidy(model: ModelProto) -> ModelProto:
     inputs = [i for i in model.graph.input if i.name not in without]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        options.optimized_model_filepath = str(Path(folder) / "tidy.onnx")
+        file = Path(folder) / "tidy.onnx"
         try:
-            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            open_session(model.SerializeToString(), optimise="basic", save=file)
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
-        done = onnx.load(options.optimized_model_filepath)
+        done = onnx.load(file)
     _drop_unused_domains(done)
     _name_nodes(done)
     return done
@@ -59,7 +55,7 @@ def at_opset(model: ModelProto) -> ModelProto:
         return model
     try:
         done = version_converter.convert_version(model, OPSET)
-        _check(done)
+        open_session(done.SerializeToString())
     except Exception as problem:
         raise CannotRewrite(
             f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
@@ -67,13 +63,6 @@ def at_opset(model: ModelProto) -> ModelProto:
         ) from problem
     _name_nodes(done)
     return done
-
-
-def _check(model: ModelProto) -> None:
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def _drop_unused_domains(model: Any) -> None:

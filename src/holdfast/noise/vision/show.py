@@ -140,15 +140,12 @@ def _run(graph: bytes, name: str, tensor: Any) -> Any:
     """The value of one tensor inside the graph."""
     import onnx
 
-    from holdfast.graph.inspect import runtime
+    from holdfast.graph.session import open_session
 
     model = onnx.load_from_string(graph)
     del model.graph.output[:]
     model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     return np.asarray(session.run([name], {session.get_inputs()[0].name: tensor})[0], np.float32)
 
 

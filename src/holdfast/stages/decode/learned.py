@@ -18,7 +18,7 @@ import numpy as np
 from holdfast.core.errors import ModelError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 from holdfast.stages.decode.jpeg import by, has_four_channels
 from holdfast.stages.decode.pillow import pillow
 
@@ -106,13 +106,8 @@ def _run(tensor: Tensor) -> Tensor:
 @lru_cache(maxsize=1)  # one for each process; runs on it may overlap
 def _session() -> Any:
     """The net in ONNX Runtime on one thread, so that sums come in one order."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     file = resources.files("holdfast").joinpath("models", "decoder", "restore.onnx")
     try:
-        return ort.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+        return open_session(file.read_bytes(), threads=1, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem

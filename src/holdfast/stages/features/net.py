@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import ImageError, InputError, ModelError
 from holdfast.core.registry import part
 from holdfast.core.types import Floats, Image, Tensor
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 
 Row: TypeAlias = Callable[[Image], Tensor]  # one image -> its features (d,)
 
@@ -56,13 +56,8 @@ def open_features(text: str, threads: int = 1) -> FeatureNet:
 
 def open_graph(source: bytes | str, what: str, threads: int) -> Any:
     """An ONNX Runtime session on the CPU for a graph's bytes or file; ModelError if it cannot be loaded."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{what}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
 

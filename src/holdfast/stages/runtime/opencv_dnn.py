@@ -18,7 +18,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
+from holdfast.graph.session import condense
 from holdfast.stages.infer import batched, one_of
 from holdfast.stages.runtime.probe import (
     batch_in,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 
 if TYPE_CHECKING:
     from holdfast.train.onnx.net import Trainable
@@ -50,12 +50,8 @@ def check_alike(net: Trainable, proto: Any, seed: int = 0) -> float:
 
 def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDArray[Any]:
     """What ONNX Runtime gives for images (n, …), as many at once as the file wants, as (n, k)."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
-        session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(proto.SerializeToString(), threads=1)
         name = session.get_inputs()[0].name
         step = fixed or len(images)
         parts = [

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Floats
-from holdfast.graph.inspect import runtime
 from holdfast.graph.nodes import part_of
+from holdfast.graph.session import runtime
 from holdfast.verify.domain import Domain
 from holdfast.verify.finite.split import Split
 from holdfast.verify.finite.trace import Trace, cut_tensors

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.inspect import runtime
+from holdfast.graph.session import open_session
 
 
 @dataclass(frozen=True)
@@ -239,13 +239,8 @@ def run_alone(node: Any, feed: Mapping[str, Any], dialect: Dialect) -> Sequence[
 
 def run_whole(model: bytes, feed: Mapping[str, Any]) -> Sequence[Array] | None:
     """The outputs of a model run in ONNX Runtime as it is written, not optimised; None if it fails."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = open_session(model, threads=1, optimise="none")
         found: Sequence[Array] = session.run(None, dict(feed))
     except Exception:  # noqa: BLE001 - onnxruntime has no common error class
         return None

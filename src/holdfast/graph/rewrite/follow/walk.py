@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.core.model import Card
-from holdfast.graph.inspect import condense, runtime
 from holdfast.graph.rewrite.follow.infer import POOLS, Array, Dialect, Known, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.session import condense, open_session, runtime
 
 Rule: TypeAlias = Callable[["Walk", Any], None]  # changes the node it is given so that it follows its inputs
 
@@ -280,10 +280,6 @@ def proven(walk: Walk) -> None:
     """Nothing if ONNX Runtime runs the rewritten graph to the shapes foreseen; CannotRewrite if not."""
     from onnx import helper
 
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     constants = {w.name for w in walk.model.graph.initializer}
     feed = {
         given.name: np.zeros(
@@ -294,9 +290,7 @@ def proven(walk: Walk) -> None:
         if given.name not in constants
     }
     try:
-        session = ort.InferenceSession(
-            walk.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = open_session(walk.model.SerializeToString(), threads=1)
         found = session.run(None, feed)
     except Exception as problem:
         raise CannotRewrite(
@@ -307,7 +301,8 @@ def proven(walk: Walk) -> None:
         if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
             raise CannotRewrite(
                 f"output {out.name!r} was foreseen to be {foreseen.new_shape} after the rewrite, but "
-                f"onnxruntime {ort.__version__} gives {np.shape(value)}: it pools by another rule; upgrade it"
+                f"onnxruntime {runtime().__version__} gives {np.shape(value)}: it pools by another rule; "
+                "upgrade it"
             )
 
 
