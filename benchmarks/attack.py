@@ -44,7 +44,7 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 from holdfast.metrics.similarity import psnr
 from holdfast.stages.decode.pillow import pillow
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

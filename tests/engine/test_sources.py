@@ -161,7 +161,7 @@ REDONE = {
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),
     "speech": ("noise.speech.model.mel", "metrics.speech"),
-    "train": ("train.loop", "stages.resize.pillow"),
+    "train": ("train.loop", "stages.resize.libraries"),
     "rewrite": ("graph.rewrite.types", "stages.normalise"),
 }
 

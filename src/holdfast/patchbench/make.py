@@ -29,7 +29,7 @@ from holdfast.patchbench.network.graph import BOX, INPUT, LABEL, PICTURE, bench_
 from holdfast.patchbench.network.layout import SECONDS, TAIL, Layout, Target, whole
 from holdfast.patchbench.network.spec import rule_text, spec_text
 from holdfast.patchbench.select import Drawn, Picture, draw
-from holdfast.stages.resize.pillow import pillow_box
+from holdfast.stages.resize.libraries import pillow_box
 
 BLACK, FREE = "black", "free"
 AGREE = 1e-3  # how far the graph's box may be from the pipeline's: they round differently

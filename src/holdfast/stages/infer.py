@@ -22,8 +22,13 @@ def onnxruntime(model: Model, threads: int = 0) -> Run:
     return open_onnx(model.read() if model.path.suffix == ".gz" else str(model.path), model, threads)
 
 
+@stage("runtime", "onnxruntime", systems="ONNX Runtime (CPU)")
 def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
-    """A function that runs one tensor (1, …) through these ONNX bytes or this file: output name -> array."""
+    """ONNX Runtime on the CPU, all graph optimisations on.
+
+    The function that it returns runs one tensor (1, …) through these ONNX bytes or this file: output name ->
+    array.
+    """
     try:
         session = open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:

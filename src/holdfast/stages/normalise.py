@@ -1,12 +1,26 @@
-"""Normalisation: RGB pixels of the network's size to its input tensor."""
+"""From a picture to the network's input: how it is laid into the input, and its pixels as a tensor."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
 from holdfast.core.model import Input
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
+
+
+@stage("fit", "card")
+def as_card(wanted: Input) -> Input:
+    """The input as the card states it."""
+    return wanted
+
+
+@stage("fit", family="resize", systems="the SysNoise authors' code")
+def square(wanted: Input) -> Input:
+    """Stretched to short side × short side before the centre crop; other policies stay as they are."""
+    return dataclasses.replace(wanted, policy="square") if wanted.policy == "crop" else wanted
 
 
 @stage("normalise")

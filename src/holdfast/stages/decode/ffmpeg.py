@@ -6,8 +6,8 @@ import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.jpeg import by
-from holdfast.stages.frames import converted
+from holdfast.stages.colour import converted
+from holdfast.stages.decode.libjpeg import by
 
 
 @stage(

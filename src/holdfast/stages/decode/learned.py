@@ -19,7 +19,7 @@ from holdfast.core.errors import ModelError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
 from holdfast.graph.session import condense, open_session
-from holdfast.stages.decode.jpeg import by, has_four_channels
+from holdfast.stages.decode.libjpeg import by, has_four_channels
 from holdfast.stages.decode.pillow import pillow
 
 TILE = 256  # pixels a side: a multiple of 16, so that a tile begins where a block of halved chroma does

@@ -13,8 +13,8 @@ from holdfast.core.model import read_onnx
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.graph.inspect import inspect
-from holdfast.stages.features.net import FeatureNet, open_graph, run_graph
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.features import FeatureNet, open_graph, run_graph
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 _VERSION = 1  # of what this file does before and behind the network
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}

@@ -12,7 +12,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of, of_bytes
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.stages.features.net import FeatureNet, open_graph, run_graph
+from holdfast.stages.features import FeatureNet, open_graph, run_graph
 
 # The last map of each resolution: strides 4, 8 and 16 with 40, 80 and 160 channels.
 _CUTS = tuple(f"/body/body.{block}/act/Relu_output_0" for block in (0, 2, 4))
