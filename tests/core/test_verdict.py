@@ -3,10 +3,8 @@ import pytest
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Card, Head, Input, Model
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box, PatchAnywhere, linf_ball
+from holdfast.core.property import Box, PatchAnywhere, Property, Rows, Verdict, linf_ball, settle
 from holdfast.core.types import Size
-from holdfast.core.verdict import Verdict, settle
 
 
 def question(tmp_path, threat):

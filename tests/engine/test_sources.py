@@ -9,7 +9,7 @@ import pytest
 from helpers import models as making
 from helpers.small_jobs import HOME, JOBS, code_in, evaluated, rewritten, traced, undeclared
 from holdfast.core import sources
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store
 from holdfast.evaluate.run import Plan

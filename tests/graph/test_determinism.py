@@ -8,8 +8,7 @@ from onnx import TensorProto, helper
 import holdfast
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Property, Rows
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.nodes import check_deterministic

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from helpers.bounds import Row, Sample, dense_net, least_on_line, points_of, problem, sample, values_of
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.ask import ask

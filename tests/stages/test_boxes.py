@@ -15,8 +15,9 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.candidates import LARGEST, apply_deltas, clamped_exp, exp_of, half_exp
+from holdfast.stages.boxes import Boxes, no_effect
 from holdfast.stages.families import option
-from holdfast.stages.post import Boxes, by_card, no_effect
+from holdfast.stages.post import by_card
 
 NET = Input(Size(64, 64))
 FRAME = frame_of(Size(64, 64), NET)

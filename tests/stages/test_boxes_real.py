@@ -7,7 +7,8 @@ from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.core.registry import names, part
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.stages.post import Boxes, by_card, no_effect
+from holdfast.stages.boxes import Boxes, no_effect
+from holdfast.stages.post import by_card
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
 from holdfast.engine.share import Route, tensors
 from holdfast.stages.decode import libjpeg
-from holdfast.stages.decode.libjpeg import is_sound, without_notes
+from holdfast.stages.decode.libjpeg import basis, dct, idct, is_sound, without_notes
 
 
 def picture(height=61, width=83, seed=0):
@@ -45,24 +45,7 @@ def worst(name, case):
     return np.abs(decode(name, FILES[case]) - decode("pillow", FILES[case])).max()
 
 
-# ── eq. (1) and (2), to the letter:
-#     f[m, n] = Σₖ Σₗ α(k) α(l) F(k, l) cos((2m+1)πk / 2N) cos((2n+1)πl / 2N)
-#     α(0) = √(1/N),   α(k) = √(2/N) for k ≠ 0
-
-
-def basis(n):
-    k, m = np.mgrid[0:n, 0:n]
-    return np.where(k == 0, np.sqrt(1 / n), np.sqrt(2 / n)) * np.cos((2 * m + 1) * np.pi * k / (2 * n))
-
-
-def idct(block):
-    c = basis(len(block))
-    return c.T @ block @ c
-
-
-def dct(block):
-    c = basis(len(block))
-    return c @ block @ c.T
+# ── eq. (1) and (2)
 
 
 def test_two_by_two_by_hand():

@@ -8,6 +8,7 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
+from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import (
     FAMILIES,
@@ -19,7 +20,6 @@ from holdfast.stages.families import (
     options,
     options_of,
 )
-from holdfast.stages.post import Boxes
 
 EVERY = [o for f in FAMILIES for o in options(f)]
 # What the paper's section 3.4 lists and what the project adds to it.

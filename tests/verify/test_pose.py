@@ -9,9 +9,7 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.verify.blind import blindly
 from holdfast.verify.domain import domain_of
 from holdfast.verify.meet import meeting

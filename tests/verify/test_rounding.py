@@ -8,9 +8,7 @@ from onnx import TensorProto, helper
 
 import holdfast
 from helpers.models import save_graph
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide

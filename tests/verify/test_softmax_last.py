@@ -6,9 +6,7 @@ from onnx import TensorProto, helper
 
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.ir import evaluate
 from holdfast.verify.pose import problem_of
 from holdfast.verify.run import verify

@@ -18,11 +18,10 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
-from holdfast.core.property import Property
+from holdfast.core.property import Property, Verdict, settle
 from holdfast.core.registry import lookup
 from holdfast.core.sources import code_of
 from holdfast.core.types import Floats
-from holdfast.core.verdict import Verdict, settle
 from holdfast.engine.store import Store, to_json
 from holdfast.engine.versions import versions
 from holdfast.graph.inspect import read_proto

@@ -50,7 +50,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "post": ("holdfast.stages.post",),
     "rewrite": ("holdfast.graph.rewrite",),
     "runtime": ("holdfast.stages.infer", "holdfast.stages.runtime"),
-    "boxes": ("holdfast.stages.post",),
+    "boxes": ("holdfast.stages.boxes",),
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
     "mask": ("holdfast.attack.masks",),

@@ -24,8 +24,8 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
+from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import with_rewrite, with_runtime
-from holdfast.stages.post import Boxes
 
 Where: TypeAlias = Literal["pre-processing", "model inference", "post-processing", "your own"]
 TASKS: tuple[Task, ...] = get_args(Task)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.property import Property
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Property
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of, read_proto
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Property, Rows
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import inputs_of
 from holdfast.verify.domain import Domain, first_float, last_float

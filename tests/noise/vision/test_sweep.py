@@ -19,8 +19,8 @@ from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, steps, sweep
 from holdfast.noise.vision.variants import Variant, same_inputs
+from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import Deployed
-from holdfast.stages.post import Boxes
 
 IMAGES = 30  # two shards
 RESIZES = ("pillow-bilinear", "pillow-nearest", "opencv-nearest", "opencv-bilinear", "opencv-area")

@@ -19,7 +19,7 @@ from helpers.soundness import (
     check_verdict,
     check_weights,
 )
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation
 from holdfast.verify.bab.ask import ask, same_box
 from holdfast.verify.bab.decide import decide

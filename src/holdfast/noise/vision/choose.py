@@ -14,10 +14,10 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.vision.calibration import Reserved
 from holdfast.noise.vision.variants import Variant
+from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Family, Option, families, option, options
 from holdfast.stages.normalise import square
-from holdfast.stages.post import no_effect
 
 Status: TypeAlias = Literal["run", "no effect", "impossible", "not installed"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.core.verdict import Status
+from holdfast.core.property import Status
 from holdfast.verify.vnncomp.rules import RANDOM_TOOL, Rules, bonus
 
 # Of a counterexample: it stands without tolerance, within the tolerance, not at all, there is none although

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from holdfast.core.errors import InputError
-from holdfast.core.verdict import Status
+from holdfast.core.property import Status
 from holdfast.verify.vnncomp.protocol import status_of
 
 

@@ -1,0 +1,134 @@
+"""What deployed systems do otherwise with boxes: options of one post-processing, which can be combined.
+
+The order is the paper's (section 3.3 and appendix A): exp of the sides, the offset of the right and lower
+side, rounding to whole pixels of the network input, non-maximum suppression, back to the encoded image.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from holdfast.core.frame import Frame
+from holdfast.core.model import Card
+from holdfast.core.registry import part, stage
+from holdfast.core.types import Prediction, Tensor
+from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
+from holdfast.stages.post import Rounding, finish
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """A post-processing with some choices made otherwise; with none of them it is the card's."""
+
+    exp_half: bool = False  # exp of widths and heights in binary16
+    exp_clamp: bool = False  # log of widths and heights at most log(1000/16)
+    offset: bool = False  # the appendix's ALIGNED_FLAG.offset: 1 where the card has 0, 0 where it has 1
+    rounding: Rounding = "none"  # of coordinates in the network input, before NMS
+    nms_inclusive: bool = False  # suppress at IoU ≥ threshold, not >
+    nms_plus_one: bool = False  # widths x2 − x1 + 1 in the IoU of NMS
+
+    def __call__(self, raw: Mapping[str, Tensor], frame: Frame, card: Card) -> Prediction:
+        """The prediction in pixels of the encoded image."""
+        return finish(
+            raw,
+            frame,
+            card,
+            exp=self.exp,
+            offset=(-1.0 if _aligned(card) else 1.0) if self.offset else 0.0,
+            rounding=self.rounding,
+            nms_strict=not self.nms_inclusive,
+            nms_plus_one=self.nms_plus_one,
+        )
+
+    @property
+    def exp(self) -> Exp | None:
+        """The exponential of sides; None: the head's own."""
+        if self.exp_half:
+            return clamped_half_exp if self.exp_clamp else half_exp
+        return clamped_exp if self.exp_clamp else None
+
+
+def no_effect(option: str, card: Card) -> str:
+    """Why the option of boxes of that name can change nothing for a model with this card; empty if it can."""
+    reason: Callable[[Card], str] | None = part("boxes", option).facts.get("no_effect")
+    return reason(card) if reason else ""
+
+
+def _aligned(card: Card) -> bool:
+    """Whether the card says that the model was trained with ALIGNED_FLAG.offset = 1."""
+    return bool(card.head.options.get("offset", 0.0))
+
+
+def _without_nms(card: Card) -> str:
+    if part("head", card.head.name).facts.get("nms", True):
+        return ""
+    if card.task == "single":
+        return "the model gives one box an image; nothing is suppressed"
+    return f"the graph suppresses by itself (head {card.head.name!r}); its NMS cannot be exchanged"
+
+
+def _without_exp(card: Card) -> str:
+    if exp_of(card):
+        return ""
+    return f"head {card.head.name!r} takes no exp of sides: they come otherwise, or ready from the graph"
+
+
+def _clamped(card: Card) -> str:
+    if exp_of(card) == "clamped":
+        return f"head {card.head.name!r} clamps at log(1000/16) already"
+    return _without_exp(card)
+
+
+DETECTORS = ("detect", "single")
+
+
+@stage("boxes", paper=True, tasks=DETECTORS, systems="inclusive pixels: Detectron (Caffe2), its ports")
+def offset(boxes: Boxes) -> Boxes:
+    """Corner x2 = x + w/2 − 1, likewise y2, in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
+    return dataclasses.replace(boxes, offset=True)
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes by a cast: int(x), astype(int)")
+def round_floor(boxes: Boxes) -> Boxes:
+    """Coordinates x → ⌊x⌋ in the network input, before NMS."""
+    return dataclasses.replace(boxes, rounding="floor")
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes by round or rint")
+def round_nearest(boxes: Boxes) -> Boxes:
+    """Coordinates x → ⌊x⌉, halves to the even one, in the network input, before NMS."""
+    return dataclasses.replace(boxes, rounding="nearest")
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes that must cover; no product known")
+def round_ceil(boxes: Boxes) -> Boxes:
+    """Coordinates x → ⌈x⌉ in the network input, before NMS."""
+    return dataclasses.replace(boxes, rounding="ceil")
+
+
+@stage(
+    "boxes", tasks=("detect",), no_effect=_without_nms, systems="cpu_nms.pyx of Faster R-CNN and its copies"
+)
+def nms_inclusive(boxes: Boxes) -> Boxes:
+    """A box is suppressed at IoU ≥ threshold, not only above it."""
+    return dataclasses.replace(boxes, nms_inclusive=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_without_nms, systems="py_cpu_nms of Fast R-CNN and its copies")
+def nms_plus_one(boxes: Boxes) -> Boxes:
+    """The IoU of NMS counts the last pixel: sides are x2 − x1 + 1 and y2 − y1 + 1."""
+    return dataclasses.replace(boxes, nms_plus_one=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_without_exp, systems="heads run in fp16: mobile GPUs, NPUs")
+def exp_fp16(boxes: Boxes) -> Boxes:
+    """Sides w = p·exp(t) with t and exp(t) rounded to binary16 (11 bits, at most 65504)."""
+    return dataclasses.replace(boxes, exp_half=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_clamped, systems="box coders of Detectron, torchvision, mmdet")
+def exp_clamp(boxes: Boxes) -> Boxes:
+    """Sides w = p·exp(min(t, log(1000/16))): the appendix's clamp, where the head has none."""
+    return dataclasses.replace(boxes, exp_clamp=True)
