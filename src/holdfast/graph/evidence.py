@@ -12,6 +12,7 @@ import numpy as np
 
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Layout, Task
+from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto
 from holdfast.graph.session import condense, open_session
@@ -188,7 +189,6 @@ def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
 class Proposal:
     """A head that fits, why, and how networks with this head are mostly fed."""
 
-    task: Task
     head: str
     because: str
     classes: int | None  # None: the outputs do not tell
@@ -201,6 +201,12 @@ class Proposal:
     thresholds: Mapping[str, Any] = field(default_factory=dict)
     names: str = "coco80"  # the built-in names assumed where neither outputs nor metadata tell the classes
     warnings: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """The task that the head is for."""
+        task: Task = part("head", self.head).facts["task"]
+        return task
 
 
 Rule = Callable[[Seen], Proposal | None]

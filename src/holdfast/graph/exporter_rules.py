@@ -42,7 +42,7 @@ def _classifier(seen: Seen) -> Proposal | None:
         return None
     because = f"the file's metadata says task 'classify' and {count} classes"
     fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
-    return Proposal("classify", "classifier", because, count, "Ultralytics", input=fed)
+    return Proposal("classifier", because, count, "Ultralytics", input=fed)
 
 
 def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
@@ -55,7 +55,7 @@ def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
     if _is_rtdetr(seen, task, rows, columns):
         fed = {"policy": "stretch", "scale": 1 / 255}
         because += f"{shape} = queries times 4+{classes}"
-        return Proposal("detect", "rtdetr", because, classes, "Ultralytics", options=outputs, input=fed)
+        return Proposal("rtdetr", because, classes, "Ultralytics", options=outputs, input=fed)
     width = 4 + classes + trailing
     behind = f"+{trailing}" if trailing else ""
     warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
@@ -73,7 +73,7 @@ def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
         return None
     head = "boxes" if "columns" in options else "yolov8"
     return Proposal(
-        "detect", head, because, classes, "Ultralytics", options=options, input=ULTRALYTICS, warnings=warnings
+        head, because, classes, "Ultralytics", options=options, input=ULTRALYTICS, warnings=warnings
     )
 
 
@@ -124,7 +124,6 @@ def tensorflow(seen: Seen) -> Proposal | None:
     offset = 1 if classes or seen.names else 0
     options |= {"form": "yxyx", "normalised": True, "label_offset": offset}
     return Proposal(
-        "detect",
         "boxes",
         f"output {options['boxes']!r} is named as the TensorFlow object-detection API names it",
         classes,
@@ -147,7 +146,6 @@ def torchvision(seen: Seen) -> Proposal | None:
     if [axes.get(name) for name in ("boxes", "labels", "scores")] != [2, 1, 1]:
         return None
     return Proposal(
-        "detect",
         "boxes",
         "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision",
         None,

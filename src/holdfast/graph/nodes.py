@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
 
+_DRAWS = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+RANDOM = ("Bernoulli", "Multinomial", *_DRAWS)  # operators that draw random numbers
+
 
 def needed(graph: Any, outputs: Iterable[str] | None = None, given: Iterable[str] = ()) -> list[Any]:
     """The nodes on which tensors (default: the outputs) depend, back to the given ones, in order."""
@@ -30,11 +33,20 @@ def subgraphs(node: Any) -> list[Any]:
 
 def _reads(node: Any) -> set[str]:
     """The tensors that a node reads; a graph inside it may read any tensor around it."""
-    names = set(node.input)
-    for graph in subgraphs(node):
-        names.update(output.name for output in graph.output)
-        names.update(*map(_reads, graph.node))
-    return names
+    return set(node.input).union(*map(names_in, subgraphs(node)))
+
+
+def names_in(graph: Any) -> set[str]:
+    """The tensors that the nodes of a graph, graphs inside of them, or its outputs read."""
+    return {output.name for output in graph.output}.union(*map(_reads, graph.node))
+
+
+def drop_unused(graph: Any) -> None:
+    """Drop the weights of a graph that no node reads, not even inside another's graph."""
+    read = names_in(graph)
+    kept = [w for w in graph.initializer if w.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
 
 
 def part_of(
@@ -69,7 +81,7 @@ def part_of(
 
 
 def set_attribute(node: Any, name: str, value: Any) -> None:
-    """Gives a node an attribute, in place of one of the same name."""
+    """Give a node an attribute, in place of one of the same name."""
     from onnx import helper
 
     drop_attributes(node, name)
@@ -77,19 +89,9 @@ def set_attribute(node: Any, name: str, value: Any) -> None:
 
 
 def drop_attributes(node: Any, *names: str) -> None:
-    """Takes attributes from a node."""
+    """Remove attributes from a node."""
     for attribute in [a for a in node.attribute if a.name in names]:
         node.attribute.remove(attribute)
-
-
-RANDOM = (
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-)
 
 
 def check_deterministic(proto: Any, where: str) -> None:

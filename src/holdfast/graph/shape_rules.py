@@ -9,6 +9,22 @@ from holdfast.graph.candidates import levels, nominal_stride
 from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Seen, words
 from holdfast.graph.heads.boxes import roles
 
+BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
+ANCHORS_WARNING = (
+    "anchors: YOLOv3's for COCO, assumed: a graph does not hold them; take them from the training "
+    "configuration, or boxes have wrong sizes"
+)
+# Anchors of YOLOv3 and YOLOv3-tiny on COCO at 416, by stride.
+COCO_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
+    8: ((10, 13), (16, 30), (33, 23)),
+    16: ((30, 61), (62, 45), (59, 119)),
+    32: ((116, 90), (156, 198), (373, 326)),
+}
+TINY_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
+    16: ((10, 14), (23, 27), (37, 58)),
+    32: ((81, 82), (135, 169), (344, 319)),
+}
+
 
 def selected_indices(seen: Seen) -> Proposal | None:
     """Outputs of a bare NonMaxSuppression: boxes, scores and selected indices."""
@@ -20,7 +36,6 @@ def selected_indices(seen: Seen) -> Proposal | None:
         if picks and scores:
             because = f"{picks[0]!r} {shapes[picks[0]]} are selected indices into {four!r} and {scores[0]!r}"
             return Proposal(
-                "detect",
                 "selected",
                 because,
                 shapes[scores[0]][1],
@@ -42,16 +57,15 @@ def after_nms(seen: Seen) -> Proposal | None:
     rows = box[:-1]
     if box[-1] != 4 or score not in (rows, (*rows, 1)) or label not in (rows, (*rows, 1)):
         return None
-    by_row: dict[str, Any] = {
+    by_role: dict[str, Any] = {
         role: names[role] for role in ("boxes", "scores", "labels", "count") if role in names
     }
     return Proposal(
-        "detect",
         "boxes",
         f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}",
         None,
         "most exports",
-        options=by_row,
+        options=by_role,
         warnings=("form: xyxy in input pixels, assumed; label_offset 0, assumed: see docs/models.md",),
     )
 
@@ -66,7 +80,6 @@ def _table(seen: Seen) -> Proposal | None:
         7: ("-", "x1", "y1", "x2", "y2", "label", "score"),
     }[shape[-1]]
     return Proposal(
-        "detect",
         "boxes",
         f"one output {name!r} {shape} of {shape[-1]} columns after {sorted(inside)[0]}",
         None,
@@ -88,7 +101,7 @@ def single_object(seen: Seen) -> Proposal | None:
     scores = next(n for n in seen.outputs if n != box)
     because = f"it gives one box {box!r} (1, 4) and class scores {scores!r} {seen.outputs[scores]}"
     options = {"outputs": (box, scores)}
-    return Proposal("single", "landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", options=options)
+    return Proposal("landmark", because, seen.outputs[scores][1], "CCTSDB-YOLO", options=options)
 
 
 def one_row(seen: Seen) -> Proposal | None:
@@ -102,7 +115,6 @@ def one_row(seen: Seen) -> Proposal | None:
     size = Size(224, 224) if seen.free_size else seen.size
     crop: dict[str, Any] = {"policy": "crop", "short_side": round(min(size) / 0.875)}
     return Proposal(
-        "classify",
         "classifier",
         f"one output {name!r} {shape} = one score per class" + (" and a background" if skip else ""),
         count,
@@ -133,17 +145,8 @@ def _segmenter(name: str, shape: tuple[int, ...], classes: int | None, what: str
         options["single"] = "probability"
     because = f"output {name!r} {shape} = {what}"
     return Proposal(
-        "segment",
-        "segmentation",
-        because,
-        classes or 256,
-        "torchvision segmenters",
-        options=options,
-        imagenet=True,
+        "segmentation", because, classes or 256, "torchvision segmenters", options=options, imagenet=True
     )
-
-
-BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
 
 
 def distribution_bins(seen: Seen) -> Proposal | None:
@@ -154,11 +157,8 @@ def distribution_bins(seen: Seen) -> Proposal | None:
         strides = (*YOLO_STRIDES, 64)
         if len(shape) != 3 or not levels(seen.size, strides, shape[1], 0) or shape[2] <= 33:
             return None
-        classes, because = (
-            shape[2] - 32,
-            f"one output {name!r} {shape} = cells of strides 8 to 64 × (classes + 4·8 bins)",
-        )
-        return _nanodet(classes, because, seen, strides, 0.0)
+        because = f"one output {name!r} {shape} = cells of strides 8 to 64 × (classes + 4·8 bins)"
+        return _nanodet(shape[2] - 32, because, seen, strides, 0.0)
     widths = sorted({s[-1] for s in shapes.values()})
     if len(widths) != 2 or len(shapes) % 2 or any(len(s) != 3 for s in shapes.values()):
         return None
@@ -178,15 +178,10 @@ def distribution_bins(seen: Seen) -> Proposal | None:
 
 def _nanodet(classes: int, because: str, seen: Seen, strides: tuple[int, ...], centre: float) -> Proposal:
     squashed = any("Sigmoid" in ends for ends in seen.ends.values())
-    options: dict[str, Any] = {
-        "strides": strides,
-        "centre": centre,
-        "activation": "none" if squashed else "sigmoid",
-    }
+    options = {"strides": strides, "centre": centre, "activation": "none" if squashed else "sigmoid"}
     policy = "letterbox" if centre else "stretch"
     fed = {"colour": "bgr", "scale": 1.0, "mean": BGR_MEAN, "std": BGR_STD, "policy": policy, "pad": 0}
     return Proposal(
-        "detect",
         "nanodet",
         because,
         classes,
@@ -213,12 +208,12 @@ def one_tensor(seen: Seen) -> Proposal | None:
             continue
         if rows % 3 == 0 and levels(size, YOLO_STRIDES, rows // 3, 0) and axis == 1:
             because = f"one output {name!r} {shape} = 3 anchors × {cells} times 5+{width - 5}"
-            return Proposal("detect", "yolov5", because, width - 5, "Ultralytics", input=ULTRALYTICS)
+            return Proposal("yolov5", because, width - 5, "Ultralytics", input=ULTRALYTICS)
         if not levels(size, YOLO_STRIDES, rows, 0):
             continue
         if axis == 2 or width == 84:
             because = f"one output {name!r} {shape} = {cells} times 4+{width - 4}"
-            return Proposal("detect", "yolov8", because, width - 4, "Ultralytics", input=ULTRALYTICS)
+            return Proposal("yolov8", because, width - 4, "Ultralytics", input=ULTRALYTICS)
         return _yolox(seen, f"one output {name!r} {shape} = {cells} times 5+{width - 5}", width - 5)
     return None
 
@@ -230,9 +225,7 @@ def _yolox(seen: Seen, because: str, classes: int) -> Proposal:
     if "Sigmoid" not in ends and not decoded:
         options["activation"] = "sigmoid"
     fed = {"colour": "bgr", "scale": 1.0, "policy": "letterbox", "place": "corner"}
-    return Proposal(
-        "detect", "yolox", because, classes, "YOLOX", options=options, input=fed, resize="opencv-bilinear"
-    )
+    return Proposal("yolox", because, classes, "YOLOX", options=options, input=fed, resize="opencv-bilinear")
 
 
 def fastest(seen: Seen) -> Proposal | None:
@@ -247,7 +240,6 @@ def fastest(seen: Seen) -> Proposal | None:
         f"one map {name!r} {shape} of stride {stride} = sigmoid, 4 raw values and a softmax of {shape[1] - 5}"
     )
     return Proposal(
-        "detect",
         "fastestdet",
         because,
         shape[1] - 5,
@@ -255,22 +247,6 @@ def fastest(seen: Seen) -> Proposal | None:
         input={"colour": "bgr", "scale": 1 / 255},
         resize="opencv-bilinear",
     )
-
-
-ANCHORS_WARNING = (
-    "anchors: YOLOv3's for COCO, assumed: a graph does not hold them; take them from the training "
-    "configuration, or boxes have wrong sizes"
-)
-# Anchors of YOLOv3 and YOLOv3-tiny on COCO at 416, by stride.
-COCO_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
-    8: ((10, 13), (16, 30), (33, 23)),
-    16: ((30, 61), (62, 45), (59, 119)),
-    32: ((116, 90), (156, 198), (373, 326)),
-}
-TINY_ANCHORS: dict[int, tuple[tuple[int, int], ...]] = {
-    16: ((10, 14), (23, 27), (37, 58)),
-    32: ((81, 82), (135, 169), (344, 319)),
-}
 
 
 def anchors_and_deltas(seen: Seen) -> Proposal | None:
@@ -287,7 +263,6 @@ def anchors_and_deltas(seen: Seen) -> Proposal | None:
     options = {"strides": strides, "activation": "none" if "Sigmoid" in ends else "sigmoid"}
     because = f"two outputs {seen.shapes()} = 9 anchors × cells of strides {words(strides)}"
     return Proposal(
-        "detect",
         "anchors",
         because,
         classes,
@@ -318,13 +293,7 @@ def maps_with_anchors(seen: Seen) -> Proposal | None:
     because = f"maps {seen.shapes()} of strides {words(steps)} = {count} anchors × (5+{width // count})"
     options = {"outputs": tuple(order), "strides": steps, "anchors": _default_anchors(steps, count)}
     return Proposal(
-        "detect",
-        "yolov3",
-        because,
-        width // count - 5,
-        "darknet",
-        options=options,
-        warnings=(ANCHORS_WARNING,),
+        "yolov3", because, width // count - 5, "darknet", options=options, warnings=(ANCHORS_WARNING,)
     )
 
 

@@ -64,7 +64,8 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
 def convolved(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
     """The convolution of a view (n, c, ...) with one, two or three spatial axes."""
     if view.index.shape[0] != 1:
-        parts = [convolved(build, part, weight, bias, window, groups) for part in _split(view, view.shape[0])]
+        images = [view.moved(lambda a, i=i: a[i : i + 1]) for i in range(view.shape[0])]  # type: ignore[misc]
+        parts = [convolved(build, image, weight, bias, window, groups) for image in images]
         return View(np.concatenate([p.index for p in parts]))
     if len(window.out) == 3:
         return _volume(build, view, weight, bias, window, groups)
@@ -77,24 +78,17 @@ def convolved(build: Build, view: View, weight: Array, bias: Array, window: Wind
         return (one, values[0]) if flat else (values[0], values[1])
 
     kernel = weight[:, :, None, :] if flat else weight
-    out = (len(weight), *pair(window.out, 1))
-    low, high = pair(before, 0), pair(after, 0)
     made = Conv(
         step,
         np.ascontiguousarray(kernel, np.float64),
         np.asarray(bias, np.float64),
-        pair(window.stride, 1),
-        (*low, *high),
-        pair(window.dilation, 1),
-        groups,
-        out,
+        stride=pair(window.stride, 1),
+        pads=(*pair(before, 0), *pair(after, 0)),
+        dilation=pair(window.dilation, 1),
+        groups=groups,
+        shape=(len(weight), *pair(window.out, 1)),
     )
     return build.whole(build.emit(made), (1, len(weight), *window.out))
-
-
-def _split(view: View, parts: int) -> list[View]:
-    fills = [None] * parts if view.fill is None else np.split(view.fill, parts)
-    return [View(i, f) for i, f in zip(np.split(view.index, parts), fills, strict=True)]
 
 
 def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], tuple[int, ...]]:
@@ -168,8 +162,8 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     after = tuple(max(p - n, 0) for p, n in zip(places, view.shape[2:], strict=True))
     one = (1,) * axes
     window = Window(reach, one, one, tuple(r - 1 for r in reach), after, places)
-    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # values that reach no output
-    view = View(view.index[cut], None if view.fill is None else view.fill[cut])
+    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
+    view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups
     given = node.constant(2, "bias")
     bias = np.zeros(channels) if given is None else given.astype(np.float64)

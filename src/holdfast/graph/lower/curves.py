@@ -15,6 +15,7 @@ from holdfast.graph.lower.matrix import matmul, reshaped
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
+WIDEST_SOFTMAX = 256  # values of one in the middle of a network: it takes their number squared of exps
 WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 
@@ -44,7 +45,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
     view, bound = as_view(scaled(build, view, np.ones(shape), 0.0)), np.broadcast_to(bound, shape)
     live = sign * bound > -LARGEST
     if not live.all():
-        part = View(view.index[live], None if view.fill is None else view.fill[live])
+        part = view.moved(lambda a: a[live])
         found = as_view(_bounded(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
         index[live], fill[live] = found.index, found.filled()
@@ -54,7 +55,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
     if not (np.abs(bound) <= WIDEST).all():
         raise ValueError(f"expected bounds up to {WIDEST:g}, or beyond float32 for none")
     beyond = relu(build, scaled(build, view, sign, -sign * bound))
-    return scaled(build, as_view(beyond), sign, bound)
+    return scaled(build, beyond, sign, bound)
 
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:
@@ -67,7 +68,7 @@ def leaky(build: Build, view: View, slope: float) -> Value:
     if slope == 0:
         return relu(build, view)
     if not 0 < slope < 1:  # the step's relaxations expect a slope between
-        above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+        above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
         return total(build, scaled(build, view, slope, 0.0), above)
     return build.curved(view, "leaky", lambda c: np.where(c < 0, slope * c, c), slope)
 
@@ -81,7 +82,7 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     slope = slope.astype(np.float64)
     if slope.size and (slope == slope.flat[0]).all():
         return [leaky(build, view, float(slope.flat[0]))]
-    above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+    above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
@@ -105,11 +106,6 @@ def _clip(node: Node, build: Build) -> list[Value]:
     return [clipped(build, node.view(), float(low), float(high))]
 
 
-WIDEST_SOFTMAX = (
-    256  # values of one softmax in the middle of a network: it takes their number squared of exps
-)
-
-
 class SeveralSoftmaxes(ModelError):
     """The last softmax cannot be taken off: it is not one over all outputs."""
 
@@ -122,15 +118,15 @@ def elu(build: Build, view: View, factor: float) -> Value:
     """The view where positive, factor (exp(x) - 1) where negative."""
     if 0 <= factor <= 1:  # convex: one curve
         return build.curve(view, "elu", factor)
-    below = as_view(scaled(build, as_view(relu(build, as_view(scaled(build, view, -1.0, 0.0)))), -1.0, 0.0))
-    rest = scaled(build, as_view(build.curve(below, "exp")), factor, -factor)
+    below = as_view(scaled(build, relu(build, as_view(scaled(build, view, -1.0, 0.0))), -1.0, 0.0))
+    rest = scaled(build, build.curve(below, "exp"), factor, -factor)
     return total(build, relu(build, view), rest)
 
 
 def _selu(node: Node, build: Build) -> list[Value]:
     alpha = node.number("alpha", 1.6732632423543772)
     gamma = node.number("gamma", 1.0507009873554805)
-    return [scaled(build, as_view(elu(build, node.view(), alpha)), gamma, 0.0)]
+    return [scaled(build, elu(build, node.view(), alpha), gamma, 0.0)]
 
 
 def _celu(node: Node, build: Build) -> list[Value]:
@@ -138,7 +134,7 @@ def _celu(node: Node, build: Build) -> list[Value]:
     if alpha <= 0:
         raise node.fail(f"expected an alpha above 0, got {alpha}")
     inner = as_view(scaled(build, node.view(), 1.0 / alpha, 0.0))
-    return [scaled(build, as_view(elu(build, inner, 1.0)), alpha, 0.0)]
+    return [scaled(build, elu(build, inner, 1.0), alpha, 0.0)]
 
 
 def _gelu(node: Node, build: Build) -> list[Value]:
@@ -147,10 +143,10 @@ def _gelu(node: Node, build: Build) -> list[Value]:
     if node.attributes.get("approximate", "none") == "tanh":
         cube = product(build, product(build, view, view), view)
         inner = total(build, view, cube, ((2 / pi) ** 0.5, 0.044715 * (2 / pi) ** 0.5))
-        gate = build.curve(as_view(inner), "tanh")
+        gate = build.curve(inner, "tanh")
     else:
-        gate = build.curve(as_view(scaled(build, view, 0.5**0.5, 0.0)), "erf")
-    return [product(build, view, scaled(build, as_view(gate), 0.5, 0.5))]
+        gate = build.curve(scaled(build, view, 0.5**0.5, 0.0), "erf")
+    return [product(build, view, scaled(build, gate, 0.5, 0.5))]
 
 
 def _softmax(node: Node, build: Build) -> list[Value]:
@@ -173,35 +169,26 @@ def _softmax(node: Node, build: Build) -> list[Value]:
             f"in the middle of a network only a Softmax of at most {WIDEST_SOFTMAX} values is supported"
         )
 
-    def last(values: np.ndarray) -> np.ndarray:
-        return (
-            np.moveaxis(values, axis, -1) if node.opset >= 13 else values.reshape(*values.shape[:axis], size)
-        )
-
-    turned = View(last(view.index), None if view.fill is None else last(view.fill))
-    found = _shares(node, build, turned)
     if node.opset < 13:
-        return [reshaped(found, view.shape)]
-    fill = None if found.fill is None else np.moveaxis(found.fill, -1, axis)
-    return [View(np.moveaxis(found.index, -1, axis), fill)]
+        flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
+        return [reshaped(_shares(node, build, flat), view.shape)]
+    found = _shares(node, build, view.moved(lambda a: np.moveaxis(a, axis, -1)))
+    return [found.moved(lambda a: np.moveaxis(a, -1, axis))]
 
 
 def _shares(node: Node, build: Build, view: View) -> View:
     """The softmax over the last axis (..., n)."""
     size = view.shape[-1]
     own, other = np.nonzero(~np.eye(size, dtype=bool))
-
-    def picked(at: np.ndarray) -> View:
-        return View(view.index[..., at], None if view.fill is None else view.fill[..., at])
-
     if size == 1:
         return as_view(np.ones(view.shape))
     # A runtime subtracts the largest value from both: the difference of two exponents has `size` roundings.
-    apart = as_view(total(build, picked(other), picked(own), (1.0, -1.0), roundings=size))
+    left, right = view.moved(lambda a: a[..., other]), view.moved(lambda a: a[..., own])
+    apart = total(build, left, right, (1.0, -1.0), roundings=size)
     grown = as_view(reshaped(build.curve(apart, "exp"), (*view.shape, size - 1)))
-    summed = as_view(matmul(build, node, grown, np.ones((size - 1, 1))))
-    whole = scaled(build, as_view(reshaped(summed, view.shape)), 1.0, 1.0)
-    return as_view(build.curve(as_view(whole), "reciprocal"))
+    summed = matmul(build, node, grown, np.ones((size - 1, 1)))
+    whole = scaled(build, reshaped(summed, view.shape), 1.0, 1.0)
+    return as_view(build.curve(whole, "reciprocal"))
 
 
 def _layer_norm(node: Node, build: Build) -> list[Value]:
@@ -213,15 +200,14 @@ def _layer_norm(node: Node, build: Build) -> list[Value]:
     if build.as_evaluated:  # runtimes compute the variance in ways that cancel differently
         raise node.fail("the rounding of its variance is not bounded")
     size = int(np.prod(view.shape[axis:]))
-    flat = as_view(reshaped(view, (*view.shape[:axis], size)))
+    flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
     # Minus the mean is one matrix, which bounds follow more closely than a difference.
     centred = as_view(matmul(build, node, flat, np.eye(size) - 1.0 / size))
-    mean = as_view(
-        matmul(build, node, as_view(product(build, centred, centred)), np.full((size, 1), 1.0 / size))
-    )
-    safe = as_view(scaled(build, mean, 1.0, node.number("epsilon", 1e-5)))
-    share = build.curve(as_view(build.curve(safe, "sqrt")), "reciprocal")
-    normal = as_view(reshaped(product(build, centred, share), view.shape))
+    squares = as_view(product(build, centred, centred))
+    mean = matmul(build, node, squares, np.full((size, 1), 1.0 / size))
+    safe = scaled(build, mean, 1.0, node.number("epsilon", 1e-5))
+    share = build.curve(build.curve(safe, "sqrt"), "reciprocal")
+    normal = reshaped(product(build, centred, share), view.shape)
     shift = node.constant(2, "bias")
     scale = np.asarray(node.known(1, "scale"), np.float64)
     return [scaled(build, normal, scale, 0.0 if shift is None else np.asarray(shift, np.float64))]
@@ -245,7 +231,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Reciprocal": partial(_curve, "reciprocal"),
     "Softplus": partial(_curve, "softplus"),
     "Sin": partial(_curve, "sin"),
-    "Cos": lambda node, build: [build.curve(as_view(scaled(build, node.view(), 1.0, pi / 2)), "sin")],
+    "Cos": lambda node, build: [build.curve(scaled(build, node.view(), 1.0, pi / 2), "sin")],
     "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
     "Selu": _selu,
     "Celu": _celu,

@@ -18,25 +18,14 @@ from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_v
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
 
-def dense(build: Build, source: int, weight: Array) -> int:
-    """The number of a new Dense step."""
-    weight = np.ascontiguousarray(weight, np.float64)
-    return build.emit(Dense(source, weight, np.zeros(len(weight)), (len(weight),)))
-
-
 def swapped(value: Value) -> Value:
     """The value with its last two axes exchanged."""
-    if not isinstance(value, View):
-        return np.swapaxes(value, -1, -2)
-    fill = None if value.fill is None else np.swapaxes(value.fill, -1, -2)
-    return View(np.swapaxes(value.index, -1, -2), fill)
+    return moved(value, lambda a: np.swapaxes(a, -1, -2))
 
 
 def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
     """The value in another shape."""
-    if not isinstance(value, View):
-        return value.reshape(shape)
-    return View(value.index.reshape(shape), None if value.fill is None else value.fill.reshape(shape))
+    return moved(value, lambda a: a.reshape(shape))
 
 
 def matmul(build: Build, node: Node, left: Value, right: Value) -> Value:
@@ -66,8 +55,9 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
     batch = np.broadcast_shapes(x.shape[:-2], weight.shape[:-2])
     rows, inner, columns = x.shape[-2], x.shape[-1], weight.shape[-1]
     if prod(x.shape[:-1]) == 1 and prod(weight.shape[:-2]) == 1:
-        made = dense(build, build.held(x), weight.reshape(inner, columns).T)
-        return build.whole(made, (*batch, rows, columns))
+        matrix = np.ascontiguousarray(weight.reshape(inner, columns).T, np.float64)
+        made = Dense(build.held(x), matrix, np.zeros(columns), (columns,))
+        return build.whole(build.emit(made), (*batch, rows, columns))
     if prod(weight.shape[:-2]) == 1:  # one matrix for all rows
         groups, many = 1, prod(batch) * rows
         weight = weight.reshape(1, inner, columns)
@@ -79,18 +69,17 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
         full = np.broadcast_to(values, (*batch, rows, inner)).reshape(groups, many, inner)
         return np.moveaxis(full, 2, 1).reshape(groups * inner, 1, many)
 
-    source = View(channels_first(x.index), None if x.fill is None else channels_first(x.fill))
-    step = build.held(source, (groups * inner, 1, many))
+    step = build.held(x.moved(channels_first), (groups * inner, 1, many))
     kernel = np.moveaxis(weight, 2, 1).reshape(groups * columns, inner, 1, 1)
     conv = Conv(
         step,
         np.ascontiguousarray(kernel),
         np.zeros(groups * columns),
-        (1, 1),
-        (0, 0, 0, 0),
-        (1, 1),
-        groups,
-        (groups * columns, 1, many),
+        stride=(1, 1),
+        pads=(0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=groups,
+        shape=(groups * columns, 1, many),
     )
     index = build.whole(build.emit(conv), (groups, columns, many)).index
     return View(np.moveaxis(index, 1, 2).reshape(*batch, rows, columns))
@@ -102,16 +91,11 @@ def _both(build: Build, node: Node, left: View, right: View) -> Value:
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     if prod(batch) * rows * inner * columns > LARGEST_PRODUCT:
         raise node.fail("it multiplies two large tensors that both depend on the network's input")
-    one = _expanded(left, -2)  # (..., r, 1, n)
-    other = _expanded(as_view(swapped(right)), -3)
+    one = left.moved(lambda a: np.expand_dims(a, -2))  # (..., r, 1, n)
+    other = right.moved(lambda a: np.expand_dims(np.swapaxes(a, -1, -2), -3))
     both = as_view(product(build, one, other))  # (..., r, m, n)
     summed = _by_constant(build, both, np.ones((inner, 1)))
     return View(summed.index.reshape(*batch, rows, columns))
-
-
-def _expanded(view: View, axis: int) -> View:
-    fill = None if view.fill is None else np.expand_dims(view.fill, axis)
-    return View(np.expand_dims(view.index, axis), fill)
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:
@@ -126,7 +110,7 @@ def _gemm(node: Node, build: Build) -> list[Value]:
         if isinstance(left, View) or isinstance(right, View)
         else np.asarray(left, np.float64) @ np.asarray(right, np.float64)
     )
-    result = scaled(build, as_view(result), alpha, 0.0)
+    result = scaled(build, result, alpha, 0.0)
     third = node.inputs[2] if len(node.inputs) > 2 else None
     if third is None:
         return [result]
@@ -183,14 +167,9 @@ def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
     order = (*kept, *axes)
     shape = tuple(view.shape[a] for a in kept)
 
-    def turned(values: np.ndarray) -> np.ndarray:
-        return values.transpose(order).reshape(*shape, -1)
-
-    result = of_last(View(turned(view.index), None if view.fill is None else turned(view.fill)))
-    if node.attributes.get("keepdims", 1):
-        shape = tuple(1 if a in axes else view.shape[a] for a in range(rank))
-    fill = None if result.fill is None else result.fill.reshape(shape)
-    return View(result.index.reshape(shape), fill)
+    result = of_last(view.moved(lambda a: a.transpose(order).reshape(*shape, -1)))
+    full = tuple(1 if a in axes else view.shape[a] for a in range(rank))
+    return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
 
 
 def _resize(node: Node, build: Build) -> list[Value]:

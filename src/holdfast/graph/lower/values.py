@@ -42,6 +42,10 @@ class View:
         """The constants as an array of the view's shape, 0 where there are none."""
         return np.zeros(self.shape) if self.fill is None else self.fill
 
+    def moved(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> View:
+        """The view after a function that only moves values about."""
+        return View(move(self.index), None if self.fill is None else move(self.fill))
+
 
 Value: TypeAlias = View | NDArray[Any]
 
@@ -208,10 +212,10 @@ class Build:
             made, place, constant(view.fill) if (place < 0).any() and view.fill is not None else None
         )
 
-    def curve(self, view: View, curve: Curve, slope: float = 0.0) -> Value:
+    def curve(self, value: Value, curve: Curve, slope: float = 0.0) -> Value:
         """The curve of every element, of constants as well."""
-        known = Activation(0, curve, view.shape, slope)
-        return self.curved(view, curve, lambda constants: curve_of(known, constants), slope)
+        known = Activation(0, curve, value.shape, slope)
+        return self.curved(as_view(value), curve, lambda constants: curve_of(known, constants), slope)
 
     def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
         """The elements at these places of a step, constants where a place is -1."""
@@ -277,14 +281,9 @@ def constant_of(node: Node) -> NDArray[Any]:
     raise node.fail(f"expected a numeric value, got {', '.join(node.attributes) or 'none'}")
 
 
-Move = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-def moved(value: Value, move: Move) -> Value:
-    """The value after a move, whether it is a constant or a view."""
-    if not isinstance(value, View):
-        return move(value)
-    return View(move(value.index), None if value.fill is None else move(value.fill))
+def moved(value: Value, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Value:
+    """The value after a function that only moves values about."""
+    return value.moved(move) if isinstance(value, View) else move(value)
 
 
 # Plain enough that numpy and ONNX agree; saves a session for each of the many nodes that compute shapes.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.registry import stage
+from holdfast.graph.nodes import drop_unused
 from holdfast.graph.rewrite.calibration import (
     EITHER_END,
     HIGH,
@@ -219,7 +220,7 @@ def insert(
         order += [n for made in node.output for n in after.get(made, ())]
     del model.graph.node[:]
     model.graph.node.extend(order)
-    drop_unused(model)
+    drop_unused(model.graph)
 
 
 def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
@@ -328,17 +329,3 @@ def _constant(model: ModelProto, name: str, value: Any) -> str:
 
     model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
     return name
-
-
-def drop_unused(model: ModelProto) -> None:
-    """Nothing; constants that no node reads, not even inside another's graph, are gone."""
-    read = _read(model.graph) | {o.name for o in model.graph.output}
-    kept = [w for w in model.graph.initializer if w.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-
-
-def _read(graph: Any) -> set[str]:
-    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    own = {name for node in graph.node for name in node.input}
-    return own.union(*(_read(one) | {o.name for o in one.output} for one in inner))

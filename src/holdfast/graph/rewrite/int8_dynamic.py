@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.registry import stage
+from holdfast.graph.nodes import drop_unused
 from holdfast.graph.rewrite.calibration import HIGH, quantise, symmetric_scale
-from holdfast.graph.rewrite.int8 import drop_unused
 from holdfast.graph.rewrite.quant_plan import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
@@ -102,7 +102,7 @@ def _exchange(model: ModelProto, layers: dict[int, _Dense]) -> None:
         order += _integer_layer(model, node, layers[place], seen[source])
     del model.graph.node[:]
     model.graph.node.extend(order)
-    drop_unused(model)
+    drop_unused(model.graph)
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.graph.nodes import RANDOM
 from holdfast.graph.session import open_session
 
 
@@ -73,14 +74,6 @@ Shape: TypeAlias = tuple[int, ...]
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 SMALL = 64  # numbers: targets, sizes, pads; what shape inference may want to see
-RANDOM = (
-    "RandomNormal",
-    "RandomUniform",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "Multinomial",
-    "Bernoulli",
-)
 
 
 @dataclass(frozen=True)

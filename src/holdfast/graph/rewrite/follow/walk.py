@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.core.model import Card
+from holdfast.graph.nodes import names_in, subgraphs
 from holdfast.graph.rewrite.follow.infer import POOLS, Array, Dialect, Known, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
@@ -163,7 +164,7 @@ def step(walk: Walk, i: int) -> None:
     rule = walk.rules.get(node.op_type)
     if rule is not None and node.domain in ("", "ai.onnx"):
         rule(walk, node)
-    if any(walk.value(n).changed for inner in inner_graphs(node) for n in names_in(inner)):
+    if any(walk.value(n).changed for inner in subgraphs(node) for n in names_in(inner)):
         raise cannot(node, "has a graph inside that takes what changed; sizes are not followed there")
     if i in walk.touched or any(walk.value(n).changed for n in taken):
         try:
@@ -177,17 +178,6 @@ def step(walk: Walk, i: int) -> None:
             walk.values[name] = _value(walk, node, taken, was, now)
     walk.doing.remove(i)
     walk.done.add(i)
-
-
-def inner_graphs(node: Any) -> list[Any]:
-    """The graphs inside of a node: the branches of an If, the body of a Loop."""
-    return [g for a in node.attribute for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
-
-
-def names_in(graph: Any) -> set[str]:
-    """The names that the nodes of a graph, graphs inside of them, or its outputs take."""
-    names = {name for node in graph.node for name in node.input} | {out.name for out in graph.output}
-    return names.union(*(names_in(inner) for node in graph.node for inner in inner_graphs(node)))
 
 
 def cannot(node: Any, why: str) -> CannotRewrite:
