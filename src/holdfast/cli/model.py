@@ -17,12 +17,12 @@ def info(
 ) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
     from holdfast.config.output import write_json
-    from holdfast.graph.load import as_dict, describe, text
+    from holdfast.graph.load import describe
 
     facts = describe(path, card)
-    say(text(facts))
+    say(facts.text())
     if json:
-        write_json(json, as_dict(facts))
+        write_json(json, facts.to_dict())
 
 
 def card(

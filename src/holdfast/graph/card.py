@@ -60,13 +60,23 @@ class Unfit(ValueError):
     """A value that is not of the wanted kind; the message says what was expected."""
 
 
-def fit_fields(shape: type, table: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """The values of `table` that fit the fields of the dataclass `shape`; the rest is told in `problems`."""
-    wanted = _hints(shape)
+_hints = lru_cache(maxsize=64)(get_type_hints)
+
+
+def fit_fields(
+    shape: type, table: Mapping[str, Any], where: str, problems: list[str], only: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The values of `table` that fit the fields of the dataclass `shape` (or `only` some of them).
+
+    What does not fit is added to `problems`.
+    """
+    wanted = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in wanted:
-            problems.append(f"{where}{key}: unknown field; {_near(key, list(wanted))}")
+            near = difflib.get_close_matches(key, wanted, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(wanted)}"
+            problems.append(f"{where}{key}: unknown field; {hint}")
             continue
         try:
             values[key] = fit(wanted[key], value)
@@ -74,19 +84,9 @@ def fit_fields(shape: type, table: Mapping[str, Any], where: str, problems: list
             problems.append(f"{where}{key}: expected {problem}, got {shortened(value)}")
     for field in dataclasses.fields(shape):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in table:
+        if required and field.name in wanted and field.name not in table:
             problems.append(f"{where}{field.name}: missing; give {describe(wanted[field.name])}")
     return values
-
-
-@lru_cache(maxsize=64)
-def _hints(shape: type) -> dict[str, Any]:
-    return get_type_hints(shape)
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def shortened(value: Any) -> str:
@@ -162,6 +162,8 @@ def _fit_any(kind: Any, inside: tuple[Any, ...], value: Any) -> Any:
 
 
 _SECTIONS = ("input", "head", "thresholds", "trained_with")
+_THRESHOLDS = ("score", "nms_iou", "max_detections")  # fields of a Card in section [thresholds]
+_TRAINED_WITH = ("decode", "resize")  # in section [trained_with]: the stages the model was trained with
 
 
 @dataclass(frozen=True)
@@ -170,23 +172,6 @@ class _Top:
 
     task: Task
     classes: str | int | tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Thresholds:
-    """Section [thresholds]."""
-
-    score: float = Card.score
-    nms_iou: float = Card.nms_iou
-    max_detections: int = Card.max_detections
-
-
-@dataclass(frozen=True)
-class _TrainedWith:
-    """Section [trained_with]: the stages the model was trained with."""
-
-    decode: str = Card.decode
-    resize: str = Card.resize
 
 
 def card_path(model: Path) -> Path | None:
@@ -222,8 +207,8 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     classes = _read_classes(values.get("classes"), folder, problems)
     tables = {name: _section(document, name, problems) for name in _SECTIONS}
     size = fit_fields(Input, _with_fraction(tables["input"]), "input.", problems)
-    thresholds = fit_fields(_Thresholds, tables["thresholds"], "thresholds.", problems)
-    trained = fit_fields(_TrainedWith, tables["trained_with"], "trained_with.", problems)
+    thresholds = fit_fields(Card, tables["thresholds"], "thresholds.", problems, _THRESHOLDS)
+    trained = fit_fields(Card, tables["trained_with"], "trained_with.", problems, _TRAINED_WITH)
     head = _read_head(tables["head"], problems)
     if not problems and head:
         card = Card(values["task"], Input(**size), head, classes, **thresholds, **trained)
@@ -348,8 +333,8 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
         "": {"task": card.task, "classes": _classes(card.classes)},
         "input": {k: v for k, v in image.items() if v is not None},
         "head": {"name": card.head.name, **card.head.options},
-        "thresholds": {k: getattr(card, k) for k in ("score", "nms_iou", "max_detections")},
-        "trained_with": {"decode": card.decode, "resize": card.resize},
+        "thresholds": {k: getattr(card, k) for k in _THRESHOLDS},
+        "trained_with": {k: getattr(card, k) for k in _TRAINED_WITH},
     }
     lines: list[str] = []
     for section, table in sections.items():

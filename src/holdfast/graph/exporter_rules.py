@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.graph.candidates import levels
-from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Seen, literal
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, literal
 
 BOXES_ONLY = {
     "segment": "outputs: boxes only, because masks of single objects are not evaluated",
@@ -158,3 +158,7 @@ def torchvision(seen: Seen) -> Proposal | None:
             "label_offset: 0, because label 0 is the background and has a place among the names",
         ),
     )
+
+
+# In this order: metadata go before names of outputs.
+RULES: tuple[Rule, ...] = (ultralytics, tensorflow, torchvision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +17,7 @@ from holdfast.graph.session import condense, open_session, runtime
 Dim = int | str
 STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
 # Domains onnxruntime itself has kernels for; everything else must be brought by the model as functions.
-KNOWN_DOMAINS = (
-    *STANDARD,
-    "ai.onnx.ml",
-    "ai.onnx.preview.training",
-    "com.microsoft",
-    "com.ms.internal.nhwc",
-)
+KNOWN_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.ms.internal.nhwc")
 # What the oldest onnxruntime we allow accepts; newer files are tried on the installed one.
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
 _FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
@@ -313,26 +306,14 @@ def known_shapes(proto: Any) -> Mapping[str, _Shape]:
     return found
 
 
-def _conv(node: Any, _x: _Shape, weight: _Shape, out: _Shape) -> int:
-    return math.prod(out) * math.prod(weight[1:])  # weight (out, in/groups, kernel...)
-
-
-def _conv_transpose(node: Any, x: _Shape, weight: _Shape, _out: _Shape) -> int:
-    return math.prod(x) * math.prod(weight[1:])  # every input value meets the weights of its channel
-
-
-def _gemm(node: Any, a: _Shape, _b: _Shape, out: _Shape) -> int:
-    transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
-    return math.prod(out) * (a[0] if transposed else a[-1])
-
-
-def _matmul(node: Any, a: _Shape, _b: _Shape, out: _Shape) -> int:
-    return math.prod(out) * a[-1] if a else 0
-
-
 _COUNTS: dict[str, Callable[[Any, _Shape, _Shape, _Shape], int]] = {
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Gemm": _gemm,
-    "MatMul": _matmul,
+    "Conv": lambda node, x, weight, out: prod(out) * prod(weight[1:]),  # weight (out, in/groups, kernel...)
+    # every input value meets the weights of its channel
+    "ConvTranspose": lambda node, x, weight, out: prod(x) * prod(weight[1:]),
+    "Gemm": lambda node, a, b, out: prod(out) * a[0 if _is_set(node, "transA") else -1],
+    "MatMul": lambda node, a, b, out: prod(out) * a[-1] if a else 0,
 }
+
+
+def _is_set(node: Any, flag: str) -> bool:
+    return any(attribute.name == flag and attribute.i for attribute in node.attribute)

@@ -99,6 +99,28 @@ class Facts:
     guessed: tuple[str, ...]
     problem: str
 
+    def text(self) -> str:
+        """The facts as plain lines of two columns."""
+        lines = rows(self.info)
+        if self.card is not None:
+            image, names = self.card.input, self.card.classes
+            shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+            size = f"{image.size.width}×{image.size.height}"
+            lines += [
+                ("task", f"{self.card.task}, {len(names)} classes: {shown}"),
+                ("reads", f"{size} {image.colour} {image.layout}, {image.policy}"),
+                ("head", self.card.head.name),
+            ]
+        lines += [("guessed", line) for line in self.guessed]
+        lines += [("problem", self.problem)] if self.problem else []
+        return "\n".join(f"{name:14} {value}" for name, value in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as plain values, for JSON."""
+        found = dataclasses.asdict(self)
+        found["info"]["path"] = str(self.info.path)
+        return found
+
 
 def describe(name_or_path: str | Path, card: Path | None = None) -> Facts:
     """What there is to say of a model; a file that is ONNX is described even if no card fits it."""
@@ -108,30 +130,3 @@ def describe(name_or_path: str | Path, card: Path | None = None) -> Facts:
     except InputError as problem:
         return Facts(info, None, (), str(problem))
     return Facts(info, model.card, model.guessed, "")
-
-
-def text(facts: Facts) -> str:
-    """The facts as plain lines of two columns."""
-    lines = rows(facts.info)
-    if facts.card is not None:
-        image, head = facts.card.input, facts.card.head
-        names = facts.card.classes
-        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-        lines += [
-            ("task", f"{facts.card.task}, {len(names)} classes: {shown}"),
-            (
-                "reads",
-                f"{image.size.width}×{image.size.height} {image.colour} {image.layout}, {image.policy}",
-            ),
-            ("head", head.name),
-        ]
-    lines += [("guessed", line) for line in facts.guessed]
-    lines += [("problem", facts.problem)] if facts.problem else []
-    return "\n".join(f"{name:14} {value}" for name, value in lines)
-
-
-def as_dict(facts: Facts) -> dict[str, Any]:
-    """The facts as plain values, for JSON."""
-    found = dataclasses.asdict(facts)
-    found["info"]["path"] = str(facts.info.path)
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
@@ -39,6 +40,14 @@ def _reads(node: Any) -> set[str]:
 def names_in(graph: Any) -> set[str]:
     """The tensors that the nodes of a graph, graphs inside of them, or its outputs read."""
     return {output.name for output in graph.output}.union(*map(_reads, graph.node))
+
+
+def add_constant(graph: Any, name: str, value: Any) -> str:
+    """The name of a new weight of a graph."""
+    from onnx import numpy_helper
+
+    graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return name
 
 
 def drop_unused(graph: Any) -> None:

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+from holdfast.core.errors import one_line
+
 
 def runtime() -> Any:
     """The onnxruntime module, with its telemetry off: it would write a device id into the user's home."""
@@ -48,7 +50,6 @@ def open_session(
 
 def condense(problem: BaseException, limit: int = 160) -> str:
     """An error of onnxruntime as one short line without source paths and codes."""
-    text = " ".join(str(problem).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", one_line(problem))
     text = re.sub(r"/\S+?\.(?:cc|h|cpp):\d+ \S+(?: \[with [^\]]*\])? ?", "", text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.types import Size
 from holdfast.graph.candidates import levels, nominal_stride
-from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Seen, words
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, words
 from holdfast.graph.heads.boxes import roles
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
@@ -305,3 +305,18 @@ def _default_anchors(strides: tuple[int, ...], count: int) -> tuple[tuple[tuple[
         base = table.get(stride) or tuple((a * stride // 8, b * stride // 8) for a, b in COCO_ANCHORS[8])
         chosen.append(tuple(base[i % len(base)] for i in range(count)))
     return tuple(chosen)
+
+
+# In this order: the first that proposes is taken.
+RULES: tuple[Rule, ...] = (
+    selected_indices,
+    after_nms,
+    single_object,
+    one_row,
+    distribution_bins,
+    one_tensor,
+    anchors_and_deltas,
+    fastest,
+    maps_with_anchors,
+    class_maps,
+)

@@ -26,13 +26,7 @@ from holdfast.graph.darknet.layers import (
     Shortcut,
     Upsample,
     Yolo,
-    has,
-    integer,
-    integers,
-    number,
-    numbers,
     read_sections,
-    word,
 )
 
 ACTIVATIONS = (
@@ -66,12 +60,12 @@ def read_cfg(path: Path) -> Network:
     """The network of a .cfg with [yolo] heads; what cannot be exported is listed all at once."""
     net, *sections = read_sections(path)
     _refuse(path, sections)
-    channels = integer(net, "channels", 3, least=1)
+    channels = net.integer("channels", 3, least=1)
     if channels != 3:
         raise ModelError(f"{net.at()}: expected channels=3 (RGB), got channels={channels}")
-    size = Size(integer(net, "width", 416, least=1), integer(net, "height", 416, least=1))
+    size = Size(net.integer("width", 416, least=1), net.integer("height", 416, least=1))
     layers = tuple(Placed(section, PARSERS[section.kind](section)) for section in sections)
-    network = Network(path, size, integer(net, "letter_box", 0) != 0, layers)
+    network = Network(path, size, net.integer("letter_box", 0) != 0, layers)
     if not network.heads:
         raise ModelError(
             f"{path}: expected at least one [yolo] section, got none; only detectors are exported"
@@ -110,47 +104,39 @@ def _strange_options(section: Section) -> list[tuple[int, str]]:
 
 
 def _convolutional(section: Section) -> Convolutional:
-    size = integer(section, "size", 1, least=1)
-    stride = integer(section, "stride", 1, least=1)
-    whole = integer(section, "pad", 0) != 0  # pad=1 means "half the kernel", not "one pixel"
+    size = section.integer("size", 1, least=1)
+    stride = section.integer("stride", 1, least=1)
+    whole = section.integer("pad", 0) != 0  # pad=1 means "half the kernel", not "one pixel"
     return Convolutional(
-        filters=integer(section, "filters", 1, least=1),
+        filters=section.integer("filters", 1, least=1),
         size=size,
-        stride_x=integer(section, "stride_x", stride, least=1),
-        stride_y=integer(section, "stride_y", stride, least=1),
-        padding=size // 2 if whole else integer(section, "padding", 0, least=0),
-        dilation=1 if size == 1 else integer(section, "dilation", 1, least=1),
-        groups=integer(section, "groups", 1, least=1),
-        batch_normalize=integer(section, "batch_normalize", 0) != 0 or integer(section, "cbn", 0) != 0,
-        activation=word(section, "activation", "logistic"),
+        stride_x=section.integer("stride_x", stride, least=1),
+        stride_y=section.integer("stride_y", stride, least=1),
+        padding=size // 2 if whole else section.integer("padding", 0, least=0),
+        dilation=1 if size == 1 else section.integer("dilation", 1, least=1),
+        groups=section.integer("groups", 1, least=1),
+        batch_normalize=section.integer("batch_normalize", 0) != 0 or section.integer("cbn", 0) != 0,
+        activation=section.word("activation", "logistic"),
     )
 
 
 def _maxpool(section: Section) -> MaxPool:
-    stride = integer(section, "stride", 1, least=1)
-    size = integer(section, "size", stride, least=1)
-    padding = integer(section, "padding", size - 1, least=0)
+    stride = section.integer("stride", 1, least=1)
+    size = section.integer("size", stride, least=1)
+    padding = section.integer("padding", size - 1, least=0)
     if padding >= size and padding > 0:
         raise ModelError(f"{section.at()}: expected padding below size={size}, got padding={padding}")
     return MaxPool(
         size,
-        integer(section, "stride_x", stride, least=1),
-        integer(section, "stride_y", stride, least=1),
+        section.integer("stride_x", stride, least=1),
+        section.integer("stride_y", stride, least=1),
         padding,
     )
 
 
-def _same(section: Section) -> Same:
-    return Same()
-
-
-def _upsample(section: Section) -> Upsample:
-    return Upsample(integer(section, "stride", 2, least=1), number(section, "scale", 1.0))
-
-
 def _sources(section: Section, key: str) -> tuple[int, ...]:
     sources = []
-    for given in integers(section, key):
+    for given in section.integers(key):
         index = section.index + given if given < 0 else given
         if not 0 <= index < section.index:
             raise ModelError(
@@ -162,54 +148,50 @@ def _sources(section: Section, key: str) -> tuple[int, ...]:
 
 
 def _route(section: Section) -> Route:
-    groups = integer(section, "groups", 1, least=1)
-    group_id = integer(section, "group_id", 0, least=0)
+    groups = section.integer("groups", 1, least=1)
+    group_id = section.integer("group_id", 0, least=0)
     if group_id >= groups:
         raise ModelError(f"{section.at()}: expected group_id below groups={groups}, got {group_id}")
     return Route(_sources(section, "layers"), groups, group_id)
-
-
-def _shortcut(section: Section) -> Shortcut:
-    return Shortcut(_sources(section, "from"), word(section, "activation", "linear"))
 
 
 def _scale(section: Section) -> Scale:
     sources = _sources(section, "from")
     if len(sources) != 1:
         raise ModelError(f"{section.at()}: expected from= one layer, got {len(sources)}")
-    return Scale(sources[0], section.kind == "sam", word(section, "activation", "linear"))
+    return Scale(sources[0], section.kind == "sam", section.word("activation", "linear"))
 
 
 def _yolo(section: Section) -> Yolo:
-    flat = numbers(section, "anchors")
-    total = integer(section, "num", 1, least=1)
+    flat = section.numbers("anchors")
+    total = section.integer("num", 1, least=1)
     if len(flat) < 2 * total:
         raise ModelError(
             f"{section.at()}: expected anchors= {2 * total} numbers for num={total}, got {len(flat)}"
         )
-    mask = integers(section, "mask") if has(section, "mask") else tuple(range(total))
+    mask = section.integers("mask") if section.has("mask") else tuple(range(total))
     wrong = [m for m in mask if not 0 <= m < total]
     if wrong:
         raise ModelError(f"{section.at()}: expected mask= numbers from 0 to {total - 1}, got {wrong}")
     anchors = tuple((flat[2 * m], flat[2 * m + 1]) for m in mask)
     if not all(w > 0 and h > 0 for w, h in anchors):
         raise ModelError(f"{section.at()}: expected anchors= positive widths and heights, got {anchors}")
-    return Yolo(anchors, integer(section, "classes", 20, least=1), number(section, "scale_x_y", 1.0))
+    return Yolo(anchors, section.integer("classes", 20, least=1), section.number("scale_x_y", 1.0))
 
 
 PARSERS: Mapping[str, Callable[[Section], Layer]] = {
-    "activation": lambda section: Activate(word(section, "activation", "linear")),
+    "activation": lambda section: Activate(section.word("activation", "linear")),
     "avgpool": lambda section: AvgPool(),
     "batchnorm": lambda section: BatchNorm(),
     "convolutional": _convolutional,
-    "dropout": _same,
-    "empty": _same,
+    "dropout": lambda section: Same(),
+    "empty": lambda section: Same(),
     "maxpool": _maxpool,
     "route": _route,
     "sam": _scale,
     "scale_channels": _scale,
-    "shortcut": _shortcut,
-    "upsample": _upsample,
+    "shortcut": lambda section: Shortcut(_sources(section, "from"), section.word("activation", "linear")),
+    "upsample": lambda section: Upsample(section.integer("stride", 2, least=1), section.number("scale", 1.0)),
     "yolo": _yolo,
 }
 

@@ -27,11 +27,6 @@ def read_names(path: Path, wanted: int) -> tuple[str, ...]:
     return classes
 
 
-def default_names(count: int) -> tuple[str, ...]:
-    """COCO's names for 80 classes, else numbers."""
-    return BUILT_IN["coco80"] if count == len(BUILT_IN["coco80"]) else numbered(count)
-
-
 SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
 
 
@@ -47,9 +42,9 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     size = size or network.size
     steps = trace(network, size)
     cells = strides(steps, size)
-    classes = (
-        read_names(names, network.heads[0].classes) if names else default_names(network.heads[0].classes)
-    )
+    count = network.heads[0].classes
+    assumed = BUILT_IN["coco80"] if count == 80 else numbered(count)
+    classes = read_names(names, count) if names else assumed
     model = build(steps, read_weights(weights, steps), size, cfg.stem)
     _write(out, model.SerializeToString(deterministic=True))
     return _card(network, size, cells, classes)

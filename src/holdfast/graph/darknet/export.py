@@ -54,11 +54,6 @@ class Nodes:
         return self.constant(f"number_{value:g}", value)
 
 
-def activate(nodes: Nodes, name: str, x: str, out: str) -> str:
-    """The name of `out`, the activation `name` of `x`."""
-    return ACTIVATE[name](nodes, x, out)
-
-
 def _single(op: str, **attributes: float) -> Callable[[Nodes, str, str], str]:
     return lambda nodes, x, out: nodes.add(op, [x], out, **attributes)
 
@@ -135,7 +130,7 @@ def _activated(nodes: Nodes, activation: str, out: str, write: Callable[[str], s
     """The map `write` makes, activated; "linear" costs no node."""
     if activation == "linear":
         return write(out)
-    return activate(nodes, activation, write(f"{out}_linear"), out)
+    return ACTIVATE[activation](nodes, write(f"{out}_linear"), out)
 
 
 def _convolutional(
@@ -181,10 +176,6 @@ def _maxpool(nodes: Nodes, step: Step, layer: MaxPool, inputs: Inputs, out: str,
     )
 
 
-def _avgpool(nodes: Nodes, step: Step, layer: AvgPool, inputs: Inputs, out: str, arrays: Arrays) -> str:
-    return nodes.add("GlobalAveragePool", [inputs[0]], out)
-
-
 def _upsample(nodes: Nodes, step: Step, layer: Upsample, inputs: Inputs, out: str, arrays: Arrays) -> str:
     plain = layer.scale == 1.0
     scales = nodes.constant(f"upsample_{layer.stride}", [1, 1, layer.stride, layer.stride])
@@ -200,9 +191,8 @@ def _upsample(nodes: Nodes, step: Step, layer: Upsample, inputs: Inputs, out: st
 
 
 def _channels(nodes: Nodes, x: str, start: int, stop: int, out: str) -> str:
-    bounds = [
-        nodes.constant(f"integer_{value}", [value], np.int64) for value in (start, stop, 1)
-    ]  # the axis is 1
+    axis = 1
+    bounds = [nodes.constant(f"integer_{v}", [v], np.int64) for v in (start, stop, axis)]
     return nodes.add("Slice", [x, *bounds], out)
 
 
@@ -246,13 +236,11 @@ def _scale(nodes: Nodes, step: Step, layer: Scale, inputs: Inputs, out: str, arr
     return _activated(nodes, layer.activation, out, lambda to: nodes.add("Mul", [inputs[1], inputs[0]], to))
 
 
-def _activate(nodes: Nodes, step: Step, layer: Activate, inputs: Inputs, out: str, arrays: Arrays) -> str:
-    return activate(nodes, layer.activation, inputs[0], out)
-
-
 EMITTERS: Mapping[type, Callable[[Nodes, Step, Any, Inputs, str, Arrays], str]] = {
-    Activate: _activate,
-    AvgPool: _avgpool,
+    Activate: lambda nodes, step, layer, inputs, out, arrays: ACTIVATE[layer.activation](
+        nodes, inputs[0], out
+    ),
+    AvgPool: lambda nodes, step, layer, inputs, out, arrays: nodes.add("GlobalAveragePool", inputs[:1], out),
     BatchNorm: _batchnorm,
     Convolutional: _convolutional,
     MaxPool: _maxpool,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
@@ -35,6 +34,68 @@ class Section:
         """Where this section (or one of its lines) stands, as the start of a message."""
         layer = "" if self.index < 0 else f"layer {self.index} "
         return f"{self.path}:{line or self.line}: {layer}[{self.kind}]"
+
+    def word(self, key: str, default: str | None = None) -> str:
+        """The value of a key; its default when it is absent, an error when there is none.
+
+        Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
+        reader of the file cannot know which one counts.
+        """
+        found = [option for option in self.options if option.key == key]
+        if not found:
+            if default is None:
+                raise ModelError(f"{self.at()}: expected {key}=..., got no such line")
+            return default
+        for other in found[1:]:
+            if other.value != found[0].value:
+                raise ModelError(
+                    f"{self.at(other.line)}: {key}={other.value}, but line {found[0].line} says "
+                    f"{key}={found[0].value}; keep one of them"
+                )
+        return found[0].value
+
+    def has(self, key: str) -> bool:
+        """Whether a key is given."""
+        return any(option.key == key for option in self.options)
+
+    def integer(self, key: str, default: int | None = None, least: int | None = None) -> int:
+        """The value of a key as an integer, at least `least`."""
+        text = self.word(key, None if default is None else str(default))
+        values = self._numbers(key, text, int)
+        if len(values) != 1 or (least is not None and values[0] < least):
+            wanted = "one integer" + ("" if least is None else f" of at least {least}")
+            raise ModelError(f"{self._where(key)}: expected {key}= {wanted}, got {text!r}")
+        return int(values[0])
+
+    def number(self, key: str, default: float) -> float:
+        """The value of a key as a number."""
+        text = self.word(key, str(default))
+        values = self._numbers(key, text, float)
+        if len(values) != 1:
+            raise ModelError(f"{self._where(key)}: expected {key}= one number, got {text!r}")
+        return float(values[0])
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """The value of a key as integers with commas between."""
+        return tuple(int(v) for v in self._numbers(key, self.word(key), int))
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """The value of a key as numbers with commas between."""
+        return tuple(float(v) for v in self._numbers(key, self.word(key), float))
+
+    def _numbers(self, key: str, text: str, kind: type[int] | type[float]) -> list[int | float]:
+        pieces = [piece.strip() for piece in text.rstrip(", ").split(",")]
+        try:
+            return [kind(piece) for piece in pieces]
+        except ValueError:
+            noun = "integers" if kind is int else "numbers"
+            raise ModelError(
+                f"{self._where(key)}: expected {key}= {noun} with commas between, got {text!r}"
+            ) from None
+
+    def _where(self, key: str) -> str:
+        line = next((option.line for option in self.options if option.key == key), None)
+        return self.at(line)
 
 
 def read_sections(path: Path) -> tuple[Section, ...]:
@@ -99,78 +160,13 @@ def _read_text(path: Path) -> str:
         return data.decode("latin-1")  # comments in an old code page; keys and values are ASCII
 
 
-def word(section: Section, key: str, default: str | None = None) -> str:
-    """The value of a key; its default when it is absent, an error when there is none.
-
-    Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
-    reader of the file cannot know which one counts.
-    """
-    found = [option for option in section.options if option.key == key]
-    if not found:
-        if default is None:
-            raise ModelError(f"{section.at()}: expected {key}=..., got no such line")
-        return default
-    for other in found[1:]:
-        if other.value != found[0].value:
-            raise ModelError(
-                f"{section.at(other.line)}: {key}={other.value}, but line {found[0].line} says "
-                f"{key}={found[0].value}; keep one of them"
-            )
-    return found[0].value
-
-
-def has(section: Section, key: str) -> bool:
-    """Whether a key is given."""
-    return any(option.key == key for option in section.options)
-
-
-def integer(section: Section, key: str, default: int | None = None, least: int | None = None) -> int:
-    """The value of a key as an integer, at least `least`."""
-    text = word(section, key, None if default is None else str(default))
-    values = _numbers(section, key, text, int)
-    if len(values) != 1 or (least is not None and values[0] < least):
-        wanted = "one integer" + ("" if least is None else f" of at least {least}")
-        raise ModelError(f"{_where(section, key)}: expected {key}= {wanted}, got {text!r}")
-    return int(values[0])
-
-
-def number(section: Section, key: str, default: float) -> float:
-    """The value of a key as a number."""
-    text = word(section, key, str(default))
-    values = _numbers(section, key, text, float)
-    if len(values) != 1:
-        raise ModelError(f"{_where(section, key)}: expected {key}= one number, got {text!r}")
-    return float(values[0])
-
-
-def integers(section: Section, key: str) -> tuple[int, ...]:
-    """The value of a key as integers with commas between."""
-    return tuple(int(v) for v in _numbers(section, key, word(section, key), int))
-
-
-def numbers(section: Section, key: str) -> tuple[float, ...]:
-    """The value of a key as numbers with commas between."""
-    return tuple(float(v) for v in _numbers(section, key, word(section, key), float))
-
-
-def _numbers(section: Section, key: str, text: str, kind: type[int] | type[float]) -> list[int | float]:
-    pieces = [piece.strip() for piece in text.rstrip(", ").split(",")]
-    try:
-        return [kind(piece) for piece in pieces]
-    except ValueError:
-        noun = "integers" if kind is int else "numbers"
-        raise ModelError(
-            f"{_where(section, key)}: expected {key}= {noun} with commas between, got {text!r}"
-        ) from None
-
-
-def _where(section: Section, key: str) -> str:
-    line = next((option.line for option in section.options if option.key == key), None)
-    return section.at(line)
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a darknet .cfg."""
 
 
 @dataclass(frozen=True)
-class Convolutional:
+class Convolutional(Layer):
     """A convolution; batch normalisation, where there is one, lies between it and the activation."""
 
     filters: int
@@ -185,12 +181,12 @@ class Convolutional:
 
 
 @dataclass(frozen=True)
-class BatchNorm:
+class BatchNorm(Layer):
     """A batch normalisation of its own."""
 
 
 @dataclass(frozen=True)
-class MaxPool:
+class MaxPool(Layer):
     """A max pool; `padding` is the sum of both sides, the smaller half on the left and top."""
 
     size: int
@@ -200,12 +196,12 @@ class MaxPool:
 
 
 @dataclass(frozen=True)
-class AvgPool:
+class AvgPool(Layer):
     """The mean of every channel over the whole map."""
 
 
 @dataclass(frozen=True)
-class Upsample:
+class Upsample(Layer):
     """Every pixel repeated `stride` × `stride` times, multiplied by `scale`."""
 
     stride: int
@@ -213,7 +209,7 @@ class Upsample:
 
 
 @dataclass(frozen=True)
-class Route:
+class Route(Layer):
     """The maps of some earlier layers one after the other; of each only part `group_id` of `groups`."""
 
     sources: tuple[int, ...]
@@ -222,7 +218,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Shortcut:
+class Shortcut(Layer):
     """The map before plus those of some earlier layers."""
 
     sources: tuple[int, ...]
@@ -230,7 +226,7 @@ class Shortcut:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(Layer):
     """An earlier map times the map before: one factor a channel, or one a value with `pointwise`."""
 
     source: int
@@ -239,39 +235,24 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Activate:
+class Activate(Layer):
     """An activation of its own."""
 
     activation: str
 
 
 @dataclass(frozen=True)
-class Same:
+class Same(Layer):
     """What does nothing when a trained network runs: [dropout], [empty]."""
 
 
 @dataclass(frozen=True)
-class Yolo:
+class Yolo(Layer):
     """A YOLOv3 head: its anchors (width, height) in input pixels, after the mask."""
 
     anchors: tuple[tuple[float, float], ...]
     classes: int
     scale_xy: float
-
-
-Layer: TypeAlias = (
-    Convolutional
-    | BatchNorm
-    | MaxPool
-    | AvgPool
-    | Upsample
-    | Route
-    | Shortcut
-    | Scale
-    | Activate
-    | Same
-    | Yolo
-)
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,8 @@ class Options:
 def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """The detections a graph with NMS inside gives; rows of padding (label below 0, score 0) are dropped."""
     chosen = options_of(Options, card)
-    found, scores, labels = (
-        _columns(raw, chosen, card) if _is_table(raw, chosen) else _separate(raw, chosen, card)
-    )
+    is_table = bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
+    found, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
     labels = labels - chosen.label_offset
     used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
     if len(used) and labels[used].max() >= len(card.classes):
@@ -67,14 +66,10 @@ def _as_xyxy(found: Floats, form: str) -> Floats:
     return found
 
 
-def _is_table(raw: Mapping[str, Tensor], chosen: Options) -> bool:
-    return bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
-
-
 def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
     """Boxes xyxy, scores and labels from the columns of one output (1, n, c) or (n, c)."""
     name = chosen.boxes or next(iter(raw))
-    value = _output(raw, name, card)
+    value = named(raw, [name], card)[name]
     names: list[str] = list(chosen.columns or ("x1", "y1", "x2", "y2", "score", "label"))
     table = np.asarray(value, np.float64).reshape(-1, value.shape[-1] if value.ndim else 1)
     form = next((f for f, wanted in _CORNERS.items() if set(wanted) <= set(names)), None)
@@ -91,12 +86,6 @@ def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Fl
     return _as_xyxy(found, form), table[:, names.index("score")], labels
 
 
-def _output(raw: Mapping[str, Tensor], name: str, card: Card) -> Tensor:
-    if name not in raw:
-        raise wrong(card, f"no output is named {name!r}; the model has {shapes(raw)}")
-    return raw[name]
-
-
 def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
     """Boxes (n, 4), scores (n,) and labels (n,) from outputs of their own."""
     names = roles(
@@ -111,9 +100,10 @@ def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[F
             f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}; "
             f'say it in the card: {missing[0]} = "..."',
         )
-    four = np.asarray(_output(raw, names["boxes"], card), np.float64).reshape(-1, 4)
-    scores = np.asarray(_output(raw, names["scores"], card), np.float64).reshape(-1)
-    labels = np.rint(np.asarray(_output(raw, names["labels"], card), np.float64)).astype(np.int64).reshape(-1)
+    found = named(raw, list(names.values()), card)
+    four = np.asarray(found[names["boxes"]], np.float64).reshape(-1, 4)
+    scores = np.asarray(found[names["scores"]], np.float64).reshape(-1)
+    labels = np.rint(np.asarray(found[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
     if not len(four) == len(scores) == len(labels):
         raise wrong(
             card,
@@ -122,7 +112,7 @@ def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[F
         )
     filled = len(four)
     if "count" in names:
-        filled = min(filled, int(np.asarray(_output(raw, names["count"], card)).reshape(-1)[0]))
+        filled = min(filled, int(np.asarray(found[names["count"]]).reshape(-1)[0]))
     return _as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
 
 
@@ -167,10 +157,7 @@ def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
     four, scores, picks = _pick(named(raw, chosen.outputs, card), bool(chosen.outputs), card)
     picks = picks[(picks[:, 0] == 0) & (picks >= 0).all(axis=1)]
     found, values = four[picks[:, 2]], scores[picks[:, 1], picks[:, 2]]
-    if chosen.form == "yxyx":
-        found = found[:, [1, 0, 3, 2]]
-    elif chosen.form == "cxcywh":
-        found = from_centres(found[:, :2], found[:, 2:])
+    found = _as_xyxy(found, chosen.form)
     if chosen.form != "cxcywh":  # the operator takes corners in either order
         found = np.concatenate(
             [np.minimum(found[:, :2], found[:, 2:]), np.maximum(found[:, :2], found[:, 2:])], axis=1

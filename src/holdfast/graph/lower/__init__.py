@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import load_proto, opset_of
+from holdfast.graph.inspect import STANDARD, load_proto, opset_of
 from holdfast.graph.ir import Array, Net
 from holdfast.graph.lower import conv, curves, linear, matrix, maxima, moves
 from holdfast.graph.lower.tidy import tidied
@@ -82,7 +82,7 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
 
 def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list[Value]:
     """The values of a node's outputs; the steps they need are emitted."""
-    if domain not in ("", "ai.onnx"):
+    if domain not in STANDARD:
         raise node.fail(f"operators of the domain {domain!r} are not supported")
     if node.operator == "Constant":
         return [constant_of(node)]

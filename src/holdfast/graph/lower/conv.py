@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv
 from holdfast.graph.lower.linear import scaled
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
-
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,11 @@ class Window:
     before: tuple[int, ...]  # padding
     after: tuple[int, ...]
     out: tuple[int, ...]  # how many places it stops at
+
+    def places(self, axis: int) -> NDArray[np.int64]:
+        """(out, kernel) places that the window sees along an axis; those in the padding are outside."""
+        starts = np.arange(self.out[axis]) * self.stride[axis] - self.before[axis]
+        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
 
 def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Window:
@@ -74,7 +78,7 @@ def convolved(build: Build, view: View, weight: Array, bias: Array, window: Wind
     shape = (source.shape[1], 1, source.shape[2]) if flat else source.shape[1:]
     step = build.held(source, shape)
 
-    def pair(values: tuple[int, ...], one: int) -> Pair:
+    def pair(values: tuple[int, ...], one: int) -> tuple[int, int]:
         return (one, values[0]) if flat else (values[0], values[1])
 
     kernel = weight[:, :, None, :] if flat else weight
@@ -257,19 +261,11 @@ def counts_of(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
         pads = (0,) * (2 * axes) if auto == "VALID" else (*window.before, *window.after)
     counts = np.ones((1,) * axes)
     for i in range(axes):
-        at = (
-            np.arange(window.out[i])[:, None] * window.stride[i]
-            + np.arange(window.kernel[i])[None] * window.dilation[i]
-            - window.before[i]
-        )
+        at = window.places(i)
         low, high = (pads[i], pads[i + axes]) if node.attributes.get("count_include_pad") else (0, 0)
         count = ((at >= -low) & (at < spatial[i] + high)).sum(axis=1)
         counts = counts * count.reshape((-1,) + (1,) * (axes - 1 - i))
     return counts.astype(np.float64)
 
 
-OPERATORS: Mapping[str, Lowering] = {
-    "Conv": _conv,
-    "ConvTranspose": _transposed,
-    "AveragePool": _average,
-}
+OPERATORS: Mapping[str, Lowering] = {"Conv": _conv, "ConvTranspose": _transposed, "AveragePool": _average}

@@ -116,18 +116,12 @@ def _div(node: Node, build: Build) -> list[Value]:
 
 
 def _sum(node: Node, build: Build) -> list[Value]:
-    values = [node.value(i) for i in range(len(node.inputs))]
-    return [reduce(lambda a, b: _added(build, a, b), values)]
+    def added(left: Value, right: Value) -> Value:
+        if isinstance(left, View) or isinstance(right, View):
+            return total(build, left, right)
+        return left + right
 
-
-def _mean(node: Node, build: Build) -> list[Value]:
-    return [scaled(build, _sum(node, build)[0], 1.0 / len(node.inputs), 0.0)]
-
-
-def _added(build: Build, left: Value, right: Value) -> Value:
-    if isinstance(left, View) or isinstance(right, View):
-        return total(build, left, right)
-    return left + right
+    return [reduce(added, (node.value(i) for i in range(len(node.inputs))))]
 
 
 def _pow(node: Node, build: Build) -> list[Value]:
@@ -172,7 +166,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Div": _div,
     "Neg": lambda node, build: [scaled(build, node.view(), -1.0, 0.0)],
     "Sum": _sum,
-    "Mean": _mean,
+    "Mean": lambda node, build: [scaled(build, _sum(node, build)[0], 1.0 / len(node.inputs), 0.0)],
     "Pow": _pow,
     "BatchNormalization": _normalised,
 }

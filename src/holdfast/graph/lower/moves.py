@@ -36,11 +36,6 @@ def _flatten(node: Node, build: Build) -> list[Value]:
     return [moved(value, lambda a: a.reshape(first, -1))]
 
 
-def _squeeze(node: Node, build: Build) -> list[Value]:
-    axes = node.ints("axes", 1)
-    return [moved(node.value(), lambda a: np.squeeze(a, axis=axes))]
-
-
 def _unsqueeze(node: Node, build: Build) -> list[Value]:
     axes = node.ints("axes", 1)
     if axes is None:
@@ -192,7 +187,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Transpose": lambda node, build: [moved(node.value(), lambda a: a.transpose(node.ints("perm")))],
-    "Squeeze": _squeeze,
+    "Squeeze": lambda node, build: [moved(node.value(), lambda a: np.squeeze(a, axis=node.ints("axes", 1)))],
     "Unsqueeze": _unsqueeze,
     "Identity": lambda node, build: [node.value()],
     "Dropout": _dropout,

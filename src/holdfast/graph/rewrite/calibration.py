@@ -41,11 +41,6 @@ class Grid:
     scale: float
     zero: int
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The smallest and the greatest real number on the grid."""
-        return self.scale * (LOW - self.zero), self.scale * (HIGH - self.zero)
-
 
 def quantise(
     x: Floats, scale: float | Floats, zero: int | Integers = 0, low: int = LOW, high: int = HIGH
@@ -103,14 +98,6 @@ class Seen:
         """Counts of |x| in equal bins over [0, limit]."""
         half = len(self.counts) // 2
         return np.asarray(self.counts[half:] + self.counts[:half][::-1])
-
-
-Method: TypeAlias = Callable[[Seen], Grid]
-
-
-def minmax(seen: Seen) -> Grid:
-    """The grid over everything that was seen."""
-    return grid_over(seen.low, seen.high)
 
 
 def percentile(seen: Seen) -> Grid:
@@ -173,8 +160,8 @@ def _divergence(counts: NDArray[np.float64], size: int) -> float:
     return float((p[seen] * np.log(p[seen] / q[seen])).sum())
 
 
-METHODS: dict[str, Method] = {
-    "min-max": minmax,
+METHODS: dict[str, Callable[[Seen], Grid]] = {
+    "min-max": lambda seen: grid_over(seen.low, seen.high),
     "percentile": percentile,
     "entropy": entropy,
     "two-sided percentile": two_sided_percentile,

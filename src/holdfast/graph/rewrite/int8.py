@@ -6,14 +6,15 @@ The graph gets QuantizeLinear and DequantizeLinear pairs ("QDQ"), which runtimes
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
-from holdfast.core.registry import stage
-from holdfast.graph.nodes import drop_unused
+from holdfast.core.registry import F, stage
+from holdfast.graph.nodes import add_constant, drop_unused
 from holdfast.graph.rewrite.calibration import (
     EITHER_END,
     HIGH,
@@ -33,12 +34,13 @@ UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
 ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds both them and others
 
 
-@stage(
-    "rewrite",
+def _static(name: str, **facts: Any) -> Callable[[F], F]:
+    return stage("rewrite", name, family="precision", calibrated=True, **facts)
+
+
+@_static(
     "int8-minmax",
     aliases=("int8",),
-    family="precision",
-    calibrated=True,
     paper=True,
     systems="TensorFlow Lite's default, ONNX Runtime's quantize_static with per_channel=True",
 )
@@ -47,50 +49,25 @@ def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
     return quantised(model, context, "min-max")
 
 
-@stage(
-    "rewrite",
-    "int8-entropy",
-    family="precision",
-    calibrated=True,
-    systems="TensorRT's entropy calibrator, ncnn",
-)
+@_static("int8-entropy", systems="TensorRT's entropy calibrator, ncnn")
 def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, symmetric ranges of least KL divergence, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "entropy")
 
 
-@stage(
-    "rewrite",
-    "int8-percentile",
-    family="precision",
-    calibrated=True,
-    systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT",
-)
+@_static("int8-percentile", systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT")
 def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, ranges clipped to 99.999 % of |x|, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "percentile")
 
 
-@stage(
-    "rewrite",
-    "int8-mixed",
-    family="precision",
-    calibrated=True,
-    systems="hand-tuned mixed-precision engines; no product's default",
-)
+@_static("int8-mixed", systems="hand-tuned mixed-precision engines; no product's default")
 def int8_mixed(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
     return quantised(model, context, "two-sided percentile", careful=True)
 
 
-@stage(
-    "rewrite",
-    "int8-per-tensor",
-    family="precision",
-    calibrated=True,
-    default=False,
-    systems="ONNX Runtime's quantize_static with its defaults",
-)
+@_static("int8-per-tensor", default=False, systems="ONNX Runtime's quantize_static with its defaults")
 def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, min-max ranges, one scale for all weights of a layer; every layer in 8 bits."""
     return quantised(model, context, "min-max", per_channel=False)
@@ -226,8 +203,8 @@ def insert(
 def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
     from onnx import helper
 
-    scale = _constant(model, f"{name}:scale", np.float32(grid.scale))
-    zero = _constant(model, f"{name}:zero", np.int8(grid.zero))
+    scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
+    zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
     integers, back = f"{name}:quantised", f"{name}:dequantised"
     return [
         helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
@@ -243,18 +220,19 @@ def _constants(
     weight = _array(model, layer.weight)
     axis = _channel_axis(node, weight)
     bias = None if layer.bias is None else _array(model, layer.bias).astype(np.float64)
-    scale = _weight_scale(weight, axis, per_channel)
+    others = tuple(a for a in range(weight.ndim) if a != axis)
+    scale = symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
     if bias is not None and bias.size == np.size(scale):
         # A channel of tiny weights must not have a bias that its integers cannot hold.
-        scale = np.maximum(
-            scale, (np.abs(bias) / (LARGEST_BIAS * grid.scale)).astype(np.float32).reshape(scale.shape)
-        )
-    wide = _along(scale, axis, weight.ndim)
+        least = (np.abs(bias) / (LARGEST_BIAS * grid.scale)).astype(np.float32)
+        scale = np.maximum(scale, least.reshape(scale.shape))
+    wide = np.expand_dims(scale, others) if scale.ndim else scale
     integers = quantise(weight, wide, low=-HIGH)
     if bias is not None and node.input[0] in means:
         bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]])
     made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
-    if bias is not None and _is_plain(node):
+    plain = all(a.f == 1.0 for a in node.attribute if a.name in ("alpha", "beta"))  # the factors of a Gemm
+    if bias is not None and plain:
         step = (scale.astype(np.float64) * grid.scale).astype(np.float32)
         made.append(_dequantised(model, node, 2, np.rint(bias / step).astype(np.int32), step, 0))
     return made
@@ -270,30 +248,11 @@ def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> ND
     return np.asarray((per_input * entering).sum(axis=1))
 
 
-def _is_plain(node: Any) -> bool:
-    """Whether the bias is added as it is: Gemm has a factor for it."""
-    factors = {a.name: a.f for a in node.attribute if a.name in ("alpha", "beta")}
-    return all(value == 1.0 for value in factors.values())
-
-
 def _channel_axis(node: Any, weight: NDArray[Any]) -> int:
     """The axis of a weight along which its output channels lie."""
-    flags = {a.name: a.i for a in node.attribute if a.name in ("transB", "group")}
-    if node.op_type == "Conv":
-        return 0
-    if node.op_type == "ConvTranspose":
-        return 1
-    return 0 if flags.get("transB", 0) else weight.ndim - 1
-
-
-def _weight_scale(weight: NDArray[Any], axis: int, per_channel: bool) -> NDArray[np.float32]:
-    others = tuple(a for a in range(weight.ndim) if a != axis)
-    return symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
-
-
-def _along(values: NDArray[Any], axis: int, dimensions: int) -> NDArray[Any]:
-    """One value a channel in a shape that broadcasts over the weight."""
-    return values if values.ndim == 0 else values.reshape([-1 if a == axis else 1 for a in range(dimensions)])
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return int(node.op_type == "ConvTranspose")
+    return 0 if any(a.name == "transB" and a.i for a in node.attribute) else weight.ndim - 1
 
 
 def _dequantised(
@@ -306,9 +265,9 @@ def _dequantised(
     made = helper.make_node(
         "DequantizeLinear",
         [
-            _constant(model, f"{name}:integers", integers),
-            _constant(model, f"{name}:scale", scale),
-            _constant(model, f"{name}:zero", np.zeros(scale.shape, kind)),
+            add_constant(model.graph, f"{name}:integers", integers),
+            add_constant(model.graph, f"{name}:scale", scale),
+            add_constant(model.graph, f"{name}:zero", np.zeros(scale.shape, kind)),
         ],
         [f"{name}:dequantised"],
         name=f"{name}:dequantise",
@@ -322,10 +281,3 @@ def _array(model: ModelProto, name: str) -> NDArray[Any]:
     from onnx import numpy_helper
 
     return np.asarray(numpy_helper.to_array(next(w for w in model.graph.initializer if w.name == name)))
-
-
-def _constant(model: ModelProto, name: str, value: Any) -> str:
-    from onnx import numpy_helper
-
-    model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
-    return name

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session
 
@@ -41,7 +42,10 @@ def tidy(model: ModelProto) -> ModelProto:
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
         done = onnx.load(file)
-    _drop_unused_domains(done)
+    used = {n.domain for n in done.graph.node} | {"", "ai.onnx"}
+    domains = [o for o in done.opset_import if o.domain in used]
+    del done.opset_import[:]  # other runtimes refuse a model that names domains they do not know
+    done.opset_import.extend(domains)
     _name_nodes(done)
     return done
 
@@ -50,7 +54,7 @@ def at_opset(model: ModelProto) -> ModelProto:
     """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
     from onnx import version_converter
 
-    version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    version = opset_of(model)
     if version >= OPSET:
         return model
     try:
@@ -63,14 +67,6 @@ def at_opset(model: ModelProto) -> ModelProto:
         ) from problem
     _name_nodes(done)
     return done
-
-
-def _drop_unused_domains(model: Any) -> None:
-    """Other runtimes refuse a model that names domains they do not know."""
-    used = {n.domain for n in model.graph.node} | {""}
-    kept = [o for o in model.opset_import if o.domain in used or o.domain == "ai.onnx"]
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
 
 
 def _name_nodes(model: Any) -> None:
@@ -91,7 +87,6 @@ MOVING = (
 # What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
 LONGEST_GATE = 4
-STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -150,7 +145,7 @@ def plan_of(model: ModelProto) -> Plan:
     return Plan(
         tuple(layers),
         {k: tuple(v) for k, v in readers.items()},
-        tuple(filter(_computes, kept)),
+        tuple(op for op in kept if op not in (*MOVING, "Concat", "Constant", "Shape", "Cast")),
         frozenset(weighted - before),
         {k: frozenset(v) for k, v in served.items()},
     )
@@ -162,10 +157,6 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
     idle = {name for name, served in plan.served.items() if all(place in places for place in served)}
     readers = {k: v for k, v in plan.readers.items() if k not in tensors and k not in idle}
     return dataclasses.replace(plan, layers=layers, readers=readers)
-
-
-def _computes(operator: str) -> bool:
-    return operator not in MOVING and operator not in ("Concat", "Constant", "Shape", "Cast")
 
 
 def _opened(model: ModelProto) -> _Graph:

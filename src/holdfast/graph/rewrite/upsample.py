@@ -7,13 +7,15 @@ that shrink a map, or resize it by a cubic, are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from holdfast.core.registry import stage
+from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats, Ints
+from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
@@ -32,57 +34,51 @@ class Convention:
     rounding: str = "round_prefer_floor"
 
 
-BILINEAR = Convention("linear", "half_pixel")
-CORNERS = Convention("linear", "align_corners")
-ASYMMETRIC = Convention("linear", "asymmetric")
-NEAREST = Convention("nearest", "asymmetric", "floor")
-EXACT = Convention("nearest", "half_pixel", "round_prefer_ceil")
 SAME = 1e-6  # weights that differ by less are the same
 
 
-@stage(
-    "rewrite", family="upsample", paper=True,
+def _upsampling(**facts: Any) -> Callable[[F], F]:
+    return stage("rewrite", family="upsample", **facts)
+
+
+@_upsampling(
+    paper=True,
     systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
-)  # fmt: skip
+)
 def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, pixel centres aligned: x = (x′ + ½)/s − ½."""
-    return _all(model, context, BILINEAR)
+    return _all(model, context, Convention("linear", "half_pixel"))
 
 
-@stage(
-    "rewrite", family="upsample",
-    systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp",
-)  # fmt: skip
+@_upsampling(
+    systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp"
+)
 def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
-    return _all(model, context, CORNERS)
+    return _all(model, context, Convention("linear", "align_corners"))
 
 
-@stage(
-    "rewrite", family="upsample",
-    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)",
-)  # fmt: skip
+@_upsampling(
+    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)"
+)
 def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, counted from the corner: x = x′/s."""
-    return _all(model, context, ASYMMETRIC)
+    return _all(model, context, Convention("linear", "asymmetric"))
 
 
-@stage(
-    "rewrite", family="upsample", paper=True,
-    systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet",
-)  # fmt: skip
+@_upsampling(paper=True, systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet")
 def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged by nearest neighbours counted from the corner: x = ⌊x′/s⌋."""
-    return _all(model, context, NEAREST)
+    return _all(model, context, Convention("nearest", "asymmetric", "floor"))
 
 
-@stage(
-    "rewrite", family="upsample", default=False,
+@_upsampling(
+    default=False,
     systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
-)  # fmt: skip
+)
 def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌊(x′ + ½)/s⌋."""
-    return _all(model, context, EXACT)
+    return _all(model, context, Convention("nearest", "half_pixel", "round_prefer_ceil"))
 
 
 def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
@@ -104,7 +100,7 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
 
 
 def _resizes(node: Any) -> bool:
-    return node.op_type in ("Resize", "Upsample") and node.domain in ("", "ai.onnx")
+    return node.op_type in ("Resize", "Upsample") and node.domain in STANDARD
 
 
 def convention(node: Any, opset: int) -> Convention:
@@ -120,7 +116,7 @@ def convention(node: Any, opset: int) -> Convention:
 
 def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
     """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
-    now = convention(node, walk.dialect.opset)
+    now = convention(node, walk.opset)
     if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
         return False
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
@@ -140,7 +136,7 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
     stated = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
-    at = 2 if node.op_type == "Resize" and walk.dialect.opset >= 11 else 1
+    at = 2 if node.op_type == "Resize" and walk.opset >= 11 else 1
     if stated is None and at < len(node.input):
         value = walk.value(node.input[at]).old
         stated = None if value is None else [float(v) for v in value]
@@ -148,8 +144,8 @@ def _scales(walk: Walk, node: Any) -> list[float]:
 
 
 def _change(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Sets the attributes; before opset 11, which has only one convention, the node becomes two products."""
-    old = node.op_type == "Upsample" or walk.dialect.opset < 11
+    """Set the attributes; before opset 11, which has only one convention, the node becomes two products."""
+    old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
         _as_products(walk, node, wanted)
         return
@@ -162,12 +158,10 @@ def _change(walk: Walk, node: Any, wanted: Convention) -> None:
 
 
 def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Turns a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
+    """Turn a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
-        raise cannot(
-            node, f"resizes {source} to {out}, which opset {walk.dialect.opset} can do in one way only"
-        )
+        raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
     scales = _scales(walk, node)
     sides = [weights(source[i], out[i], scales[i], wanted) for i in (2, 3)]
     rows, columns = (np.asarray(side, np.float32) for side in sides)
@@ -179,7 +173,7 @@ def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
 
 
 def _spread(walk: Walk) -> None:
-    """Writes each marked node as the two products it stands for."""
+    """Write each marked node as the two products it stands for."""
     from onnx import helper
 
     nodes = []

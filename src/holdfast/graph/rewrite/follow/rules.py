@@ -42,7 +42,7 @@ def was_now(axes: Sequence[Axis] | None) -> str:
 
 
 def follow_reshape(walk: Walk, node: Any) -> None:
-    """Cuts a constant target anew: axes that changed are found again, also through a flattened H·W."""
+    """Recompute a constant target: axes that changed are found again, also through a flattened H·W."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     wanted = walk.value(node.output[0]).old_shape
     if source.axes is None or not source.changed or 0 in source.old_shape or target.old is None:
@@ -82,7 +82,7 @@ def _fits(target: Array, source: Value) -> bool:
 
 
 def follow_expand(walk: Walk, node: Any) -> None:
-    """Cuts a constant target anew along the axes of the input that changed."""
+    """Recompute a constant target along the axes of the input that changed."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     if source.axes is None or not source.changed or not target.constant or target.old is None:
         return
@@ -96,7 +96,7 @@ def follow_expand(walk: Walk, node: Any) -> None:
 
 
 def follow_elementwise(walk: Walk, node: Any) -> None:
-    """Continues constants that were cut to the old size; two data branches must meet at one size."""
+    """Continue constants that were cut to the old size; two data branches must meet at one size."""
     values = [walk.value(name) for name in node.input]
     leading = [v.axes for v in values if v.axes is not None and v.old is None]
     for i, value in enumerate(values):
@@ -137,13 +137,12 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
             a, b = first[place], axes[place]
             if old_size(a) == old_size(b) and new_size(a) != new_size(b):
                 raise cannot(
-                    node,
-                    f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}",
+                    node, f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}"
                 )
 
 
 def follow_concat(walk: Walk, node: Any) -> None:
-    """Continues constants across; data branches must meet at one size across."""
+    """Continue constants across; data branches must meet at one size across."""
     values = [walk.value(name) for name in node.input]
     if any(v.axes is None for v in values):
         return
@@ -162,7 +161,7 @@ def follow_concat(walk: Walk, node: Any) -> None:
 
 
 def follow_product(walk: Walk, node: Any) -> None:
-    """Refuses a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
+    """Refuse a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
     first, second = (walk.value(name) for name in node.input[:2])
     if not first.axes or not second.axes or first.constant == second.constant:
         return
@@ -190,7 +189,7 @@ def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | 
 
 
 def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
-    """Changes such an argument where it is."""
+    """Change such an argument where it is."""
     for attribute in node.attribute:
         if attribute.name == name:
             attribute.ints[:] = new.tolist()
@@ -200,7 +199,7 @@ def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Ar
 
 
 def follow_slice(walk: Walk, node: Any) -> None:
-    """Moves starts and ends that were at the old end, or at the border of a part that changed."""
+    """Move starts and ends that were at the old end, or at the border of a part that changed."""
     names = ("starts", "ends", "axes", "steps")
     source, given = walk.value(node.input[0]), arguments(walk, node, names)
     starts, ends = given["starts"], given["ends"]
@@ -225,7 +224,7 @@ def follow_slice(walk: Walk, node: Any) -> None:
 
 
 def follow_split(walk: Walk, node: Any) -> None:
-    """Cuts an axis that changed at the borders of its parts."""
+    """Cut an axis that changed at the borders of its parts."""
     source, sizes = walk.value(node.input[0]), arguments(walk, node, ("split",))["split"]
     place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
     if source.axes is None or not changed(source.axes[place]):
@@ -246,7 +245,7 @@ def follow_split(walk: Walk, node: Any) -> None:
 
 
 def follow_gather(walk: Walk, node: Any) -> None:
-    """Refuses a constant list of all cells of an axis that changed."""
+    """Refuse a constant list of all cells of an axis that changed."""
     source, picked = walk.value(node.input[0]), walk.value(node.input[1])
     place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
     if source.axes is None or source.old is not None or not changed(source.axes[place]) or picked.old is None:
@@ -259,7 +258,7 @@ def follow_gather(walk: Walk, node: Any) -> None:
 
 
 def refuse_unpool(walk: Walk, node: Any) -> None:
-    """Refuses to put values back by indices into a map of another size."""
+    """Refuse to put values back by indices into a map of another size."""
     if any(walk.value(name).changed for name in node.input):
         raise cannot(node, "puts values back by indices into a map of the old size")
 
@@ -268,7 +267,7 @@ JOINS = ("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Concat", "Whe
 
 
 def follow_resize(walk: Walk, node: Any) -> None:
-    """Gives a Resize the size of the branch it meets; without one a whole factor stays the factor it was."""
+    """Give a Resize the size of the branch it meets; without one a whole factor stays the factor it was."""
     source, out = walk.value(node.input[0]), walk.value(node.output[0])
     if source.axes is None or out.axes is None:
         return
@@ -295,7 +294,7 @@ def _resized(walk: Walk, node: Any) -> tuple[int, ...] | None:
     """The shape a node would now give."""
     inputs = {name: walk.value(name).side(new=True) for name in node.input if name}
     try:
-        found: list[Known] = outputs_of(node, inputs, walk.dialect)
+        found: list[Known] = outputs_of(node, inputs, walk.model)
     except ValueError:
         return None
     return found[0].shape
@@ -322,7 +321,7 @@ def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tupl
 
 
 def _set_size(walk: Walk, node: Any, source: Value, wanted: list[int], axes: list[int]) -> None:
-    """Writes the size in the form the node had: sizes, or the scales that give it for any batch."""
+    """Write the size in the form the node had: sizes, or the scales that give it for any batch."""
     sizes = walk.value(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     if sizes is not None and sizes.constant and sizes.old is not None:
         old = walk.value(node.output[0]).old_shape
@@ -337,7 +336,7 @@ def _set_size(walk: Walk, node: Any, source: Value, wanted: list[int], axes: lis
         walk.touch(node)
         return
     del node.input[3:]
-    walk.put(node, 2 if walk.dialect.opset >= 11 and node.op_type == "Resize" else 1, scales)
+    walk.put(node, 2 if walk.opset >= 11 and node.op_type == "Resize" else 1, scales)
 
 
 def scale(cells: int, wanted: int) -> Array:
@@ -349,7 +348,7 @@ def scale(cells: int, wanted: int) -> Array:
 
 
 def follow_transposed(walk: Walk, node: Any) -> None:
-    """Ends a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
+    """End a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
     out = walk.value(node.output[0])
     across = list(range(2, len(out.axes or ())))
     met = partner(walk, node, out.old_shape, across) if out.axes is not None else None
