@@ -66,7 +66,14 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         return lambda tensor: run(tensor[0])
 
     def alone(tensor: Tensor) -> Mapping[str, Tensor]:
-        return _first(run(batched(tensor, batch)), batch, model)
+        found = run(batched(tensor, batch))
+        for name, value in found.items():
+            if value.ndim == 0 or value.shape[0] != batch:
+                raise ModelError(
+                    f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
+                    "does not have one part for each; export it with a batch of 1"
+                )
+        return {name: value[:1] for name, value in found.items()}
 
     return alone
 
@@ -89,17 +96,6 @@ def fixed_batch(shape: Sequence[Any]) -> int:
         return 0
     first = shape[0] if len(shape) else 1
     return first if isinstance(first, int) and first > 1 else 1
-
-
-def _first(found: Mapping[str, Tensor], batch: int, model: Model) -> dict[str, Tensor]:
-    """The outputs of the first of a batch in which every image is the same."""
-    for name, value in found.items():
-        if value.ndim == 0 or value.shape[0] != batch:
-            raise ModelError(
-                f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
-                "does not have one part for each; export it with a batch of 1"
-            )
-    return {name: value[:1] for name, value in found.items()}
 
 
 def _check_shape(model: Model, shape: list[Any]) -> None:

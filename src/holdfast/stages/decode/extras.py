@@ -11,8 +11,7 @@ import numpy as np
 from holdfast.core.errors import MissingExtra
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.libjpeg import by, has_four_channels
-from holdfast.stages.decode.pillow import pillow
+from holdfast.stages.decode.libjpeg import by
 
 
 @stage(
@@ -33,7 +32,7 @@ def tensorflow(data: bytes) -> Image:
         with tf.device("/CPU:0"):
             return np.asarray(tf.io.decode_jpeg(data, channels=3).numpy())
 
-    return pillow(data) if has_four_channels(data) else by(decoded, "TensorFlow", data)
+    return by(decoded, "TensorFlow", data, cmyk=False)
 
 
 def _quiet() -> Any:
@@ -67,7 +66,7 @@ def dali(data: bytes) -> Image:
         (pictures,) = pipeline.run()
         return np.array(pictures.at(0))
 
-    return pillow(data) if has_four_channels(data) else by(decoded, "DALI", data)
+    return by(decoded, "DALI", data, cmyk=False)
 
 
 def _pipeline() -> Any:
@@ -108,4 +107,4 @@ def zune(data: bytes) -> Image:
     def decoded(data: bytes) -> Image:
         return np.asarray(kornia_rs.io.decode_image_jpeg(data))
 
-    return pillow(data) if has_four_channels(data) else by(decoded, "zune-jpeg", data)
+    return by(decoded, "zune-jpeg", data, cmyk=False)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from holdfast.core.errors import ImageError, MissingExtra
+from holdfast.core.errors import ImageError, MissingExtra, one_line
 from holdfast.core.registry import stage
 from holdfast.core.types import Floats, Image
 from holdfast.data.images import sniff_head
@@ -30,17 +30,19 @@ _SEEN: OrderedDict[bytes, bool] = OrderedDict()
 _LOCK = Lock()
 
 
-def by(decode: Callable[[bytes], Image], name: str, data: bytes) -> Image:
-    """Pixels (h, w, 3) of a sound JPEG by `decode`, of anything else by Pillow; ImageError if neither can."""
-    if not is_sound(data):
+def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool = True) -> Image:
+    """Pixels (h, w, 3) of a sound JPEG by `decode`, of anything else by Pillow; ImageError if neither can.
+
+    Without `cmyk` a JPEG of four channels goes to Pillow, too.
+    """
+    if (not cmyk and has_four_channels(data)) or not is_sound(data):
         return pillow(data)
     try:
         pixels = decode(data)
     except ImageError:
         raise
     except Exception as problem:  # what a library raises on data it does not know is its own
-        said = " ".join(str(problem).split()) or type(problem).__name__
-        raise ImageError(f"cannot be decoded by {name}: {said}") from problem
+        raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
     if pixels.shape[2] == 1:
         return np.repeat(pixels, 3, axis=2)
     return np.ascontiguousarray(pixels)
@@ -170,9 +172,7 @@ def by_jpeglib(data: bytes, version: str, method: str) -> Image:
                 picture = jpeglib.read_spatial(str(path), jpeglib.JCS_RGB, jpeglib.DCTMethod[method])
         return np.asarray(picture.spatial)
 
-    if has_four_channels(data):
-        return pillow(data)
-    return by(decoded, f"libjpeg {version}", data)
+    return by(decoded, f"libjpeg {version}", data, cmyk=False)
 
 
 def without_notes(data: bytes) -> bytes:

@@ -147,39 +147,42 @@ _AVERAGE, _MAXIMUM, _HALVE = "average", "maximum", "maximum/2"
 _Branch = tuple[str | tuple[str, ...], ...]
 
 
-def _a() -> tuple[_Branch, ...]:
-    double = ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3")
-    return ("branch1x1",), ("branch5x5_1", "branch5x5_2"), double, (_AVERAGE, "branch_pool")
-
-
-def _b() -> tuple[_Branch, ...]:
-    return ("branch3x3/2",), ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3/2"), (_HALVE,)
-
-
-def _c() -> tuple[_Branch, ...]:
-    single = tuple(f"branch7x7_{n}" for n in (1, 2, 3))
-    double = tuple(f"branch7x7dbl_{n}" for n in (1, 2, 3, 4, 5))
-    return ("branch1x1",), single, double, (_AVERAGE, "branch_pool")
-
-
-def _d() -> tuple[_Branch, ...]:
-    long = ("branch7x7x3_1", "branch7x7x3_2", "branch7x7x3_3", "branch7x7x3_4/2")
-    return ("branch3x3_1", "branch3x3_2/2"), long, (_HALVE,)
-
-
-def _e(pool: str) -> tuple[_Branch, ...]:
-    single: _Branch = ("branch3x3_1", ("branch3x3_2a", "branch3x3_2b"))
-    double: _Branch = ("branch3x3dbl_1", "branch3x3dbl_2", ("branch3x3dbl_3a", "branch3x3dbl_3b"))
-    return ("branch1x1",), single, double, (pool, "branch_pool")
-
-
-_STEM = ("Conv2d_1a_3x3/2", "Conv2d_2a_3x3/valid", "Conv2d_2b_3x3", _HALVE)
-_STEM_TWO = ("Conv2d_3b_1x1", "Conv2d_4a_3x3/valid", _HALVE)
+_Branches = tuple[_Branch, ...]
+_A: _Branches = (
+    ("branch1x1",),
+    ("branch5x5_1", "branch5x5_2"),
+    ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"),
+    (_AVERAGE, "branch_pool"),
+)
+_B: _Branches = (("branch3x3/2",), ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3/2"), (_HALVE,))
+_C: _Branches = (
+    ("branch1x1",),
+    tuple(f"branch7x7_{n}" for n in (1, 2, 3)),
+    tuple(f"branch7x7dbl_{n}" for n in (1, 2, 3, 4, 5)),
+    (_AVERAGE, "branch_pool"),
+)
+_D: _Branches = (
+    ("branch3x3_1", "branch3x3_2/2"),
+    ("branch7x7x3_1", "branch7x7x3_2", "branch7x7x3_3", "branch7x7x3_4/2"),
+    (_HALVE,),
+)
+_E: _Branches = (
+    ("branch1x1",),
+    ("branch3x3_1", ("branch3x3_2a", "branch3x3_2b")),
+    ("branch3x3dbl_1", "branch3x3dbl_2", ("branch3x3dbl_3a", "branch3x3dbl_3b")),
+)
+_STEM = (
+    *("Conv2d_1a_3x3/2", "Conv2d_2a_3x3/valid", "Conv2d_2b_3x3", _HALVE),
+    *("Conv2d_3b_1x1", "Conv2d_4a_3x3/valid", _HALVE),
+)
 _BLOCKS = (
-    ("Mixed_5b", _a()), ("Mixed_5c", _a()), ("Mixed_5d", _a()), ("Mixed_6a", _b()),
-    ("Mixed_6b", _c()), ("Mixed_6c", _c()), ("Mixed_6d", _c()), ("Mixed_6e", _c()),
-    ("Mixed_7a", _d()), ("Mixed_7b", _e(_AVERAGE)), ("Mixed_7c", _e(_MAXIMUM)),
-)  # fmt: skip
+    *((f"Mixed_5{letter}", _A) for letter in "bcd"),
+    ("Mixed_6a", _B),
+    *((f"Mixed_6{letter}", _C) for letter in "bcde"),
+    ("Mixed_7a", _D),
+    ("Mixed_7b", (*_E, (_AVERAGE, "branch_pool"))),
+    ("Mixed_7c", (*_E, (_MAXIMUM, "branch_pool"))),
+)
 
 
 @dataclass
@@ -249,7 +252,7 @@ def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
     from onnx import TensorProto, helper
 
     graph = _Graph(arrays, what)
-    value = graph.branch(_enter(graph, "image"), (*_STEM, *_STEM_TWO), "")
+    value = graph.branch(_enter(graph, "image"), _STEM, "")
     for block, branches in _BLOCKS:
         made = [graph.branch(value, branch, f"{block}.") for branch in branches]
         value = graph.node("Concat", made, axis=1)

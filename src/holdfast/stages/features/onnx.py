@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -87,14 +88,6 @@ _VERSION = 1  # of what this file does before and behind the network
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
 
 
-class _Feed(NamedTuple):
-    """What the network wants: channels first or last, its size (None: the picture's own), its type."""
-
-    first: bool
-    size: Size | None
-    dtype: Any
-
-
 @stage("features")
 def onnx(text: str = "", threads: int = 1) -> FeatureNet:
     """FD-<file>-<hash>: the first output of an ONNX file for RGB in 0..1 (uint8: 0..255).
@@ -108,19 +101,20 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
     info = inspect(path)
     # by path, so that weights kept in files beside the model are found; a .gz must be unpacked first
     session = open_graph(read_onnx(path) if path.suffix == ".gz" else str(path), str(path), threads)
-    feed = _feed(path, session)
+    fixed, tensor_of = _input(path, session)
 
     def row(image: Image) -> Tensor:
-        found = run_graph(session, _tensor(image, feed))
+        found = run_graph(session, tensor_of(image))
         return found.mean(axis=(2, 3)) if found.ndim == 4 else found
 
-    size = feed.size or Size(64, 64)
+    size = fixed or Size(64, 64)
     length = np.size(row(np.zeros((size.height, size.width, 3), np.uint8)))
     name = f"FD-{path.name.removesuffix('.gz').removesuffix('.onnx')}-{info.sha256[:8]}"
     return FeatureNet(name, of({"model": info.sha256, "version": _VERSION}), int(length), row)
 
 
-def _feed(path: Path, session: Any) -> _Feed:
+def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Tensor]]:
+    """The size of the network's input (None: the picture's own), and the function that makes one."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         found = ", ".join(f"{i.name} {i.shape}" for i in inputs) or "none"
@@ -135,12 +129,13 @@ def _feed(path: Path, session: Any) -> _Feed:
     first = rest[0] == 3
     sides = rest[1:] if first else rest[:2]
     fixed = Size(sides[1], sides[0]) if all(isinstance(side, int) for side in sides) else None
-    return _Feed(first, fixed, _TYPES[inputs[0].type])
+    dtype = _TYPES[inputs[0].type]
 
+    def tensor_of(image: Image) -> Tensor:
+        if fixed and image.shape[:2] != (fixed.height, fixed.width):
+            image = pillow_bilinear(image, fixed)
+        pixels = image.transpose(2, 0, 1)[None] if first else image[None]
+        made = np.ascontiguousarray(pixels, dtype)
+        return made / np.float32(255) if dtype is np.float32 else made
 
-def _tensor(image: Image, feed: _Feed) -> Tensor:
-    if feed.size and image.shape[:2] != (feed.size.height, feed.size.width):
-        image = pillow_bilinear(image, feed.size)
-    pixels = image.transpose(2, 0, 1)[None] if feed.first else image[None]
-    made = np.ascontiguousarray(pixels, feed.dtype)
-    return made / np.float32(255) if feed.dtype is np.float32 else made
+    return fixed, tensor_of

@@ -19,13 +19,7 @@ from holdfast.stages.infer import one_of
 from holdfast.stages.runtime.probe import batch_in, cannot_load, output_shapes, shaped
 
 
-@stage(
-    "runtime",
-    needs="openvino",
-    extra="runtimes",
-    packages=("openvino",),
-    systems="OpenVINO (Intel CPUs)",
-)
+@stage("runtime", needs="openvino", extra="runtimes", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()
