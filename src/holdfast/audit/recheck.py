@@ -14,7 +14,7 @@ from holdfast.audit.result import Answer, Recheck
 from holdfast.audit.squares.map import THREAT, SquareMap, black, to_plain
 from holdfast.audit.squares.work import Asker, SquaresPlan, SquareTask, open_asker, task_of, told
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import HoldfastError, ImageError, InputError
+from holdfast.core.errors import HoldfastError, ImageError, InputError, one_line
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Size
@@ -144,8 +144,7 @@ def _opened(deployment: str, task: SquareTask) -> Opened:
     try:
         return Opened(deployment, open_asker(task))
     except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
-        line = " ".join(str(problem).split())
-        return Opened(deployment, None, f"cannot be opened: {line or type(problem).__name__}")
+        return Opened(deployment, None, f"cannot be opened: {one_line(problem)}")
 
 
 def _row(ask: Ask, now: Now) -> Recheck:

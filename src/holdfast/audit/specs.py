@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.audit.result import Answer, Proof, Recheck
 from holdfast.core import fingerprint
-from holdfast.core.errors import InputError
+from holdfast.core.errors import InputError, one_line
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
 from holdfast.core.property import Property, Verdict, settle
@@ -128,7 +128,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
         try:
             witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
         except (InputError, ValueError) as problem:
-            return Verdict("error", engine, said.seconds, note=_line(problem))
+            return Verdict("error", engine, said.seconds, note=one_line(problem))
     verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
     if witness is None:
         return verdict
@@ -184,7 +184,7 @@ def recheck_specs(
         try:
             run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
-            run = f"cannot be opened: {_line(problem)}"
+            run = f"cannot be opened: {one_line(problem)}"
         for one in asked:
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
@@ -229,7 +229,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
             if time.monotonic() > end:
                 break
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
-        return Now("unknown", tried, _line(problem))
+        return Now("unknown", tried, one_line(problem))
     lost = "the witness does not break it there; " if one.witness is not None else ""
     return Now("unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}")
 
@@ -247,10 +247,6 @@ def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[st
     """Whether a point that broke the property does so when it is run once more."""
     output = _output(run, point, names)
     return bool(np.isfinite(output).all()) and question.violated_by(output, point)
-
-
-def _line(problem: Exception) -> str:
-    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 class _Walk:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.audit.gates import Judged
-from holdfast.core.errors import HoldfastError, OutputError, UnknownName
+from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.pieces import Keep, check_piece, run_piece
@@ -105,7 +105,7 @@ def planned(bench: Bench, only: Sequence[str] = ()) -> tuple[Line, ...]:
         try:
             found.append(bench.line(piece, images=check_piece(bench, piece)))
         except HoldfastError as problem:
-            found.append(bench.line(piece, state="failed", words=" ".join(str(problem).split())))
+            found.append(bench.line(piece, state="failed", words=one_line(problem)))
     return tuple(found)
 
 

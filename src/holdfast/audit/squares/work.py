@@ -18,7 +18,7 @@ from holdfast.attack.types import Rule, check_time
 from holdfast.audit.squares.map import Grid, SquareMap, axes, black, grid_for, places, to_plain
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError, ModelError
+from holdfast.core.errors import DataError, ImageError, ModelError, one_line
 from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
@@ -269,8 +269,7 @@ def _confirmed(
 
 def told(problem: Exception, place: tuple[int, int]) -> str:
     """What went wrong at a place, in one line."""
-    line = " ".join(str(problem).split()) or type(problem).__name__
-    return f"at column {place[0]}, row {place[1]}: {line}"
+    return f"at column {place[0]}, row {place[1]}: {one_line(problem)}"
 
 
 def read_cell(store: Store, key: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.errors import HoldfastError, InputError, one_line
 from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
@@ -185,7 +185,7 @@ def features(
                 graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
                 found = feature(model.read(), graph, option.label, tensor) if changed else None
             except HoldfastError as problem:
-                yield option, " ".join(str(problem).split())
+                yield option, one_line(problem)
                 continue
             if found is not None:
                 yield found
