@@ -9,7 +9,7 @@ import pytest
 from helpers import models as making
 from helpers.small_jobs import HOME, JOBS, code_in, evaluated, rewritten, traced, undeclared
 from holdfast.core import sources
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store
 from holdfast.evaluate.run import Plan
@@ -162,7 +162,7 @@ REDONE = {
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),
     "speech": ("noise.speech.model.mel", "metrics.speech"),
-    "train": ("train.loop", "stages.resize.pillow"),
+    "train": ("train.loop", "stages.resize.libraries"),
     "rewrite": ("graph.rewrite.types", "stages.normalise"),
 }
 

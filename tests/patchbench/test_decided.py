@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.core.model import Network
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
 from holdfast.patchbench.folder import instances, open_bench

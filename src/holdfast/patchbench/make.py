@@ -26,12 +26,12 @@ from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.lower.nodes import part_of
+from holdfast.graph.nodes import part_of
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
 from holdfast.patchbench.layout import SECONDS, THRESHOLD, Layout, Target, rule_text, spec_text, unit
-from holdfast.stages.resize.pillow import pillow_box
+from holdfast.stages.resize.libraries import pillow_box
 from holdfast.verify.replay import session_of
 
 BLACK, FREE = "black", "free"

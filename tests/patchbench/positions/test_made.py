@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.cli import run
 from holdfast.core.model import Network
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model

@@ -15,7 +15,7 @@ from holdfast.patchbench.positions.sweep import Bar
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 
 @pytest.fixture(scope="module")
