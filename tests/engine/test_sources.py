@@ -62,6 +62,8 @@ ASIDE = {
     "signs": ("core",),
     "verify": ("metrics", "stages"),
     "contest": ("attack", "stages.families"),
+    "language": ("data.files",),
+    "speech": ("stages.families",),
     "train": ("metrics", "noise"),
 }
 
@@ -165,6 +167,33 @@ REDONE = {
     "train": ("train.loop", "stages.resize.libraries"),
     "rewrite": ("graph.rewrite.types", "stages.normalise"),
 }
+
+
+PICTURES = {"evaluate", "attack", "squares", "contest", "patched", "train", "rewrite"}
+EVERY = set(sources.SOURCES)
+# A changed module -> the kinds of work whose cells are computed again, and no others.
+DEPENDS = {
+    "graph.heads.yolov3": PICTURES | {"verify"},
+    "graph.nms": PICTURES | {"verify"},
+    "stages.decode.pillow": PICTURES,
+    "metrics.detection": {"attack", "squares", "contest", "language", "speech"},
+    "metrics.classification": {"evaluate", "attack", "squares", "contest", "language", "speech"},
+    "graph.rewrite.types": PICTURES | {"verify", "language", "speech"},
+    "stages.deployed": PICTURES,  # calibration
+    "engine.cells": EVERY - {"signs", "rewrite", "patched"},
+    "attack.masks": {"attack", "squares"},
+    "core.fingerprint": EVERY - {"signs"},
+    "report.tables": set(),
+    "evaluate.cli": set(),
+}
+
+
+@pytest.mark.parametrize("module", DEPENDS)
+def test_a_changed_line_names_the_cells_of_exactly_the_work_that_depends_on_it(module, changed):
+    changed()
+    before = {kind: sources.code_of(kind) for kind in sources.SOURCES}
+    changed(module)
+    assert {kind for kind, code in before.items() if sources.code_of(kind) != code} == DEPENDS[module]
 
 
 @pytest.mark.parametrize("kind", each(*REDONE, slow=("attack", "contest", "language", "speech", "train")))
