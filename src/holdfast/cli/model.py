@@ -9,12 +9,12 @@ from holdfast.config.output import say
 def info(options: ModelInfoOptions) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
     from holdfast.config.output import write_json
-    from holdfast.graph.facts import as_dict, describe, text
+    from holdfast.graph.load import describe
 
     facts = describe(options.path, options.card)
-    say(text(facts))
+    say(facts.text())
     if options.json:
-        write_json(options.json, as_dict(facts))
+        write_json(options.json, facts.to_dict())
 
 
 def card(options: ModelCardOptions) -> None:
@@ -42,7 +42,7 @@ def convert(options: ModelConvertOptions) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
     from holdfast.core.errors import CardError
     from holdfast.core.types import Size
-    from holdfast.graph.card_text import write_card
+    from holdfast.graph.card import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet
 
     out, size = options.out, options.size

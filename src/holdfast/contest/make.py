@@ -22,7 +22,7 @@ from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.model import Model
 from holdfast.engine.cells import run
 from holdfast.engine.store import Store, to_json, write_atomic
-from holdfast.graph.card_text import card_text
+from holdfast.graph.card import card_text
 from holdfast.metrics.frechet import frechet
 
 PUBLIC = "public"

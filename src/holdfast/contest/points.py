@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.graph.fields import shortened
+from holdfast.graph.card import shortened
 
 HEADER = """\
 # The rules of this contest: every point its announcement leaves open. Scores made under other rules are

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.contest.points import read_points, text_of
 from holdfast.core.errors import InputError
-from holdfast.graph.fields import join_problems
+from holdfast.graph.card import join_problems
 
 RULES_FILE = "rules.toml"
 

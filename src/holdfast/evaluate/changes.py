@@ -20,7 +20,7 @@ from holdfast.core.types import Bools, Detections
 from holdfast.engine.records import Counted, Found, Ranked, Record
 from holdfast.evaluate.score import Settings, places, single_outputs, tables
 from holdfast.metrics.boxes import iou
-from holdfast.metrics.counts import passes
+from holdfast.metrics.detection import passes
 from holdfast.metrics.matching import TRUE_POSITIVE, match
 
 if TYPE_CHECKING:

@@ -18,10 +18,8 @@ from holdfast.evaluate.changes import Changes, changes
 from holdfast.evaluate.classes import realign
 from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
 from holdfast.metrics.coco import IOU_THRESHOLDS
-from holdfast.metrics.intervals import Flips, Interval, flips, paired
-from holdfast.metrics.matching import match
-from holdfast.metrics.pairing import prepare
-from holdfast.metrics.replicates import map_values, mean_values, miou_values
+from holdfast.metrics.intervals import Flips, Interval, flips, map_values, mean_values, miou_values, paired
+from holdfast.metrics.matching import match, prepare
 from holdfast.metrics.rules import rule_named
 
 if TYPE_CHECKING:

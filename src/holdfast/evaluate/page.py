@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core.errors import InputError, OutputError
-from holdfast.engine.store import write_atomic
+from holdfast.core.errors import InputError
 from holdfast.evaluate.pages import about, headline
 from holdfast.evaluate.result import Evaluation
 from holdfast.report.gallery import Picture, Worst, gallery
-from holdfast.report.html import SIZE_LIMIT, document
+from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Document, Section
 
 
@@ -29,11 +28,8 @@ def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ())
 
 
 def write(evaluation: Evaluation, out: Path, picture: Picture, more: Sequence[Section] = ()) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(evaluation, picture, more).encode())
-    return out
+    """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
+    return write_page(page(evaluation, picture, more), out)
 
 
 def task_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:

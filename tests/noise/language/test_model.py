@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helpers.tiny_language import POSITIONS, language_model, tokenizer
 from holdfast.core.errors import DataError
 from holdfast.core.language import Ending, Question
-from holdfast.graph.inspect import runtime
+from holdfast.graph.session import runtime
 from holdfast.noise.language import model as scoring
 from holdfast.noise.language.graph import Read, Runner
 from holdfast.noise.language.model import likelihood, open_tokens

@@ -19,8 +19,7 @@ from holdfast.noise.speech.result import (
     paper_table,
     words,
 )
-from holdfast.report.charts.decades import decades
-from holdfast.report.charts.forest import Group, Spot
+from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 
 

@@ -12,9 +12,8 @@ from holdfast.attack.gradient import energy
 from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, joined, places, taken
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.candidates import LARGEST_LOG
+from holdfast.graph.candidates import LARGEST_LOG, options_of
 from holdfast.graph.heads.yolov3 import Options, Scale, scales
-from holdfast.graph.outputs import options_of
 
 
 @stage("candidates")

@@ -10,14 +10,14 @@ from holdfast.attack.gradient import energy
 from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.heads.yolov5 import Options
-from holdfast.graph.outputs import options_of, wrong
+from holdfast.graph.candidates import options_of, wrong
+from holdfast.graph.heads.decoded import Yolov5Options
 
 
 @stage("candidates")
 def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All rows of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(Yolov5Options, card)
     name, rows = only(raw, chosen.outputs, card)
     if rows.ndim != 3 or rows.shape[2] != 5 + len(card.classes):
         width = 5 + len(card.classes)

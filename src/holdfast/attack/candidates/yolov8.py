@@ -11,14 +11,14 @@ from holdfast.attack.gradient import energy
 from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.heads.yolov8 import Options
-from holdfast.graph.outputs import options_of, wrong
+from holdfast.graph.candidates import options_of, wrong
+from holdfast.graph.heads.decoded import Yolov8Options
 
 
 @stage("candidates")
 def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All boxes of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(Yolov8Options, card)
     name, value = only(raw, chosen.outputs, card)
     last = 4 + len(card.classes)
     width = last + chosen.trailing

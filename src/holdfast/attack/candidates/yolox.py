@@ -11,15 +11,14 @@ from holdfast.attack.gradient import energy
 from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.candidates import LARGEST_LOG, grid, levels
-from holdfast.graph.heads.yolox import Options
-from holdfast.graph.outputs import options_of, wrong
+from holdfast.graph.candidates import LARGEST_LOG, grid, levels, options_of, wrong
+from holdfast.graph.heads.anchor_free import YoloxOptions
 
 
 @stage("candidates")
 def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(YoloxOptions, card)
     name, rows = only(raw, chosen.outputs, card)
     width = 5 + len(card.classes)
     if rows.ndim != 3 or rows.shape[2] != width:
@@ -33,7 +32,7 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     return Candidates(_boxes(rows, name, chosen, card), scores, height)
 
 
-def _boxes(rows: Tensor, name: str, chosen: Options, card: Card) -> Tensor:
+def _boxes(rows: Tensor, name: str, chosen: YoloxOptions, card: Card) -> Tensor:
     centres, sides = rows[..., :2], rows[..., 2:4]
     if chosen.decoded:
         return from_centres(centres, sides)

@@ -14,7 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Card
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Ints
-from holdfast.graph.outputs import single
+from holdfast.graph.candidates import single
 
 
 @dataclass(frozen=True, eq=False)

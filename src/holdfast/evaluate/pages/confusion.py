@@ -66,15 +66,17 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     np.fill_diagonal(inner, 0)
     whole = counts[:n].sum(axis=1)
     best = [divmod(int(k), n) for k in np.argsort(-inner, axis=None, kind="stable")[:_MOST_PAIRS]]
-    lines = [
-        (classes[i], classes[j], int(inner[i, j]), float(inner[i, j] / whole[i]))
-        for i, j in best
-        if inner[i, j]
-    ]
-    if not lines:
+    pairs = [(i, j) for i, j in best if inner[i, j]]
+    if not pairs:
         return ()
     title = "Most frequent confusions"
-    body = to_html(
-        Table(["true", "taken for", unit, Column("share", note=f"of the {unit} of the true class")], lines)
-    )
+    columns: list[Column[tuple[int, int]]] = [
+        Column("true", get=lambda pair: classes[pair[0]]),
+        Column("taken for", get=lambda pair: classes[pair[1]]),
+        Column(unit, get=lambda pair: inner[pair]),
+        Column(
+            "share", get=lambda pair: inner[pair] / whole[pair[0]], note=f"of the {unit} of the true class"
+        ),
+    ]
+    body = to_html(Table.of(pairs, columns))
     return (Figure(title, scroll(body, title), wide=wide),)

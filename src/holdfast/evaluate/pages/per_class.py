@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 from holdfast.report.parts import Figure, Section, scroll
@@ -44,8 +45,11 @@ def class_table(result: dict[str, Any]) -> Table:
     rows = result.get("per_class", [])
     keys: list[str] = list(dict.fromkeys(key for row in rows for key in row))
     ordered: list[str] = [k for k in _FIRST if k in keys] + [k for k in keys if k not in _FIRST]
-    columns = [Column(_NAMES.get(key, key), 3, _NOTES.get(key, "")) for key in ordered]
-    return Table(columns, [[row.get(key) for key in ordered] for row in rows])
+    columns = [
+        Column(_NAMES.get(key, key), get=methodcaller("get", key), note=_NOTES.get(key, ""))
+        for key in ordered
+    ]
+    return Table.of(rows, columns)
 
 
 def class_section(result: dict[str, Any], lead: str = "") -> Section:

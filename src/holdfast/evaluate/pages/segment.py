@@ -10,7 +10,7 @@ from holdfast.evaluate.pages.classify import class_bars
 from holdfast.evaluate.pages.confusion import confusion_section
 from holdfast.evaluate.pages.per_class import class_section
 from holdfast.evaluate.result import Evaluation
-from holdfast.metrics.segmentation import segmentation_result
+from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.gallery import MOST, Shot, Worst
 from holdfast.report.parts import Figure, Section

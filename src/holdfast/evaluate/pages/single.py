@@ -13,9 +13,8 @@ from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import single_outputs
 from holdfast.metrics.boxes import iou
 from holdfast.report.charts.histogram import Kind, histogram
-from holdfast.report.gallery import MOST, Shot, Worst
+from holdfast.report.gallery import MOST, Mark, Shot, Worst
 from holdfast.report.parts import Figure, Section
-from holdfast.report.pictures import Mark
 
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:

@@ -17,9 +17,10 @@ from holdfast.core.language import Question, Scored, TextSet
 from holdfast.core.registry import names, part
 from holdfast.core.sources import code_of
 from holdfast.engine.cells import Computed, Missing, Setup, Work
-from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.session import runtime
 from holdfast.noise.language.open import LIMIT, Subject
 
 CLEAN = "fp32"  # the file as it is

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import CardError, ModelError, UnknownName
-from holdfast.graph.fields import fit_fields
+from holdfast.graph.card import fit_fields
 from holdfast.noise.speech.spectrum import Spectrum
 
 ModelKind: TypeAlias = Literal["parallel", "autoregressive"]

@@ -19,9 +19,10 @@ from holdfast.core.sources import code_of
 from holdfast.engine.cells import Computed, Missing, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
-from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
 from holdfast.noise.speech.acoustic import Feed, Spoken, Voice, feeds_of, open_voice
 from holdfast.noise.speech.card import SpeechModel

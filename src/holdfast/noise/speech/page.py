@@ -30,8 +30,7 @@ from holdfast.noise.speech.result import (
 )
 from holdfast.noise.speech.run import Prepared
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
-from holdfast.report.charts.decades import decades
-from holdfast.report.charts.forest import Group, Spot
+from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined, scroll
 from holdfast.report.tables import Table, to_html

@@ -12,8 +12,8 @@ from holdfast.noise.vision import combine
 from holdfast.noise.vision.combine import Staircase
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.tables import METRICS, models_table, options_table, staircase_table, words
+from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
 from holdfast.report.tables import Table, many, to_html
