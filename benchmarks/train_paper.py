@@ -33,7 +33,7 @@ from holdfast.core.registry import names
 from holdfast.data.open import open_dataset
 from holdfast.data.signs import write_far
 from holdfast.engine.progress import progress
-from holdfast.noise.vision.calibration import spread
+from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt

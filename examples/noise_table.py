@@ -5,7 +5,16 @@ python examples/noise_table.py
 
 import numpy as np
 
-from holdfast import NoisePlan, Pipeline, Plan, Wanted, load_model, measure_noise, open_dataset, prepare_noise
+from holdfast import (
+    NoisePlan,
+    NoiseSelection,
+    Pipeline,
+    Plan,
+    load_model,
+    measure_noise,
+    open_dataset,
+    prepare_noise,
+)
 from holdfast.noise.vision.tables import options_table
 from holdfast.report.tables import to_text
 
@@ -23,6 +32,6 @@ def wrong_gain(pipeline: Pipeline) -> Pipeline:
 if __name__ == "__main__":
     model = load_model("signs-class")
     plan = Plan(model, open_dataset("signs:0:100", task=model.card.task), jobs=1)
-    wanted = Wanted(only=("resize=opencv-nearest", "decode=fast-idct"))
+    wanted = NoiseSelection(only=("resize=opencv-nearest", "decode=fast-idct"))
     noise = prepare_noise(NoisePlan(plan, wanted, own={"wrong gain": wrong_gain}))
     print(to_text(options_table(measure_noise(noise))))

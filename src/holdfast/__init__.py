@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from holdfast.evaluate.score import Settings
     from holdfast.graph.load import load_model
     from holdfast.metrics.rules import RULES, Rule
-    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.run import NoisePlan
     from holdfast.noise.vision.run import measure as measure_noise
     from holdfast.noise.vision.run import prepare as prepare_noise
@@ -83,6 +83,7 @@ _HOMES = {
     "Network": "core.model",
     "Noise": "core.pipeline",
     "NoisePlan": "noise.vision.run",
+    "NoiseSelection": "noise.suite",
     "OnBoxes": "core.patch",
     "Patch": "core.patch",
     "PatchAnywhere": "core.property",
@@ -99,7 +100,6 @@ _HOMES = {
     "Spot": "core.patch",
     "Threat": "core.property",
     "Verdict": "core.property",
-    "Wanted": "noise.vision.choose",
     "apply_patch": "core.patch:apply",
     "attack_data": "attack.run:attack",
     "evaluate": "evaluate.run",
@@ -150,6 +150,7 @@ __all__ = [
     "Network",
     "Noise",
     "NoisePlan",
+    "NoiseSelection",
     "OnBoxes",
     "Patch",
     "PatchAnywhere",
@@ -166,7 +167,6 @@ __all__ = [
     "Spot",
     "Threat",
     "Verdict",
-    "Wanted",
     "__version__",
     "apply_patch",
     "attack_data",

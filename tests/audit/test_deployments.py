@@ -12,7 +12,7 @@ from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.result import ModelNoise, Row
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.families import Option, applied, option
@@ -30,12 +30,12 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deployments")
     model = load_model(str(making.detector(folder)))
     data = open_dataset(making.blob_coco(folder / "blobs", 8))
-    return prepare(NoisePlan(Plan(model, data, runs=folder / "runs"), Wanted(ONLY), replicates=20))
+    return prepare(NoisePlan(Plan(model, data, runs=folder / "runs"), NoiseSelection(ONLY), replicates=20))
 
 
 def measured(prepared, **rows):
     """A suite that found these: label -> outcome, drop, changed images."""
-    asked = {one.option.label for one in prepared.asked}
+    asked = {one.option.label for one in prepared.candidates}
     assert set(rows) <= asked
     kept = [option(label) for label in rows]
     made = tuple(
@@ -68,16 +68,16 @@ def test_as_trained_then_the_worst_of_each_family_the_named_precisions_and_all_t
         TRAINED, "decode=fast-idct", "colour=yuv444", "precision=bf16", "precision=fp16",
         "precision=int8-minmax", "precision=int8-mixed", TOGETHER,
     ]  # fmt: skip
-    assert found[0].variant.pipeline == prepared.ground.clean
+    assert found[0].variant.pipeline == prepared.context.clean
     together = found[-1]
     chosen = [option(label) for label in ("decode=fast-idct", "colour=yuv444", "precision=bf16")]
     assert together.note == "decode=fast-idct + colour=yuv444 + precision=bf16"
-    expected = applied(prepared.ground.clean, chosen)
+    expected = applied(prepared.context.clean, chosen)
     there = together.variant.pipeline
     assert (there.decode, there.colour, there.infer.rewrites) == (
         expected.decode, expected.colour, expected.infer.rewrites,
     )  # fmt: skip
-    assert together.option.noise(prepared.ground.clean) == expected
+    assert together.option.noise(prepared.context.clean) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_what_cannot_be_built_stays_with_its_reason_if_it_is_all_its_family_has(
 def test_a_combination_that_cannot_be_built_says_why(prepared, monkeypatch):
     from holdfast.audit import deployments
 
-    real = deployments.tried
+    real = deployments.build_variant
 
     def refused(ground, chosen):
         return dataclasses.replace(real(ground, chosen), status="impossible", note="no", variant=None)
 
-    monkeypatch.setattr(deployments, "tried", refused)
+    monkeypatch.setattr(deployments, "build_variant", refused)
     found = deployments_of(measured(prepared, **SOME), prepared)[-1]
     assert title(found) == TOGETHER
     assert found.note == "decode=fast-idct + colour=yuv444 + precision=bf16: no"
@@ -175,6 +175,6 @@ def test_a_real_suite_s_deployments_cost_nothing_more_without_a_threat(prepared)
 
 
 def test_an_option_without_a_variant_is_called_by_its_label(prepared):
-    from holdfast.noise.vision.choose import Asked
+    from holdfast.noise.vision.choose import ImageCandidate
 
-    assert title(Asked(Option("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"
+    assert title(ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible")) == "ceil=ceil"

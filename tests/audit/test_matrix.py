@@ -31,8 +31,9 @@ from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.intervals import mean_values, paired
 from holdfast.metrics.rules import RULES
-from holdfast.noise.vision.choose import Asked, tried
-from holdfast.noise.vision.run import NoisePlan, ground_of, unwatched
+from holdfast.noise.suite import unwatched
+from holdfast.noise.vision.choose import ImageCandidate, build_variant
+from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.noise.vision.sweep import Variant
 from holdfast.stages.families import Option, option
 
@@ -79,11 +80,11 @@ def plan(tmp_path):
 
 @pytest.fixture
 def ground(plan):
-    return ground_of(NoisePlan(plan))
+    return prepare_context(NoisePlan(plan))
 
 
 def under(ground, *labels):
-    return [tried(ground.ground, [option(label)]) for label in labels]
+    return [build_variant(ground.context, [option(label)]) for label in labels]
 
 
 def struck_by(plan, count, part=1.0):
@@ -133,7 +134,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
     threat = Threatened("300px", patches)
     made = matrix(ground, [], [threat])
     names = [e.name for e in plan.dataset.entries]
-    clean = Variant(TRAINED, ground.ground.clean)
+    clean = Variant(TRAINED, ground.context.clean)
     records = replayed(ground, [clean], [threat], names, unwatched).records["300px", TRAINED]
     for attempt in found.attempts:
         seen = records[attempt.name].detections
@@ -152,7 +153,7 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
         e.name: dataclasses.replace(black(e), pixels=black(e).pixels + 250) for e in plan.dataset.entries
     }
     names = [e.name for e in plan.dataset.entries]
-    pipeline = ground.ground.clean.replace(decode="negative")
+    pipeline = ground.context.clean.replace(decode="negative")
     variant = Variant("decode=negative", pipeline)
     records = replayed(ground, [variant], [Threatened("white", patches)], names, unwatched).records
     judge = open_judge(plan.model, pipeline, Rule(score=0.1, nms_iou=0.5))
@@ -226,25 +227,25 @@ def test_images_of_the_calibration_are_in_no_field(plan, ground):
     int8 = under(ground, "precision=int8-minmax")
     assert int8[0].variant is not None
     made = matrix(ground, int8, [Threatened("square", struck_by(plan, 8))])
-    held = len(ground.ground.reserved.without)
+    held = len(ground.context.reserved.without)
     assert held == 2
     assert {m.images for m in made.meetings} == {8 - held}
     assert made.at("square", TRAINED).struck == 8 - held
     said = f"{held} of 8 images left out of all fields: precision=int8-minmax was calibrated on them"
     assert said in made.notes
-    only = matrix(ground, int8, [], names=sorted(ground.ground.reserved.without))
+    only = matrix(ground, int8, [], names=sorted(ground.context.reserved.without))
     assert only.at(NO_THREAT, "precision=int8-minmax").value is None
     assert "calibrated on these very images" in only.at(NO_THREAT, "precision=int8-minmax").note
     assert only.at(NO_THREAT, TRAINED).value is not None
 
 
 def test_what_cannot_be_run_is_a_column_that_says_why(plan, ground):
-    broken = Asked(Option("ceil", "ceil", lambda p: p), "impossible", "no pool can be turned")
-    gone = Asked(
+    broken = ImageCandidate(Option("ceil", "ceil", lambda p: p), "impossible", "no pool can be turned")
+    gone = ImageCandidate(
         Option("resize", "gone", lambda p: p),
-        "run",
+        "measured",
         "",
-        Variant("resize=gone", ground.ground.clean.replace(resize="gone")),
+        Variant("resize=gone", ground.context.clean.replace(resize="gone")),
     )
     made = matrix(ground, [broken, gone], [Threatened("square", struck_by(plan, 2))])
     assert made.deployments == (TRAINED, "ceil=ceil", "resize=gone")
@@ -286,7 +287,7 @@ def test_if_nothing_can_be_run_as_trained_it_is_told(plan):
 
     bad = dataclasses.replace(plan, pipeline=pipeline_of(plan.model.card).replace(decode=never))
     with pytest.raises(DataError, match="none of the 8 images could be run; first: cannot be read"):
-        matrix(ground_of(NoisePlan(bad)), [], [])
+        matrix(prepare_context(NoisePlan(bad)), [], [])
 
 
 def test_names_are_told_apart(plan, ground):
@@ -308,7 +309,7 @@ def test_finished_work_is_never_redone_and_a_broken_run_goes_on(plan, ground):
     assert second.found == 3 * 8 + 3 * 8
     again = matrix(ground, wanted, threats, third)
     assert third.done == third.found == sum(total for _, total in third.said)
-    fresh = ground_of(NoisePlan(dataclasses.replace(plan, runs=plan.runs / "fresh")))
+    fresh = prepare_context(NoisePlan(dataclasses.replace(plan, runs=plan.runs / "fresh")))
     assert made == again == matrix(fresh, under(fresh, "decode=fast-idct", "colour=nv12"), threats)
 
 
@@ -325,7 +326,7 @@ def test_two_processes_find_the_same(tmp_path):
     made = []
     for jobs in (1, 2):
         plan = Plan(model, data, settings=VOC, runs=tmp_path / f"runs{jobs}", jobs=jobs)
-        ground = ground_of(NoisePlan(plan))
+        ground = prepare_context(NoisePlan(plan))
         threat = Threatened("square", struck_by(plan, 30, 0.6))
         made.append(matrix(ground, under(ground, "colour=nv12"), [threat], replicates=50))
     assert made[0] == made[1]
@@ -336,7 +337,7 @@ def test_a_decoder_no_other_process_can_have_runs_in_this_one(tmp_path):
     data = open_dataset(making.blob_coco(tmp_path / "blobs", 26))
     pipeline = pipeline_of(model.card).replace(decode=lambda b: 255 - lookup("decode", "pillow")(b))
     plan = Plan(model, data, pipeline, VOC, runs=tmp_path / "runs", jobs=0)
-    ground = ground_of(NoisePlan(plan))
+    ground = prepare_context(NoisePlan(plan))
     made = matrix(ground, [], [Threatened("square", struck_by(plan, 26))], replicates=20)
     assert made.at("square", TRAINED).value is not None
 
@@ -344,7 +345,7 @@ def test_a_decoder_no_other_process_can_have_runs_in_this_one(tmp_path):
 def test_other_tasks_have_a_row_without_threat(tmp_path):
     model = load_model(str(making.classifier(tmp_path)))
     data = open_dataset(making.image_folder(tmp_path / "data", 12, size=37))
-    ground = ground_of(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
     made = matrix(ground, under(ground, "resize=opencv-nearest"), [])
     assert made.threats == (NO_THREAT,)
     assert made.notes == ()
@@ -363,13 +364,13 @@ def test_files_may_be_called_anything(tmp_path):
         path.rename(os.fsdecode(os.fsencode(path.parent) + b"/\xff" + os.fsencode(path.name)))
     model, data = load_model(str(making.classifier(tmp_path))), open_dataset(folder)
     assert "\udcff" in data.entries[0].name
-    ground = ground_of(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
     white = Patch(np.full((20, 20, 3), 255, np.uint8), np.ones((20, 20), bool))
     threat = Threatened("white", {e.name: white for e in data.entries if "dark" in e.name})
     int8 = under(ground, "precision=int8")
     whole = matrix(ground, int8, [threat], replicates=20)
     assert {m.images for m in whole.meetings} == {6}
-    names = [e.name for e in data.entries if e.name not in ground.ground.reserved.without]
+    names = [e.name for e in data.entries if e.name not in ground.context.reserved.without]
     shown = [name.replace("\udcff", "\\xff") for name in names]
     threat = Threatened("white", {n.replace("\udcff", "\\xff"): p for n, p in threat.patches.items()})
     assert matrix(ground, int8, [threat], names=shown, replicates=20).meetings == whole.meetings
@@ -380,14 +381,14 @@ def test_files_may_be_called_anything(tmp_path):
 def test_shipped_models_of_other_tasks_do(tmp_path, name):
     model = load_model(name)
     data = open_dataset("signs:3:2", task=model.card.task)
-    ground = ground_of(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
+    ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
     made = matrix(ground, under(ground, "decode=fast-idct"), [], replicates=20)
     assert [m.value is not None for m in made.meetings] == [True, True]
 
 
 def test_the_shipped_detector_under_a_square(tmp_path):
     plan = Plan(load_model("signs-yolo"), open_dataset("signs:0:2"), settings=VOC, runs=tmp_path / "runs")
-    ground = ground_of(NoisePlan(plan))
+    ground = prepare_context(NoisePlan(plan))
     patches = {e.name: black(e, 1.3) for e in plan.dataset.entries}
     threats = [Threatened("square", patches, "a black square", "any")]
     made = matrix(ground, under(ground, "decode=fast-idct", "precision=fp16"), threats, replicates=50)
@@ -396,7 +397,7 @@ def test_the_shipped_detector_under_a_square(tmp_path):
         met = made.at("square", deployment)
         assert 1 <= met.survived <= met.struck <= met.images == 2
         assert met.value < made.at(NO_THREAT, deployment).value
-    judge = open_judge(plan.model, ground.ground.clean, Rule(nms_iou=plan.model.card.nms_iou))
+    judge = open_judge(plan.model, ground.context.clean, Rule(nms_iou=plan.model.card.nms_iou))
     lost = 0
     for entry in plan.dataset.entries:
         sample = entry.load()

@@ -17,7 +17,7 @@ from holdfast.diagnose.run import blame
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.run import NoisePlan, ground_of
+from holdfast.noise.vision.run import NoisePlan, prepare_context
 from holdfast.stages.families import applied, options_of
 
 
@@ -86,7 +86,7 @@ def test_values_are_apart_by_what_differs_in_them():
 
 def test_each_difference_costs_what_evaluations_say(plan):
     chosen = options_of("resize=opencv-nearest,boxes=offset")
-    found = blame(ground_of(NoisePlan(plan, replicates=200)), chosen, quiet)
+    found = blame(prepare_context(NoisePlan(plan, replicates=200)), chosen, quiet)
     train = pipeline_of(plan.model.card)
 
     def run(*options):
@@ -104,7 +104,7 @@ def test_each_difference_costs_what_evaluations_say(plan):
 
 
 def test_the_only_difference_is_mended_by_going_back_to_training(plan):
-    found = blame(ground_of(NoisePlan(plan, replicates=200)), options_of("boxes=offset"), quiet)
+    found = blame(prepare_context(NoisePlan(plan, replicates=200)), options_of("boxes=offset"), quiet)
     (share,) = found.shares
     assert share.alone == pytest.approx(found.drop)
     assert share.mended == pytest.approx(found.drop)

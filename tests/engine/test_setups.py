@@ -13,7 +13,7 @@ from holdfast.data.open import open_dataset
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import Calibration, Deployed
 
@@ -70,7 +70,7 @@ def test_two_calibrations_never_share_a_cell(model, data):
 
 def test_a_run_folder_spelled_otherwise_or_copied_is_taken_up_again(model, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wanted = Wanted(
+    wanted = NoiseSelection(
         only=("precision=fp16", "precision=int8-minmax", "resize=opencv-nearest", "colour=yuv444")
     )
 

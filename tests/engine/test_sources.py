@@ -15,7 +15,7 @@ from holdfast.engine.store import Store
 from holdfast.evaluate.run import Plan
 from holdfast.graph import kept as keeping
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan
 from holdfast.noise.vision.run import measure as measure_noise
 from holdfast.noise.vision.run import prepare as prepare_noise
@@ -54,15 +54,15 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 # Modules that hand work out, read results or print them: no result depends on them.
 AROUND = (
     "engine.executor", "engine.manifest", "engine.workers", "evaluate.run", "evaluate.result",
-    "evaluate.score", "noise.vision", "config.options", "config.parser", "config.output", "report",
-    "_version",
+    "evaluate.score", "noise.suite", "noise.vision", "config.options", "config.parser", "config.output",
+    "report", "_version",
 )  # fmt: skip
 # What a kind's modules import for something else: errors, attacks (which have their own keys), scores.
 ASIDE = {
     "signs": ("core",),
     "verify": ("metrics", "stages"),
     "contest": ("attack", "stages.families"),
-    "language": ("data.files",),
+    "language": ("data.files", "stages.families"),
     "speech": ("stages.families",),
     "train": ("metrics", "noise"),
 }
@@ -162,8 +162,8 @@ REDONE = {
     "attack": ("attack.blackbox.prune", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares.work", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
-    "language": ("noise.language.model.runner", "noise.language.graph.causal"),
-    "speech": ("noise.speech.model.mel", "metrics.speech"),
+    "language": ("noise.language.model", "noise.language.graph"),
+    "speech": ("noise.speech.spectrum", "metrics.speech"),
     "train": ("train.loop", "stages.resize.libraries"),
     "rewrite": ("graph.rewrite.types", "stages.normalise"),
 }
@@ -251,6 +251,6 @@ def test_noise_audit_and_evaluate_share_cells(tmp_path, writes):
     keys = set(writes)
     writes.clear()
     plan = Plan(load_model(tmp_path / "blobs.onnx"), open_dataset(tmp_path / "data"), runs=tmp_path / "runs")
-    measure_noise(prepare_noise(NoisePlan(plan, Wanted(only=("resize=opencv-nearest",)))))
+    measure_noise(prepare_noise(NoisePlan(plan, NoiseSelection(only=("resize=opencv-nearest",)))))
     assert writes
     assert not keys & set(writes)

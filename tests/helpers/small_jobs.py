@@ -130,7 +130,7 @@ def spoken(folder):
     """A speech model at another precision on clips."""
     speaking.write_parallel(folder / "m")
     clips = open_clips(speaking.write_clips(folder / "clips"))
-    wanted = options.Wanted(only=("precision=fp16", "stft=power-2"))
+    wanted = options.NoiseSelection(only=("precision=fp16", "stft=power-2"))
 
     def run(runs):
         model = load_speech(folder / "m" / "fast.onnx")

@@ -18,7 +18,7 @@ from holdfast.graph.rewrite.ceil import ceil
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.graph.rewrite.types import Context
 from holdfast.graph.rewrite.upsample import upsample_bilinear, upsample_nearest
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.noise.vision.show import shown
 
@@ -51,21 +51,21 @@ def pool(stride=2, **more):
 def test_square_is_for_cards_that_crop(tmp_path):
     model = load_model(str(making.classifier(tmp_path)))
     data = making.image_folder(tmp_path / "data", 4, size=37)
-    wanted = Wanted(only=("resize=square",))
+    wanted = NoiseSelection(only=("resize=square",))
     boxed = fed_as(model, "letterbox")
-    (one,) = prepare(NoisePlan(plan_of(boxed, data, tmp_path), wanted)).asked
+    (one,) = prepare(NoisePlan(plan_of(boxed, data, tmp_path), wanted)).candidates
     assert (one.status, one.variant) == ("no effect", None)
     assert one.note == "applies to cards of policy crop only; this one's is letterbox"
     picture = making.jpeg(np.zeros((30, 40, 3), np.uint8))
     assert [told[1] for told in shown(picture, boxed, wanted)] == [one.note]
-    (one,) = prepare(NoisePlan(plan_of(fed_as(model, "crop"), data, tmp_path), wanted)).asked
-    assert one.status == "run"
+    (one,) = prepare(NoisePlan(plan_of(fed_as(model, "crop"), data, tmp_path), wanted)).candidates
+    assert one.status == "measured"
 
 
 def test_a_classifier_is_tried_and_told_that_it_enlarges_nothing(tmp_path):
     model = load_model(str(making.classifier(tmp_path)))
     data = making.image_folder(tmp_path / "data", 4, size=37)
-    made = prepare(NoisePlan(plan_of(model, data, tmp_path), Wanted(only=("upsample",)))).asked
+    made = prepare(NoisePlan(plan_of(model, data, tmp_path), NoiseSelection(only=("upsample",)))).candidates
     assert len(made) == 4
     assert {(a.status, a.note) for a in made} == {("no effect", "no Resize or Upsample in the graph")}
 
@@ -78,8 +78,10 @@ def test_a_classifier_that_does_enlarge_a_map_is_measured(tmp_path):
     onnx.save(made, tmp_path / "tiny.onnx")
     data = making.image_folder(tmp_path / "data", 4, size=37)
     plan = plan_of(load_model(str(tmp_path / "tiny.onnx")), data, tmp_path)
-    found = {a.option.name: a for a in prepare(NoisePlan(plan, Wanted(only=("upsample",)))).asked}
-    assert found["upsample-nearest"].status == "run"
+    found = {
+        a.option.name: a for a in prepare(NoisePlan(plan, NoiseSelection(only=("upsample",)))).candidates
+    }
+    assert found["upsample-nearest"].status == "measured"
     assert found["upsample-bilinear"].status == "no effect"
     assert found["upsample-bilinear"].note.startswith("1 Resize: done so already")
 
@@ -119,7 +121,7 @@ def test_of_pictures_that_are_no_jpegs_each_row_speaks_for_itself(tmp_path):
             deep = np.random.default_rng(n).integers(0, 65535, (37, 41)).astype(np.uint16)
             Image.fromarray(deep).save(file)
     model = load_model(str(making.classifier(tmp_path)))
-    wanted = Wanted(only=("decode=opencv", "decode=ffmpeg"))
+    wanted = NoiseSelection(only=("decode=opencv", "decode=ffmpeg"))
     rows = measure(prepare(NoisePlan(plan_of(model, tmp_path / "png", tmp_path), wanted))).rows
     for row in rows:
         assert "every decoder" not in row.note

@@ -66,11 +66,11 @@ def check_gates(gates: Sequence[Gate], plan: AuditPlan) -> None:
 def run_plan(plan: AuditPlan, began: float | None = None) -> Made:
     """The audit of a plan, with progress on standard error; its time runs from `began` (time.monotonic)."""
     from holdfast.audit.run import audit as run
+    from holdfast.engine.progress import progress
     from holdfast.evaluate.cli import tell_about
-    from holdfast.noise.cli import watch
 
     tell_about(plan.plan)
-    return run(plan, watch, began)
+    return run(plan, progress, began)
 
 
 def audit_plan(options: AuditOptions) -> AuditPlan:

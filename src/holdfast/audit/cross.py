@@ -21,8 +21,8 @@ from holdfast.audit.squares.map import worst
 from holdfast.audit.squares.work import SquaresPlan
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.engine.store import printable
-from holdfast.noise.vision.choose import Asked
-from holdfast.noise.vision.run import Watch
+from holdfast.noise.suite import Watch
+from holdfast.noise.vision.choose import ImageCandidate
 
 RULE = Rule()
 SPEC = 60.0  # seconds for a specification, at most
@@ -73,7 +73,7 @@ def matrix_part(made: Made, clock: Clock, watch: Watch) -> Ran:
 
 
 def _met(
-    made: Made, chosen: Sequence[Asked], threats: Sequence[Threatened], names: Sequence[str],
+    made: Made, chosen: Sequence[ImageCandidate], threats: Sequence[Threatened], names: Sequence[str],
     counts: Sequence[int], until: float, watch: Watch,
 ) -> tuple[Matrix | None, int]:  # fmt: skip
     """The matrix on the largest of these numbers of images that the time allows, and that number."""
@@ -124,7 +124,7 @@ def recheck_part(made: Made, clock: Clock, watch: Watch) -> Ran:
         return Ran(0, "no precision or runtime was built")
     under = {
         a.variant.name: a.variant.pipeline
-        for a in made.prepared.asked
+        for a in made.prepared.candidates
         if a.variant is not None and a.option.family in RECHECKED
     }
     if not under or not made.proofs:

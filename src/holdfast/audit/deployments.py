@@ -9,7 +9,7 @@ from functools import partial
 from holdfast.audit.result import TRAINED
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import Pipeline
-from holdfast.noise.vision.choose import Asked, tried
+from holdfast.noise.vision.choose import ImageCandidate, build_variant
 from holdfast.noise.vision.result import ModelNoise, Row
 from holdfast.noise.vision.run import Prepared, worst_options
 from holdfast.noise.vision.sweep import Variant
@@ -21,7 +21,7 @@ ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
 MOST = 12  # columns a page can show side by side
 
 
-def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> list[Asked]:
+def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> list[ImageCandidate]:
     """As trained, the option of each family that costs most, the precisions of ALWAYS, all together.
 
     At most so many, the costliest, in the families' order. An option that cannot be built stays in, with its
@@ -30,7 +30,7 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
     if most < 1:
         raise InputError(f"expected at least one deployment, got {most}")
     rows = {row.label: row for row in suite.rows}
-    known = {one.option.label: one for one in prepared.asked}
+    known = {one.option.label: one for one in prepared.candidates}
     unknown = sorted(rows.keys() - known.keys())
     if unknown:
         raise InputError(f"{unknown[0]}: the suite has it, the plan has not; expected one plan for both")
@@ -42,13 +42,13 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
     return [trained(prepared), *alone, *([together] if together and most > 1 else [])]
 
 
-def trained(prepared: Prepared) -> Asked:
+def trained(prepared: Prepared) -> ImageCandidate:
     """The deployment that is none."""
     same = Option("", TRAINED, _as_it_is, "the pipeline the model was trained with")
-    return Asked(same, "run", "", Variant(TRAINED, prepared.ground.clean))
+    return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
-def title(one: Asked) -> str:
+def title(one: ImageCandidate) -> str:
     """What a deployment is called in the matrix: family=option, or what it was named."""
     if one.variant is not None:
         return one.variant.name
@@ -80,17 +80,17 @@ def _harm(row: Row) -> tuple[bool, float, int]:
     return row.outcome == "measured", row.drop or 0.0, row.changed or 0
 
 
-def _alone(one: Asked, row: Row) -> Asked:
+def _alone(one: ImageCandidate, row: Row) -> ImageCandidate:
     """The option; one that failed on every image of the suite is not put to any threat."""
     if row.outcome == "impossible":
         return dataclasses.replace(one, status="impossible", note=row.note, variant=None)
     return one
 
 
-def _together(suite: ModelNoise, prepared: Prepared) -> Asked | None:
+def _together(suite: ModelNoise, prepared: Prepared) -> ImageCandidate | None:
     """The worst of every family at once, as the suite combines them; None if fewer than two cost anything."""
     chosen = worst_options(suite.rows, prepared.options)
-    made = tried(prepared.ground, chosen) if len(chosen) > 1 else None
+    made = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     if made is None:
         return None
     words = " + ".join(one.label for one in chosen)

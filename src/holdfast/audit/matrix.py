@@ -22,15 +22,20 @@ from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import Side, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, Interval, paired
-from holdfast.noise.vision.choose import Asked
-from holdfast.noise.vision.run import Prepared, Watch, unwatched
+from holdfast.noise.suite import Watch, unwatched
+from holdfast.noise.vision.choose import ImageCandidate
+from holdfast.noise.vision.run import Prepared
 from holdfast.noise.vision.sweep import Variant
 
 
 def matrix(
-    prepared: Prepared, deployments: Sequence[Asked], threats: Sequence[Threatened], watch: Watch = unwatched,
-    names: Sequence[str] | None = None, replicates: int = 1000,
-) -> Matrix:  # fmt: skip
+    prepared: Prepared,
+    deployments: Sequence[ImageCandidate],
+    threats: Sequence[Threatened],
+    watch: Watch = unwatched,
+    names: Sequence[str] | None = None,
+    replicates: int = 1000,
+) -> Matrix:
     """Every threat under every deployment, on the same images in all fields; a killed run goes on.
 
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
@@ -51,7 +56,7 @@ def matrix(
     return Matrix(rows, tuple(title(one) for one in columns), meetings, tuple(notes))
 
 
-def _columns(prepared: Prepared, deployments: Sequence[Asked]) -> list[Asked]:
+def _columns(prepared: Prepared, deployments: Sequence[ImageCandidate]) -> list[ImageCandidate]:
     """The deployments, as trained first."""
     first = trained(prepared)
     columns = [first, *(one for one in deployments if title(one) != TRAINED)]
@@ -76,7 +81,7 @@ def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
 
 
 def _testable(
-    columns: Sequence[Asked], images: Sequence[str]
+    columns: Sequence[ImageCandidate], images: Sequence[str]
 ) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
     """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
     able = [one.variant for one in columns if one.variant is not None]

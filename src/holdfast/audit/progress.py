@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.engine.executor import Progress
 from holdfast.engine.manifest import now
 from holdfast.engine.store import to_json, write_atomic
-from holdfast.noise.vision.run import Watch
+from holdfast.noise.suite import Watch
 
 PROGRESS = "progress.json"
 EVERY = 0.5  # seconds between two writes

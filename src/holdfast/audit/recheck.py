@@ -20,7 +20,7 @@ from holdfast.engine.cells import Computed, Missing, Setup, Work, run
 from holdfast.engine.pipelines import content_of
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
-from holdfast.noise.vision.run import Watch, unwatched
+from holdfast.noise.suite import Watch, unwatched
 from holdfast.stages.deployed import Deployed
 
 PLACES = 400  # run again at most, an image and deployment

@@ -18,9 +18,10 @@ from holdfast.core.pipeline import Decode, Pipeline
 from holdfast.core.registry import lookup
 from holdfast.engine.records import Record
 from holdfast.engine.store import printable
+from holdfast.noise.suite import Watch
 from holdfast.noise.vision.choose import reason_of
-from holdfast.noise.vision.run import Prepared, Watch, sweep_plan, swept
-from holdfast.noise.vision.sweep import Swept, Variant, steps, sweep
+from holdfast.noise.vision.run import Prepared, run_variants, sweep_plan
+from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
 
 LAID_BY = (
     "pillow"  # what reads the PNGs of laid patches: they hold the pixels of the deployment's own decoder
@@ -96,7 +97,7 @@ def replayed(
     _check(prepared, threats)
     wanted = frozenset(names)
     model = prepared.noise.plan.model
-    made = swept(prepared, tuple(variants), watch, f"without a threat {model.name}")
+    made = run_variants(prepared, tuple(variants), watch, f"without a threat {model.name}")
     clean, problems = _read(made, prepared, wanted)
     waves = waves_of(threats, names)
     struck: list[dict[str, dict[str, Record]]] = []
@@ -164,9 +165,9 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    made: Mapping[str, Swept], prepared: Prepared, wanted: frozenset[str]
+    made: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
-    model = prepared.ground.model
+    model = prepared.context.model
     problems = {name: reason_of(one.problem, model) for name, one in made.items() if one.problem}
     found = {
         name: {r.name: r for r in one.read().records if r.name in wanted}

@@ -28,12 +28,11 @@ from holdfast.engine.store import Store
 from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, evaluate, run_folder
-from holdfast.noise.vision.calibration import IMAGES as CALIBRATION_IMAGES
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import CALIBRATION_ITEMS, NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.combine import combine
 from holdfast.noise.vision.result import Suite, suite_folder
 from holdfast.noise.vision.result import save as save_suite
-from holdfast.noise.vision.run import NoisePlan, Watch, measure, prepare, unwatched
+from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import families, options
 
@@ -165,7 +164,7 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
     count = clock.number("noise", made.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
     skipped = _too_slow(made, clock, seconds)
     began = time.monotonic()
-    wanted = Wanted(skip=tuple(skipped))
+    wanted = NoiseSelection(skip=tuple(skipped))
     some = NoisePlan(_plan(made, count, until), wanted, made.plan.spare, replicates=made.plan.replicates)
     done = clock.finished("noise")
     if done == 0:
@@ -203,7 +202,7 @@ def _noise(made: Made, clock: Clock, watch: Watch) -> Ran:
 
 def _too_slow(made: Made, clock: Clock, seconds: float) -> list[str]:
     """The options that are calibrated, where that would take too much of the noises' time."""
-    cost = CALIBRATIONS * CALIBRATION_IMAGES * made.seconds_an_image
+    cost = CALIBRATIONS * CALIBRATION_ITEMS * made.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
         return []
     found = []

@@ -23,7 +23,7 @@ from holdfast.engine.manifest import slug
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import side_of
 from holdfast.evaluate.run import Plan, alignment_of
-from holdfast.noise.vision.run import Watch
+from holdfast.noise.suite import Watch
 from holdfast.stages.families import is_installed
 
 SHORT = 60.0  # seconds within which one process attacks more images than several

@@ -27,9 +27,9 @@ def for_picture(
     why = "give others by --calibration DATA"
     if spare is not None:
         tested = Dataset(picture.name, "picture", model.card.task, model.card.classes, (picture,))
-        reserved = reserve(tested, spare, train, images)
-        if reserved.calibration.entries:
-            return reserved.calibration, reserved.words
+        reserved = reserve(tested, spare, images)
+        if reserved.items:
+            return Calibration(reserved.items, train, reserved.lack), reserved.words
         why = f"{spare.name} holds no other"
     return Calibration((picture,), train), f"1 image, the picture itself ({why})"
 

@@ -12,7 +12,7 @@ from holdfast.config.options import carry
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.diagnose.options import DiagnoseOptions
-from holdfast.noise.cli import load_own, note_aliases, plan_for, watch
+from holdfast.noise.cli import load_own, note_aliases, plan_for
 from holdfast.noise.options import CombineOptions
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _on_picture(options: DiagnoseOptions) -> Found:
     from holdfast.diagnose.page import like_table
     from holdfast.evaluate.result import CELLS
     from holdfast.graph.load import load_model
+    from holdfast.noise.suite import REWRITTEN
     from holdfast.noise.vision.choose import calibrated
-    from holdfast.noise.vision.run import REWRITTEN
     from holdfast.noise.vision.show import OnePicture
 
     picture = Path(options.data)
@@ -151,9 +151,10 @@ def _on_data(options: DiagnoseOptions) -> Found:
     from holdfast.diagnose.calibration import calibration_of
     from holdfast.diagnose.lockstep import lockstep
     from holdfast.diagnose.run import blame
-    from holdfast.noise.vision.calibration import spread
+    from holdfast.engine.progress import progress
+    from holdfast.noise.suite import spread
     from holdfast.noise.vision.choose import calibrated
-    from holdfast.noise.vision.run import ground_of
+    from holdfast.noise.vision.run import prepare_context
     from holdfast.stages.families import options_of
 
     plan = plan_for(carry(options, CombineOptions))
@@ -162,17 +163,17 @@ def _on_data(options: DiagnoseOptions) -> Found:
     chosen = options_of(options.deploy)
     as_deployed = _system(train, options.deploy, base.model)
     plan = replace(plan, plan=replace(base, pipeline=train))
-    prepared = ground_of(plan)
-    ground, reserved = prepared.ground, prepared.ground.reserved
+    prepared = prepare_context(plan)
+    context = prepared.context
     train, deploy = (
-        calibrated(system, reserved.calibration, ground.folder) for system in (train, as_deployed)
+        calibrated(system, context.calibration, context.folder) for system in (train, as_deployed)
     )
-    prepared = replace(prepared, ground=replace(ground, clean=train))
+    prepared = replace(prepared, context=replace(context, clean=train))
     few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
-    seen = calibration_of(base.model, reserved.words, train, deploy)
-    return Found(stages, blame(prepared, chosen, watch), calibration=seen)
+    seen = calibration_of(base.model, context.reserved.words, train, deploy)
+    return Found(stages, blame(prepared, chosen, progress), calibration=seen)
 
 
 def to_text_all(found: Found) -> list[str]:

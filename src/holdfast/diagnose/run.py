@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from holdfast.core.errors import InputError, ModelError
 from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
-from holdfast.noise.vision.choose import Asked, tried
-from holdfast.noise.vision.run import Prepared, Watch, points, swept
-from holdfast.noise.vision.sweep import CLEAN, Swept, Variant
+from holdfast.noise.suite import Watch, points
+from holdfast.noise.vision.choose import ImageCandidate, build_variant
+from holdfast.noise.vision.run import Prepared, run_variants
+from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import Option
 
@@ -52,7 +53,7 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
     """The cost of deployment and of each of its differences, on all images of the data set."""
     variants, notes = _variants(prepared, chosen)
     what = f"diagnose {prepared.noise.plan.model.name}"
-    made = swept(prepared, tuple(variants.values()), watch, what)
+    made = run_variants(prepared, tuple(variants.values()), watch, what)
     sides = {role: _side(prepared, made[variant.name]) for role, variant in variants.items()}
     whole = compare(sides[CLEAN], sides[DEPLOY], replicates=prepared.noise.replicates)
     shares = tuple(_share(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
@@ -73,7 +74,7 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
         roles[f"alone {option.label}"] = [option]
         roles[f"without {option.label}"] = [o for o in chosen if o is not option]
     for role, some in roles.items():
-        made = tried(prepared.ground, some) if some else None
+        made = build_variant(prepared.context, some) if some else None
         if role.startswith("alone"):
             notes[some[0].label] = _note(prepared, made)
         if made is None or made.status == "no effect":
@@ -85,22 +86,22 @@ def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, V
     return variants, notes
 
 
-def _note(prepared: Prepared, made: Asked | None) -> str:
+def _note(prepared: Prepared, made: ImageCandidate | None) -> str:
     """What is to be said of an option alone; how the graph was made only if training's is another."""
     if made is None:
         return "as in training"
-    same = made.variant is not None and made.variant.pipeline.infer == prepared.ground.clean.infer
+    same = made.variant is not None and made.variant.pipeline.infer == prepared.context.clean.infer
     return "" if same else made.note
 
 
 def _clean(prepared: Prepared, role: str) -> Variant:
     """Training's system in that role; if it is calibrated, not on the images it was calibrated on."""
-    clean, reserved = prepared.ground.clean, prepared.ground.reserved
+    clean, reserved = prepared.context.clean, prepared.context.reserved
     seen = isinstance(clean.infer, Deployed) and clean.infer.calibrated
     return Variant(role, clean, reserved.without if seen else frozenset())
 
 
-def _side(prepared: Prepared, made: Swept) -> Side:
+def _side(prepared: Prepared, made: SweepResult) -> Side:
     """The records of a finished variant, ready to be compared."""
     if made.problem:
         raise ModelError(f"{made.variant.name}: {made.problem}")

@@ -19,8 +19,8 @@ from holdfast.evaluate.run import DEFAULT_RUNS, Plan
 from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
+from holdfast.noise.suite import Watch, unwatched
 from holdfast.noise.vision.calibration import spare_of
-from holdfast.noise.vision.run import Watch, unwatched
 
 T = TypeVar("T")
 Target = TypeVar("Target", bound=Options)

@@ -30,16 +30,16 @@ def run(options: ExperimentOptions) -> int:
     if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
+    from holdfast.engine.progress import progress
     from holdfast.experiment.bench import Bench
     from holdfast.experiment.read import read_experiment
     from holdfast.experiment.run import execute
-    from holdfast.noise.cli import watch
 
     bench = Bench(
         read_experiment(options.file),
         runs=options.runs,
         jobs=options.jobs,
-        watch=watch,
+        watch=progress,
         tell=lambda line: say(line, sys.stderr),
     )
     if options.dry_run:

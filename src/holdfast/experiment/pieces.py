@@ -18,7 +18,7 @@ from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
 from holdfast.experiment.struck import attacked, audit_plan, audited, verified
-from holdfast.noise.vision.run import NoisePlan, ground_of, measure, prepare
+from holdfast.noise.vision.run import NoisePlan, measure, prepare, prepare_context
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
 
 def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> tuple[Plan, str]:
     """The plan with options of noise, without the images calibrated on, and what is to be said of it."""
-    from holdfast.noise.vision.choose import tried
+    from holdfast.noise.vision.choose import build_variant
     from holdfast.stages.families import alias_notes, option
 
     chosen = [option(label) for label in work.noise]
@@ -130,8 +130,8 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
         if task not in one.tasks:
             raise InputError(f"{one.label}: is for models to {', '.join(one.tasks)}; this is one to {task}")
     spare = bench.spare(piece, work.calibration, work.calibration_images)
-    ground = ground_of(NoisePlan(plan, spare=spare, calibration_images=work.calibration_images)).ground
-    made = tried(ground, chosen)
+    noise = NoisePlan(plan, spare=spare, calibration_images=work.calibration_images)
+    made = build_variant(prepare_context(noise).context, chosen)
     if made is None:
         return plan, f"{' + '.join(work.noise)} is how the model is fed and run anyway"
     if made.status == "no effect":
@@ -147,13 +147,13 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
 
 
 def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
-    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.result import Suite, as_plain, save, suite_folder
 
     began = time.perf_counter()
     plan = bench.plan(piece)
     spare = bench.spare(piece, work.calibration, work.calibration_images)
-    wanted = Wanted(work.only, work.skip, work.all)
+    wanted = NoiseSelection(work.only, work.skip, work.all)
     found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
     seconds = round(time.perf_counter() - began, 3)
     created = now()

@@ -11,7 +11,7 @@ from holdfast.evaluate.run import alignment_of
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
-from holdfast.noise.vision.calibration import IMAGES
+from holdfast.noise.suite import CALIBRATION_ITEMS
 
 if TYPE_CHECKING:
     from holdfast.audit.plan import AuditPlan
@@ -68,7 +68,7 @@ def audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
 
     plan = bench.plan(piece)
     check(bench.experiment.gates, metrics=(gate_metric(plan),))
-    spare = bench.spare(piece, work.calibration, IMAGES, part=True)
+    spare = bench.spare(piece, work.calibration, CALIBRATION_ITEMS, part=True)
     return AuditPlan(plan, bench.options(piece, AuditOptions), spare)
 
 

@@ -7,5 +7,5 @@ COMMANDS = {
     "noise": "cli:suite",
     "noise list": "cli:listing",
     "noise combine": "cli:combine",
-    "noise show": "show_cli:show",
+    "noise show": "cli:show",
 }

@@ -7,24 +7,25 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.config.options import carry, changed, field_of
-from holdfast.config.output import say, write_json
+from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.evaluate.cli import plan_of, tell_about
-from holdfast.evaluate.options import EvaluationOptions, OutputOptions
-from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions
+from holdfast.evaluate.options import EvaluationOptions
+from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
     from holdfast.evaluate.run import Plan
+    from holdfast.noise.suite import Estimate, NoiseSelection
     from holdfast.noise.vision.combine import Staircase
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
+    from holdfast.report.tables import Table
 
 PICTURES_ONLY = ("use", "format", "split", "map", "rule", "classes")  # options that other tasks do not have
 
@@ -36,22 +37,8 @@ def suite(options: NoiseOptions) -> int:
     that is installed and applies, each alone, then the worst of each together; Δ with flips and an interval.
     """
     options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
-    if options.task != "pictures":
-        return _run_task(options)
-    plans = list(plans_of(options))
-    if options.dry_run:
-        return _estimated(plans)
-    began = time.perf_counter()
-    models = [_one(plan)[1] for plan in plans]
-    made = suite_of(models, plans[0].plan.dataset.name, command_line(options), began)
-    show_suite(made, options)
-    if options.out:
-        _page(made, (), options.out)
-    return _ending(made, options.runs)
-
-
-def _run_task(options: NoiseOptions) -> int:
-    """Run the suite of language or speech models and return the exit code."""
+    if options.task == "pictures":
+        return _pictures(options)
     reject_options(options, PICTURES_ONLY)
     if options.task == "language":
         from holdfast.noise.language.cli import language
@@ -60,6 +47,107 @@ def _run_task(options: NoiseOptions) -> int:
     from holdfast.noise.speech.cli import speech
 
     return speech(options)
+
+
+def _pictures(options: NoiseOptions) -> int:
+    """Run, show and save the suite of image models, and return the exit code."""
+    from holdfast.noise.vision.page import write
+    from holdfast.noise.vision.result import as_plain, save, suite_folder
+    from holdfast.noise.vision.run import estimate
+    from holdfast.noise.vision.tables import (
+        estimate_table,
+        families_table,
+        models_csv,
+        models_table,
+        options_table,
+    )
+
+    models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
+    plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
+    if options.dry_run:
+        estimates = [estimate(plan) for plan in plans]
+        return print_estimates(estimate_table(estimates), estimates)
+    began = time.perf_counter()
+    made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
+    tables = [table for m in made.models for table in (options_table(m), families_table(m))]
+    return finish(
+        options,
+        suite_folder(made, options.runs),
+        tables=[models_csv(made)] if options.csv else [*tables, models_table(made)],
+        save=lambda folder: save(made, folder),
+        plain=lambda: as_plain(made),
+        write=lambda out: write(made, out),
+        messages=_messages(made),
+        failed=any(model.failed for model in made.models),
+    )
+
+
+def _messages(made: Suite) -> Iterable[str]:
+    for model in made.models:
+        yield from (f"warning  {model.model}: {warning}" for warning in model.warnings)
+        if model.calibration:
+            yield f"note     {model.model}: integer precisions calibrated on {model.calibration}"
+        yield from (f"failed   {failure}" for failure in model.failed[:20])
+
+
+def finish(
+    options: NoiseOptions,
+    folder: Path,
+    *,
+    tables: Sequence[Table],
+    save: Callable[[Path], object],
+    plain: Callable[[], Any],
+    write: Callable[[Path], Path],
+    messages: Iterable[str],
+    failed: bool,
+) -> int:
+    """Print, save and export a finished suite, and return the exit code.
+
+    The tables come first: they are there even if the disk is full.
+    """
+    for place, table in enumerate(tables):
+        if place:
+            say("")
+        options.print_table(table)
+    save(folder)
+    if options.json:
+        write_json(options.json, plain())
+    if options.out:
+        say(f"report: {write(options.out).resolve()}", sys.stderr)
+    for message in messages:
+        sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
+    return 4 if failed else 0
+
+
+def print_estimates(table: Table, estimates: Iterable[Estimate]) -> int:
+    """Print what suites would take and which options they would skip, and return the exit code."""
+    from holdfast.report.tables import to_text
+
+    say(to_text(table))
+    for one in estimates:
+        for reason in one.skipped:
+            say(f"not run  {one.name}: {reason}")
+    return 0
+
+
+def stamp(command: str, began: float) -> dict[str, Any]:
+    """The fields of a result that tell how it was made; it began at `began` (time.perf_counter)."""
+    from holdfast.engine.manifest import now
+
+    return {"command": command, "created": now(), "seconds": round(time.perf_counter() - began, 3)}
+
+
+def models_and_data(options: NoiseOptions, expected: str) -> tuple[list[tuple[str, Path | None]], str]:
+    """The models with their cards, and the data, which is the last of the words."""
+    from holdfast.core.errors import InputError
+
+    *models, data = options.models_data
+    if not models:
+        raise InputError(f"expected {expected}; see --help")
+    if options.card and len(options.card) != len(models):
+        raise InputError(f"--card: expected one for each of {len(models)} models, got {len(options.card)}")
+    return list(zip(models, options.card or (None,) * len(models), strict=True)), data
 
 
 def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
@@ -74,22 +162,24 @@ def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
 
 def combine(options: CombineOptions) -> int:
     """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
+    from holdfast.engine.progress import progress
     from holdfast.noise.vision.combine import as_plain, words
     from holdfast.noise.vision.combine import combine as build_up
+    from holdfast.noise.vision.page import write
     from holdfast.noise.vision.tables import staircase_csv, staircase_table
 
     options.check_output(options.runs)
     began = time.perf_counter()
     plan = plan_for(dataclasses.replace(options, all=False))
-    prepared, made = _one(plan)
-    stairs = build_up(prepared, made, watch, options.all)
+    prepared, made = _measure(plan)
+    stairs: Staircase = build_up(prepared, made, progress, options.all)
     options.print_table(staircase_csv(stairs) if options.csv else staircase_table(stairs))
     say(words(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
     if options.json:
         write_json(options.json, as_plain(stairs))
     if options.out:
-        suite = suite_of([made], plan.plan.dataset.name, command_line(options), began)
-        _page(suite, (stairs,), options.out)
+        page = write(suite_of([made], plan, command_line(options), began), options.out, (stairs,))
+        say(f"report: {page.resolve()}", sys.stderr)
     return 0
 
 
@@ -105,48 +195,57 @@ def listing(options: ListOptions) -> None:
     return say("\n" + list_text(min(shutil.get_terminal_size().columns, 120)))
 
 
-def show_suite(made: Suite, options: OutputOptions) -> None:
-    """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.noise.vision.result import as_plain
-    from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table
+def show(options: ShowOptions) -> int:
+    """See what each noise does to a picture: before, after, and the difference stretched to 0 … 255."""
+    from holdfast.core.errors import ImageError, InputError
+    from holdfast.data.open import open_dataset
+    from holdfast.graph.load import load_model
+    from holdfast.noise.vision.show import features, save_pictures, shown, shown_table, write
+    from holdfast.report.tables import to_text
 
-    if options.csv:
-        options.print_table(models_csv(made))
-    else:
-        for model in made.models:
-            options.print_table(options_table(model))
-            say("")
-            options.print_table(families_table(model))
-            say("")
-        options.print_table(models_table(made))
-    if options.json:
-        write_json(options.json, as_plain(made))
-
-
-def plans_of(options: NoiseOptions) -> Iterator[NoisePlan]:
-    """A plan for each model; the dataset is last among the words."""
-    from holdfast.core.errors import InputError
-
-    *models, data = options.models_data
-    if not models:
-        raise InputError("expected MODEL… DATA: one model or more, then the dataset; see --help")
-    if options.card and len(options.card) != len(models):
-        raise InputError(f"--card: expected one for each of {len(models)} models, got {len(options.card)}")
-    for model, card in zip(models, options.card or (None,) * len(models), strict=True):
-        yield plan_for(carry(options, CombineOptions, model=model, data=data, card=card))
+    load_own(options.use)
+    selection = selection_of(options.only, options.skip)
+    check_outputs({"--out": options.out}, {"--folder": options.folder})
+    image = options.image
+    try:
+        data = image.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{image}: cannot be read: {problem.strerror}; expected a picture") from problem
+    loaded = load_model(options.model, options.card) if options.model else None
+    try:
+        made = list(shown(data, loaded, selection))
+    except ImageError as problem:
+        raise InputError(f"{image}: {problem}") from problem
+    images = open_dataset(options.calibration, images=100).entries if options.calibration else ()
+    maps = list(features(loaded, data, selection, images)) if loaded else []
+    if not made and not maps:
+        hint = "" if loaded else "; what changes the graph needs --model"
+        raise InputError(f"nothing to show: no noise asked for changes a picture or a feature map{hint}")
+    say(to_text(shown_table(made, maps)))
+    if options.folder:
+        save_pictures(made, options.folder)
+    say(f"page: {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
+    return 0
 
 
 def plan_for(options: CombineOptions) -> NoisePlan:
     """The noise plan of one model."""
-    from holdfast.noise.vision.choose import Wanted
     from holdfast.noise.vision.run import NoisePlan
 
     load_own(options.use)
-    wanted = Wanted(options.only, options.skip, options.all)
-    wanted.check()
-    note_aliases((*wanted.only, *wanted.skip))
+    selection = selection_of(options.only, options.skip, options.all)
     plan = plan_of(carry(options, EvaluationOptions))
-    return NoisePlan(plan, wanted, _spare(options, plan), options.calibration_images)
+    return NoisePlan(plan, selection, _spare(options, plan), options.calibration_images)
+
+
+def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
+    """The selection of noises of image models; UnknownName for a word that is none."""
+    from holdfast.noise.suite import NoiseSelection
+
+    selection = NoiseSelection(only, skip, every)
+    selection.check()
+    note_aliases((*only, *skip))
+    return selection
 
 
 def note_aliases(labels: Sequence[str]) -> None:
@@ -179,71 +278,19 @@ def _spare(options: CombineOptions, plan: Plan) -> Dataset | None:
     )
 
 
-def _one(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
+def _measure(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:
+    from holdfast.engine.progress import progress
     from holdfast.noise.vision.run import measure, prepare
 
     tell_about(plan.plan)
     prepared = prepare(plan)
-    return prepared, measure(prepared, watch)
+    return prepared, measure(prepared, progress)
 
 
-@contextmanager
-def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """Progress of a sweep, on standard error."""
-    from holdfast.engine.progress import progress
-
-    with progress(what, total) as step:
-        yield step
-
-
-def suite_of(models: Sequence[ModelNoise], data: str, command: str, began: float) -> Suite:
+def suite_of(models: Sequence[ModelNoise], plan: NoisePlan, command: str, began: float) -> Suite:
     """The suite of these models; it began at `began` (time.perf_counter)."""
-    from holdfast.engine.manifest import now
     from holdfast.engine.versions import versions
     from holdfast.noise.vision.result import Suite
 
-    return Suite(
-        data,
-        tuple(models),
-        command=command,
-        created=now(),
-        seconds=round(time.perf_counter() - began, 3),
-        versions=versions(),
-    )
-
-
-def _estimated(plans: Sequence[NoisePlan]) -> int:
-    from holdfast.noise.vision.run import estimate
-    from holdfast.noise.vision.tables import estimate_table
-    from holdfast.report.tables import to_text
-
-    found = [estimate(plan) for plan in plans]
-    say(to_text(estimate_table(found)))
-    for one in found:
-        for reason in one.left_out:
-            say(f"not run  {one.model}: {reason}")
-    return 0
-
-
-def _page(made: Suite, stairs: Sequence[Staircase], out: Path) -> None:
-    from holdfast.noise.vision.page import write
-
-    say(f"report: {write(made, out, stairs).resolve()}", sys.stderr)
-
-
-def _ending(made: Suite, runs: Path) -> int:
-    from holdfast.noise.vision.result import save, suite_folder
-
-    for model in made.models:
-        for warning in model.warnings:
-            sys.stderr.write(f"warning  {model.model}: {warning}\n")
-        if model.calibration:
-            sys.stderr.write(
-                f"note     {model.model}: integer precisions calibrated on {model.calibration}\n"
-            )
-        for failure in model.failed[:20]:
-            sys.stderr.write(f"failed   {failure}\n")
-    folder = suite_folder(made, runs)
-    save(made, folder)
-    sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
-    return 4 if any(m.failed for m in made.models) else 0
+    data = plan.plan.dataset.name
+    return Suite(data, tuple(models), versions=versions(), **stamp(command, began))

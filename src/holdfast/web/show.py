@@ -97,10 +97,10 @@ def picture_page(path: Path) -> str:
 def _noised(path: Path, changed: int) -> str:
     import tempfile
 
-    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import shown, write
 
-    made = list(shown(path.read_bytes(), None, Wanted((), ())))
+    made = list(shown(path.read_bytes(), None, NoiseSelection((), ())))
     command = f"holdfast noise show {path.name}"
     with tempfile.TemporaryDirectory() as folder:
         return write(made, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")

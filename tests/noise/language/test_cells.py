@@ -12,12 +12,12 @@ from holdfast.core.errors import InputError, ModelError, UnknownName
 from holdfast.core.language import Ending, Question, Scored, TextSet
 from holdfast.noise.language.cells import (
     DEFAULT,
-    chosen,
     has_failed,
     is_calibrated,
-    known,
     packed,
+    precisions,
     reserve,
+    select_precisions,
     spread,
     unpacked,
 )
@@ -37,24 +37,24 @@ def text_set(count, name="s", start=0):
 
 
 def test_the_three_precisions_of_the_table_run_by_default_and_others_on_demand():
-    assert chosen() == ("fp16", "int8-dynamic", "int8-mixed") == DEFAULT
-    assert "bf16" in chosen(every=True)
-    assert chosen(only=["bf16"]) == ("bf16",)
-    assert chosen(only=["precision=bf16", "fp16"]) == ("fp16", "bf16")
-    assert chosen(only=["precision"]) == DEFAULT
-    assert chosen(skip=["int8-mixed"]) == ("fp16", "int8-dynamic")
-    assert chosen(only=["int8"]) == chosen(only=["precision=int8"]) == ("int8-minmax",)
-    assert set(chosen(every=True)) == set(known())
+    assert select_precisions() == ("fp16", "int8-dynamic", "int8-mixed") == DEFAULT
+    assert "bf16" in select_precisions(every=True)
+    assert select_precisions(only=["bf16"]) == ("bf16",)
+    assert select_precisions(only=["precision=bf16", "fp16"]) == ("fp16", "bf16")
+    assert select_precisions(only=["precision"]) == DEFAULT
+    assert select_precisions(skip=["int8-mixed"]) == ("fp16", "int8-dynamic")
+    assert select_precisions(only=["int8"]) == select_precisions(only=["precision=int8"]) == ("int8-minmax",)
+    assert set(select_precisions(every=True)) == {one.name for one in precisions()}
     assert [p for p in DEFAULT if is_calibrated(p)] == ["int8-mixed"]
 
 
 def test_words_that_are_no_precision_are_refused_with_the_nearest():
     with pytest.raises(UnknownName, match="int8-dynamic"):
-        chosen(only=["int8-dinamic"])
+        select_precisions(only=["int8-dinamic"])
     with pytest.raises(UnknownName, match="resize"):
-        chosen(skip=["resize"])
+        select_precisions(skip=["resize"])
     with pytest.raises(InputError, match="leave none"):
-        chosen(only=["fp16"], skip=["precision"])
+        select_precisions(only=["fp16"], skip=["precision"])
 
 
 def test_which_words_are_models(tmp_path, monkeypatch):
@@ -120,17 +120,17 @@ def test_calibration_takes_what_is_not_tested_on():
     whole = text_set(50)
     tested = TextSet("s", "piqa", whole.questions[:20], "0" * 64)
     found = reserve(tested, whole, 10)
-    assert len(found.questions) == 10
-    assert not {q.name for q in found.questions} & {q.name for q in tested.questions}
+    assert len(found.items) == 10
+    assert not {q.name for q in found.items} & {q.name for q in tested.questions}
     assert found.without == frozenset()
     assert found.words.startswith("10 questions of s that are not tested on")
-    assert [q.name for q in found.questions] == [q.name for q in spread(whole.questions[20:], 10)]
+    assert [q.name for q in found.items] == [q.name for q in spread(whole.questions[20:], 10)]
 
 
 def test_equal_questions_of_another_file_are_not_calibrated_on():
     tested, other = text_set(8), text_set(12, "other", start=4)
     found = reserve(tested, other, 100, given=True)
-    assert [q.endings[0].prompt for q in found.questions] == [f"prompt {i}" for i in range(8, 16)]
+    assert [q.endings[0].prompt for q in found.items] == [f"prompt {i}" for i in range(8, 16)]
     with pytest.raises(InputError, match="all its questions are tested on"):
         reserve(tested, text_set(4, "inside"), 100, given=True)
 
@@ -139,13 +139,13 @@ def test_equal_questions_of_another_file_are_not_calibrated_on():
 def test_without_others_some_are_left_out_and_most_stay(count, wanted):
     tested = text_set(count)
     found = reserve(tested, None, wanted)
-    assert len(found.without) == len(found.questions) == min(wanted, max(1, count // 4))
-    assert {q.name for q in found.questions} == set(found.without)
+    assert len(found.without) == len(found.items) == min(wanted, max(1, count // 4))
+    assert {q.name for q in found.items} == set(found.without)
     assert f"{len(found.without)} of the {count} questions" in found.words
 
 
 def test_one_question_cannot_be_calibrated_on():
-    assert reserve(text_set(1), None, 100).questions == ()
+    assert reserve(text_set(1), None, 100).items == ()
 
 
 @given(

@@ -70,7 +70,7 @@ def test_calibrated_precisions_are_not_tested_on_what_they_saw(tmp_path, lm, set
     prepared = prepare(plan_of(tmp_path, [lm], sets[:1]))
     trials = {t.precision: t for t in prepared.trials}
     assert len(trials["fp16"].questions) == len(trials["int8-dynamic"].questions) == 40
-    seen = {q.name for q in prepared.reserved["p"].questions}
+    seen = {q.name for q in prepared.reserved["p"].items}
     assert len(seen) == 10
     assert not seen & {q.name for q in trials["int8-mixed"].questions}
     assert trials["int8-mixed"].note.startswith("10 texts, percentile")
@@ -260,12 +260,11 @@ def test_a_suite_is_kept_and_opened_again(tmp_path, lm, sets):
 def test_an_estimate_counts_what_is_left(tmp_path, lm, sets):
     plan = plan_of(tmp_path, [lm], sets, precisions=("fp16", "int8"))
     before = estimate(prepare(plan))
-    assert [(e.data, e.questions, e.precisions, e.finished) for e in before] == [
-        ("p", 40, 3, 0),
-        ("l", 28, 3, 0),
+    assert [(e.data, e.items, e.variants, e.cells, e.missing) for e in before] == [
+        ("p", 40, 3, 6, 6),
+        ("l", 28, 3, 5, 5),
     ]
-    assert [e.pieces for e in before] == [6, 5]
     assert all(e.seconds > 0 and e.bytes > 0 and e.sample == 6 for e in before)
     measure(prepare(dataclasses.replace(plan, sets=sets[:1])))
     after = estimate(prepare(plan))
-    assert (after[0].finished, after[0].seconds, after[1].finished) == (6, 0.0, 0)
+    assert (after[0].missing, after[0].seconds, after[1].missing) == (0, 0.0, 5)

@@ -12,13 +12,14 @@ from holdfast.noise.speech import cells
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.cells import Measured, Studio
 from holdfast.noise.speech.clips import open_clips
-from holdfast.noise.speech.options import CLEAN, System, Wanted, options
+from holdfast.noise.speech.options import CLEAN, System, options, select_options
 from holdfast.noise.speech.page import open_shown, save_shown, shown
 from holdfast.noise.speech.result import SpeechSuite, open_suite, save, suite_folder
-from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
+from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare, reserve
 from holdfast.noise.speech.spectrum import Vocoder, log_mel
+from holdfast.noise.suite import NoiseSelection
 
-FEW = Wanted(only=("precision=fp16", "precision=int8-mixed", "stft=symmetric-window", "stft=power-2"))
+FEW = NoiseSelection(only=("precision=fp16", "precision=int8-mixed", "stft=symmetric-window", "stft=power-2"))
 QUICK = Vocoder(iterations=3)
 
 
@@ -69,7 +70,7 @@ def test_every_noise_is_measured(ground, name):
 
 def test_the_numbers_are_what_the_definitions_say(ground):
     plan = plan_of(
-        ground, wanted=Wanted(only=("stft=symmetric-window",)), data=open_clips(ground / "clips", 1)
+        ground, wanted=NoiseSelection(only=("stft=symmetric-window",)), data=open_clips(ground / "clips", 1)
     )
     (row,) = measure(prepare(plan)).rows
     studio = Studio(plan.model, QUICK, {})
@@ -85,7 +86,7 @@ def test_the_numbers_are_what_the_definitions_say(ground):
 def test_finished_cells_are_not_made_again(ground, tmp_path, monkeypatch):
     plan = plan_of(ground, runs=tmp_path)
     steps = []
-    first = measure(prepare(plan), lambda what, total: _noted(steps))
+    first = measure(prepare(plan), lambda what, total, unit: _noted(steps))
     assert sum(done for done, _ in steps[:4]) == 5 * 4 - 1  # int8 is not tested on one clip
     assert sum(found for _, found in steps[:4]) == 0
 
@@ -109,7 +110,9 @@ class _noted:  # noqa: N801 - stands for a function
 
 def test_a_broken_cell_is_made_again_and_a_changed_clip_is_another(ground, tmp_path):
     folder = write_clips(tmp_path / "clips")
-    plan = plan_of(ground, wanted=Wanted(only=("stft=power-2",)), runs=tmp_path, data=open_clips(folder))
+    plan = plan_of(
+        ground, wanted=NoiseSelection(only=("stft=power-2",)), runs=tmp_path, data=open_clips(folder)
+    )
     first = measure(prepare(plan))
     files = sorted((tmp_path / "cells").rglob("*.json"))
     assert len(files) == 8
@@ -129,7 +132,9 @@ def test_two_processes_find_the_same(ground, tmp_path):
 
 def test_calibration_on_other_texts_costs_no_clip(ground, tmp_path):
     spare = open_clips(write_clips(tmp_path / "spare", ("go on.", "a road.", "wait here.")))
-    made = measure(prepare(plan_of(ground, wanted=Wanted(only=("precision=int8-mixed",)), spare=spare)))
+    made = measure(
+        prepare(plan_of(ground, wanted=NoiseSelection(only=("precision=int8-mixed",)), spare=spare))
+    )
     assert made.calibration == "2 texts of spare that are not tested on"
     assert made.rows[0].clips == 4
 
@@ -143,22 +148,22 @@ def test_nothing_is_tested_on_a_text_it_was_calibrated_on(ground, tmp_path):
     said = [clip.text for clip in whole.clips]
     twice = tuple(dataclasses.replace(c, text=said[at // 2]) for at, c in enumerate(whole.clips))
     prepared = prepare(plan_of(ground, data=dataclasses.replace(whole, clips=twice), runs=tmp_path))
-    assert len(prepared.held) == 2  # the one text is said in two clips
-    assert len({clip.text for clip in twice if clip.name in prepared.held}) == 1
-    assert "1 of the 2 texts" in prepared.calibration
+    assert len(prepared.reserved.without) == 2  # the one text is said in two clips
+    assert len({clip.text for clip in twice if clip.name in prepared.reserved.without}) == 1
+    assert "1 of the 2 texts" in prepared.reserved.words
 
 
 def test_what_the_card_has_anyway_is_no_noise(ground):
-    prepared = prepare(plan_of(ground, wanted=Wanted(only=("stft=periodic-window", "stft=power-2"))))
-    assert [one.option.name for one in prepared.asked] == ["power-2"]
+    prepared = prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=periodic-window", "stft=power-2"))))
+    assert [one.option.name for one in prepared.candidates] == ["power-2"]
     with pytest.raises(DataError, match="how the card has it anyway"):
-        prepare(plan_of(ground, wanted=Wanted(only=("stft=periodic-window",))))
+        prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=periodic-window",))))
 
 
 def test_the_same_up_to_rounding_is_no_effect(ground):
     pytest.importorskip("scipy")
     only = ("stft=scipy", "stft=scipy-default", "stft=constant-padding")
-    rows = measure(prepare(plan_of(ground, wanted=Wanted(only=only)))).rows
+    rows = measure(prepare(plan_of(ground, wanted=NoiseSelection(only=only)))).rows
     found = {row.option: row for row in rows}
     assert found["scipy"].outcome in ("no effect", "identical")
     assert found["constant-padding"].alike == "scipy-default"
@@ -169,38 +174,40 @@ def test_what_is_not_installed_is_a_row(ground, monkeypatch):
     monkeypatch.setattr("holdfast.noise.speech.options.is_installed", lambda name: name != "torch")
     kept = ("stft=torch", "stft=power-2")
     skip = tuple(one.label for one in options() if one.label not in kept)
-    made = measure(prepare(plan_of(ground, wanted=Wanted(only=("stft",), skip=skip))))
+    made = measure(prepare(plan_of(ground, wanted=NoiseSelection(only=("stft",), skip=skip))))
     row = next(r for r in made.rows if r.option == "torch")
     assert row.outcome == "not installed"
     assert "pip install 'holdfast[torch]'" in row.note
     with pytest.raises(InputError, match="--only stft=torch: torch is not installed"):
-        prepare(plan_of(ground, wanted=Wanted(only=("stft=torch",))))
+        prepare(plan_of(ground, wanted=NoiseSelection(only=("stft=torch",))))
 
 
 def test_words_that_mean_nothing_are_told(ground):
     with pytest.raises(UnknownName, match=r"unknown noise of speech 'stfd'\. Did you mean 'stft'"):
-        Wanted(only=("stfd",)).taken()
+        select_options(NoiseSelection(only=("stfd",)))
     with pytest.raises(UnknownName, match="Did you mean 'symmetric-window'"):
-        Wanted(skip=("stft=symetric-window",)).taken()
+        select_options(NoiseSelection(skip=("stft=symetric-window",)))
     with pytest.raises(InputError, match="leave none"):
-        Wanted(only=("precision",), skip=("precision",)).taken()
+        select_options(NoiseSelection(only=("precision",), skip=("precision",)))
 
 
 def test_the_defaults_hold_the_papers_precisions_and_all_settings():
-    names = [one.label for one in Wanted().taken()]
+    names = [one.label for one in select_options(NoiseSelection())]
     assert {"precision=fp16", "precision=int8-mixed", "precision=int8-dynamic", "stft=scipy-default"} <= set(
         names
     )
-    assert [one.name for one in Wanted(only=("precision=int8",)).taken()] == ["int8-minmax"]
+    assert [one.name for one in select_options(NoiseSelection(only=("precision=int8",)))] == ["int8-minmax"]
     assert "stft=scipy-unscaled" not in names
-    assert "stft=scipy-unscaled" in [one.label for one in Wanted(every=True).taken()]
+    assert "stft=scipy-unscaled" in [one.label for one in select_options(NoiseSelection(every=True))]
     assert "numpy" not in [one.name for one in options()]
 
 
 def test_clips_that_fail_are_counted_and_all_of_them_an_error(ground, tmp_path):
     folder = write_clips(tmp_path / "clips")
     write_wav(folder / "wavs" / "c1.wav", hum(0.4), rate=16000)
-    plan = plan_of(ground, wanted=Wanted(only=("stft=power-2",)), runs=tmp_path, data=open_clips(folder))
+    plan = plan_of(
+        ground, wanted=NoiseSelection(only=("stft=power-2",)), runs=tmp_path, data=open_clips(folder)
+    )
     made = measure(prepare(plan))
     assert made.clips == 3
     assert made.rows[0].clips == 3
@@ -219,7 +226,7 @@ def test_clips_that_fail_are_counted_and_all_of_them_an_error(ground, tmp_path):
 def test_a_model_that_never_stops_is_noted(ground, tmp_path):
     write_autoregressive(tmp_path, "endless", length=1e9)
     model = load_speech(tmp_path / "endless.onnx")
-    plan = dataclasses.replace(plan_of(ground, wanted=Wanted(only=("precision=fp16",))), model=model)
+    plan = dataclasses.replace(plan_of(ground, wanted=NoiseSelection(only=("precision=fp16",))), model=model)
     made = measure(prepare(plan))
     (note,) = made.notes
     assert note.startswith("the clean model never stops by itself on 4 of 4 clips (c0, c1, c2)")
@@ -232,14 +239,16 @@ def test_an_operator_that_fails_on_every_clip_is_impossible(ground, tmp_path):
     path = write_parallel(tmp_path)
     card = path.with_suffix(".toml")
     card.write_text(card.read_text().replace("hop = 64", "hop = 64\ncentre = false"))
-    plan = dataclasses.replace(plan_of(ground, wanted=Wanted(only=("stft=torch",))), model=load_speech(path))
+    plan = dataclasses.replace(
+        plan_of(ground, wanted=NoiseSelection(only=("stft=torch",))), model=load_speech(path)
+    )
     (row,) = measure(prepare(plan)).rows
     assert row.outcome == "impossible"
     assert row.note.startswith("every clip failed: torch.istft does not take back")
 
 
 def test_changed_lengths_are_counted():
-    from holdfast.noise.speech.run import Asked, _row
+    from holdfast.noise.speech.run import Candidate, _row
 
     option = next(o for o in options() if o.label == "precision=fp16")
     system = option.of(CLEAN)
@@ -250,7 +259,7 @@ def test_changed_lengths_are_counted():
             Measured("c", failed="no"),
         )
     }
-    row = _row(Asked(option, "measured", "", system), found)
+    row = _row(Candidate(option, "measured", "", system), found)
     assert (row.longer, row.clips, row.failed) == (1, 2, 1)
     assert row.mel.mean == pytest.approx(0.2)
 
@@ -268,13 +277,33 @@ def test_a_suite_is_saved_and_opened(ground, tmp_path):
 
 def test_the_estimate_runs_a_sample_and_keeps_nothing(ground, tmp_path):
     found = estimate(plan_of(ground, runs=tmp_path / "runs"))
-    assert (found.clips, found.systems, found.cells, found.sample) == (4, 5, 20, 2)
+    assert (found.items, found.variants, found.cells, found.missing, found.sample) == (4, 5, 19, 19, 2)
     assert found.seconds > 0
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_estimate_counts_what_is_left(ground, tmp_path):
+    plan = plan_of(ground, wanted=NoiseSelection(only=("stft=power-2",)), runs=tmp_path)
+    measure(prepare(plan))
+    done = estimate(plan)
+    assert (done.cells, done.missing, done.seconds, done.sample) == (8, 0, 0.0, 0)
+    more = estimate(
+        dataclasses.replace(plan, selection=NoiseSelection(only=("stft=power-2", "precision=fp16")))
+    )
+    assert (more.cells, more.missing) == (12, 4)
+
+
+def test_texts_to_calibrate_on_are_spread_over_those_that_are_not_tested_on(ground, tmp_path):
+    spare = open_clips(write_clips(tmp_path / "more", [f"road {i}." for i in "abcdefgh"]))
+    found = reserve(plan_of(ground, spare=spare, calibration=2))
+    assert found.items == ("road c.", "road g.")
+    assert (found.words, found.without) == ("2 texts of more that are not tested on", frozenset())
+    same = reserve(plan_of(ground, spare=open_clips(ground / "clips")))
+    assert "(clips holds no others)" in same.words
+
+
 def test_a_seeded_vocoder_is_another_system(ground):
-    only = Wanted(only=("stft=power-2",))
+    only = NoiseSelection(only=("stft=power-2",))
     seeded = measure(prepare(plan_of(ground, wanted=only, vocoder=Vocoder(iterations=3, seed=1))))
     plain = measure(prepare(plan_of(ground, wanted=only)))
     assert seeded.vocoder == "Griffin-Lim, 3 iterations, initial phase from seed 1"

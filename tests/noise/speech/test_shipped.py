@@ -5,9 +5,9 @@ import pytest
 from holdfast.noise.speech.acoustic import ids_of, open_voice
 from holdfast.noise.speech.card import load_speech, shipped_folder, shipped_speech
 from holdfast.noise.speech.clips import SHIPPED, open_clips, read_wav
-from holdfast.noise.speech.options import Wanted
 from holdfast.noise.speech.run import SpeechPlan, measure, prepare
 from holdfast.noise.speech.spectrum import Vocoder
+from holdfast.noise.suite import NoiseSelection
 
 
 def test_they_are_small_and_both_kinds_are_there():
@@ -36,7 +36,7 @@ def test_an_unknown_character_is_told_by_the_shipped_voice():
 
 @pytest.mark.parametrize("name", ["fast-speech", "taco"])
 def test_half_precision_is_little_beside_the_models_own_error(name, tmp_path):
-    only = Wanted(only=("precision=fp16", "stft=power-2"))
+    only = NoiseSelection(only=("precision=fp16", "stft=power-2"))
     plan = SpeechPlan(
         load_speech(name), open_clips(SHIPPED, 1), only, runs=tmp_path, vocoder=Vocoder(iterations=8)
     )

@@ -6,13 +6,13 @@ import shutil
 import pytest
 
 from helpers import models as making
-from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.core.pipeline import Pipeline
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
+from holdfast.noise.suite import NoiseSelection, spread
 from holdfast.noise.vision import calibration
-from holdfast.noise.vision.calibration import reserve, spread, unseen
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.vision.calibration import reserve, unseen
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 
 PIPELINE = Pipeline()
@@ -34,31 +34,31 @@ def relabelled(data, folder, count):
 
 
 def images_of(reserved):
-    return [entry.load().data for entry in reserved.calibration.entries]
+    return [entry.load().data for entry in reserved.items]
 
 
 def test_the_same_bytes_under_another_label_and_name_are_tested_on(data, tmp_path):
     copies = relabelled(data, tmp_path / "copies", 8)
     tested = {entry.load().data for entry in copies.entries}
-    kept = reserve(copies, data, PIPELINE, 8)
+    kept = reserve(copies, data, 8)
     assert not tested & set(images_of(kept))
     assert kept.words == "8 images of data that are not tested on"
-    whole = reserve(data, copies, PIPELINE, 100)
+    whole = reserve(data, copies, 100)
     assert "5 of the 20 images (copies holds no others), on which" in whole.words
-    assert whole.without == {entry.name for entry in whole.calibration.entries}
+    assert whole.without == {entry.name for entry in whole.items}
 
 
 def test_free_images_are_taken_evenly(data):
     tested = dataclasses.replace(data, entries=data.entries[:8])
-    kept = reserve(tested, data, PIPELINE, 4)
-    assert kept.calibration.entries == tuple(data.entries[i] for i in (9, 12, 15, 18))
-    assert reserve(tested, data, PIPELINE, 100).calibration.entries == data.entries[8:]
+    kept = reserve(tested, data, 4)
+    assert kept.items == tuple(data.entries[i] for i in (9, 12, 15, 18))
+    assert reserve(tested, data, 100).items == data.entries[8:]
 
 
 def test_those_held_back_of_the_tested_are_the_ones_published_figures_come_from(data):
-    kept = reserve(data, None, PIPELINE, 100)
-    assert kept.calibration.entries == tuple(data.entries[i] for i in (2, 6, 10, 14, 18))
-    assert reserve(data, None, PIPELINE, 2).calibration.entries == tuple(data.entries[i] for i in (5, 15))
+    kept = reserve(data, None, 100)
+    assert kept.items == tuple(data.entries[i] for i in (2, 6, 10, 14, 18))
+    assert reserve(data, None, 2).items == tuple(data.entries[i] for i in (5, 15))
     assert spread(tuple(range(500)), 100) == tuple(range(2, 500, 5))
 
 
@@ -102,13 +102,13 @@ def test_images_that_cannot_be_read_are_no_obstacle(data, tmp_path):
         (tmp_path / "data" / data.entries[number].name).unlink()
     (tmp_path / "data" / data.entries[10].name).write_bytes(b"no image")
     tested = dataclasses.replace(data, entries=data.entries[:8])
-    kept = reserve(tested, data, PIPELINE, 100)
-    assert data.entries[9] not in kept.calibration.entries
-    assert len(kept.calibration.entries) == 11
+    kept = reserve(tested, data, 100)
+    assert data.entries[9] not in kept.items
+    assert len(kept.items) == 11
     model = load_model(tmp_path / "tiny.onnx")
     plan = Plan(model, tested, runs=tmp_path / "runs", jobs=1)
     for spare in (data, None):  # of the latter one that is missing is held back
-        (row,) = measure(prepare(NoisePlan(plan, Wanted(only=("precision=int8",)), spare, 4))).rows
+        (row,) = measure(prepare(NoisePlan(plan, NoiseSelection(only=("precision=int8",)), spare, 4))).rows
         assert row.outcome == "measured"
 
 
@@ -117,15 +117,15 @@ def test_of_one_image_none_is_left_to_test_on_and_that_is_said(data, tmp_path):
     model = load_model(tmp_path / "tiny.onnx")
     one = dataclasses.replace(data, entries=data.entries[:1])
     plan = Plan(model, one, runs=tmp_path / "runs", jobs=1)
-    wanted = Wanted(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
+    wanted = NoiseSelection(only=("precision=int8-mixed", "precision=int8-minmax", "resize=opencv-nearest"))
     made = measure(prepare(NoisePlan(plan, wanted)))
     said = {row.label: (row.outcome, row.note) for row in made.rows}
     reason = "1 image: none is left to test on; give --calibration DATA"
     assert said["precision=int8-mixed"] == said["precision=int8-minmax"] == ("impossible", reason)
     assert said["resize=opencv-nearest"][0] != "impossible"
     assert made.calibration == ""
-    kept = reserve(one, one, pipeline_of(model.card), 100)
-    assert kept.calibration.lack.startswith("1 image (data holds no others): none is left")
+    kept = reserve(one, one, 100)
+    assert kept.lack.startswith("1 image (data holds no others): none is left")
 
 
 def test_copies_of_images_held_back_are_not_tested_on_either(data, tmp_path):
@@ -136,7 +136,7 @@ def test_copies_of_images_held_back_are_not_tested_on_either(data, tmp_path):
         entry = data.entries[number % 3]
         shutil.copy(entry.path, folder / ("bright" if number % 2 else "dark") / f"{number:02}.jpg")
     tested = open_dataset(folder)
-    kept = reserve(tested, None, PIPELINE, 1)
+    kept = reserve(tested, None, 1)
     (seen,) = images_of(kept)
     copies = {entry.name for entry in tested.entries if entry.load().data == seen}
     assert len(copies) == 4
@@ -148,6 +148,6 @@ def test_where_all_are_copies_none_is_left_to_test_on(data, tmp_path):
         (tmp_path / "same" / name).mkdir(parents=True)
         for number in range(4):
             shutil.copy(data.entries[0].path, tmp_path / "same" / name / f"{number}.jpg")
-    kept = reserve(open_dataset(tmp_path / "same"), None, PIPELINE, 100)
-    assert kept.calibration.lack == "8 images: none is left to test on; give --calibration DATA"
-    assert kept.calibration.entries == ()
+    kept = reserve(open_dataset(tmp_path / "same"), None, 100)
+    assert kept.lack == "8 images: none is left to test on; give --calibration DATA"
+    assert kept.items == ()

@@ -17,22 +17,23 @@ from holdfast.evaluate.run import Plan, evaluate
 from holdfast.evaluate.score import Settings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
+from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.calibration import reserve
-from holdfast.noise.vision.choose import Wanted, asked, reason_of
+from holdfast.noise.vision.choose import reason_of, select_options
 from holdfast.noise.vision.combine import _Stair, _step, combine, words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
 from holdfast.noise.vision.run import (
     NoisePlan,
     estimate,
-    ground_of,
     jpeg_share,
     measure,
     prepare,
+    prepare_context,
     worst_options,
 )
 from holdfast.stages.families import Option, option
 
-FEW = Wanted(
+FEW = NoiseSelection(
     only=("decode=opencv", "decode=fast-idct", "resize=opencv-nearest", "resize=pillow-box", "colour=yuv444")
 )
 
@@ -118,22 +119,22 @@ def test_without_jpegs_the_decoders_are_said_to_have_nothing_to_do(tmp_path, pla
         Image.fromarray(pixels).save(where.with_suffix(".png"))
     pngs = dataclasses.replace(plan, dataset=open_dataset(folder))
     assert jpeg_share(pngs.dataset.entries) == 0.0
-    made = measure(prepare(NoisePlan(pngs, Wanted(only=("decode",)))), Watched())
+    made = measure(prepare(NoisePlan(pngs, NoiseSelection(only=("decode",)))), Watched())
     run = [r for r in made.rows if r.outcome != "not installed"]
     assert {r.outcome for r in run} == {"identical"}
     assert all("no JPEG" in r.note for r in run)
 
 
 def test_a_graph_without_pools_has_no_ceil_mode(boxes):
-    made = prepare(NoisePlan(boxes, Wanted(only=("ceil", "upsample"))))
-    assert {a.status for a in made.asked} == {"no effect"}
-    assert all(a.note for a in made.asked)
+    made = prepare(NoisePlan(boxes, NoiseSelection(only=("ceil", "upsample"))))
+    assert {a.status for a in made.candidates} == {"no effect"}
+    assert all(a.note for a in made.candidates)
 
 
 def test_calibrated_variants_are_not_tested_on_what_they_saw(plan):
-    prepared = prepare(NoisePlan(plan, Wanted(only=("precision=int8",))))
+    prepared = prepare(NoisePlan(plan, NoiseSelection(only=("precision=int8",))))
     (row,) = measure(prepared, Watched()).rows
-    kept = prepared.ground.reserved
+    kept = prepared.context.reserved
     assert len(kept.without) == 7
     assert row.images == 30 - 7
     assert "7 of the 30 images" in kept.words
@@ -142,10 +143,10 @@ def test_calibrated_variants_are_not_tested_on_what_they_saw(plan):
 
 def test_calibration_takes_images_that_are_not_tested(plan):
     tested = dataclasses.replace(plan.dataset, entries=plan.dataset.entries[:20])
-    kept = reserve(tested, plan.dataset, pipeline_of(plan.model.card), 100)
+    kept = reserve(tested, plan.dataset, 100)
     assert not kept.without
-    assert {e.name for e in kept.calibration.entries} == {e.name for e in plan.dataset.entries[20:]}
-    both = reserve(plan.dataset, plan.dataset, pipeline_of(plan.model.card), 100)
+    assert {e.name for e in kept.items} == {e.name for e in plan.dataset.entries[20:]}
+    both = reserve(plan.dataset, plan.dataset, 100)
     assert len(both.without) == 7, "all of the spare are tested: some must be held back"
 
 
@@ -196,26 +197,26 @@ def test_a_suite_is_saved_and_opened(plan, tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(only=("resize=opencv-bilinaer",)), "opencv-bilinear"),
-        (Wanted(skip=("rezise",)), "resize"),
-        (Wanted(only=("decode=opencv",), skip=("decode",)), "no noise is left"),
-        (Wanted(only=("boxes=offset",)), "is for models to detect"),
+        (NoiseSelection(only=("resize=opencv-bilinaer",)), "opencv-bilinear"),
+        (NoiseSelection(skip=("rezise",)), "resize"),
+        (NoiseSelection(only=("decode=opencv",), skip=("decode",)), "no noise is left"),
+        (NoiseSelection(only=("boxes=offset",)), "is for models to detect"),
     ],
 )
 def test_wishes_that_cannot_be_met_are_told(plan, wanted, said):
     with pytest.raises((InputError, UnknownName), match=said):
-        asked(ground_of(NoisePlan(plan)).ground, wanted)
+        select_options(prepare_context(NoisePlan(plan)).context, wanted)
 
 
 def test_on_demand_options_run_only_when_named_or_all_are():
     from holdfast.stages.families import families, options
 
     quiet = next(o for f in families() for o in options(f) if not o.default)
-    assert not Wanted().takes(quiet)
-    assert not Wanted(only=(quiet.family,)).takes(quiet)
-    assert Wanted(only=(quiet.label,)).takes(quiet)
-    assert Wanted(every=True).takes(quiet)
-    assert not Wanted(every=True, skip=(quiet.label,)).takes(quiet)
+    assert not NoiseSelection().takes(quiet)
+    assert not NoiseSelection(only=(quiet.family,)).takes(quiet)
+    assert NoiseSelection(only=(quiet.label,)).takes(quiet)
+    assert NoiseSelection(every=True).takes(quiet)
+    assert not NoiseSelection(every=True, skip=(quiet.label,)).takes(quiet)
 
 
 def test_an_option_that_changes_nothing_is_never_named_the_worst():
@@ -233,7 +234,7 @@ def test_an_option_that_changes_nothing_is_never_named_the_worst():
 
 def test_an_alias_selects_the_option_it_stands_for():
     minmax, mixed = option("precision=int8-minmax"), option("precision=int8-mixed")
-    only, skip = Wanted(only=("precision=int8",)), Wanted(skip=("precision=int8",))
+    only, skip = NoiseSelection(only=("precision=int8",)), NoiseSelection(skip=("precision=int8",))
     assert only.takes(minmax)
     assert only.singles_out(minmax)
     assert not only.takes(mixed)
@@ -242,7 +243,7 @@ def test_an_alias_selects_the_option_it_stands_for():
 
 
 def test_the_staircase_adds_every_family_and_ends_where_combined_does(boxes):
-    wanted = Wanted(only=("decode=fast-idct", "resize=opencv-nearest", "boxes=offset", "colour=nv12"))
+    wanted = NoiseSelection(only=("decode=fast-idct", "resize=opencv-nearest", "boxes=offset", "colour=nv12"))
     prepared = prepare(NoisePlan(boxes, wanted, replicates=200))
     suite = measure(prepared, Watched())
     stairs = combine(prepared, suite, Watched())
@@ -323,37 +324,37 @@ def test_noises_are_passed_as_functions(plan):
     assert row.changed > 0
     assert "own=half light" in made.combined.option
     alone = measure(
-        prepare(NoisePlan(plan, Wanted(only=("own",)), own={"half light": half_light})), Watched()
+        prepare(NoisePlan(plan, NoiseSelection(only=("own",)), own={"half light": half_light})), Watched()
     )
     assert [r.label for r in alone.rows] == ["own=half light"]
 
 
 def test_an_estimate_runs_a_sample_and_keeps_nothing(plan):
     found = estimate(NoisePlan(plan, FEW))
-    assert (found.images, found.variants, found.cells, found.whole) == (30, 6, 180, 180)
+    assert (found.items, found.variants, found.missing, found.cells) == (30, 6, 180, 180)
     assert found.seconds > 0
     assert found.bytes > 0
     assert not (plan.runs / "cells").exists() or not list((plan.runs / "cells").rglob("*.json"))
 
 
 def test_an_estimate_leaves_nothing_behind(plan):
-    found = estimate(NoisePlan(plan, Wanted(only=("precision=fp16", "precision=int8"))))
+    found = estimate(NoisePlan(plan, NoiseSelection(only=("precision=fp16", "precision=int8"))))
     assert found.variants == 3
     assert not plan.runs.exists()
 
 
 def test_an_estimate_knows_what_is_finished(plan):
-    few = NoisePlan(plan, Wanted(only=("resize=pillow-box",)))
+    few = NoisePlan(plan, NoiseSelection(only=("resize=pillow-box",)))
     measure(prepare(few), Watched())
     done = estimate(few)
-    assert (done.cells, done.whole, done.seconds, done.bytes, done.sample) == (0, 60, 0.0, 0, 0)
-    more = estimate(NoisePlan(plan, Wanted(only=("resize=pillow-box", "resize=pillow-nearest"))))
-    assert (more.cells, more.whole) == (30, 90)
+    assert (done.missing, done.cells, done.seconds, done.bytes, done.sample) == (0, 60, 0.0, 0, 0)
+    more = estimate(NoisePlan(plan, NoiseSelection(only=("resize=pillow-box", "resize=pillow-nearest"))))
+    assert (more.missing, more.cells) == (30, 90)
     assert more.seconds > 0
 
 
 def test_options_that_change_no_digit_have_no_effect_and_do_not_count(boxes):
-    wanted = Wanted(only=("boxes=offset", "boxes=nms-inclusive"))
+    wanted = NoiseSelection(only=("boxes=offset", "boxes=nms-inclusive"))
     made = measure(prepare(NoisePlan(boxes, wanted, replicates=100)), Watched())
     found = {r.option: r for r in made.rows}
     assert found["nms-inclusive"].outcome == "no effect"

@@ -47,20 +47,20 @@ def _stairs(made: Made) -> list[Section]:
 def _seen(made: Made) -> list[Section]:
     """What noise does to a picture and to the features, on the first image that can be read."""
     from holdfast.core.errors import HoldfastError
-    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import Feature, features, picture_section, shown
 
     model, prepared = made.plan.plan.model, made.prepared
     if prepared is None:
         return []
     entry = made.plan.plan.dataset.entries[0]
-    built = {one.option.label for one in prepared.asked}  # what was too slow to calibrate is not shown
+    built = {one.option.label for one in prepared.candidates}  # what was too slow to calibrate is not shown
     labels = tuple(label for label in ("ceil=ceil", "precision=int8-minmax") if label in built)
     try:
         picture = entry.load().data
-        kept = prepared.calibrated_on, prepared.ground.folder
-        maps = list(features(model, picture, Wanted(only=labels), *kept)) if labels else []
-        few = list(shown(picture, model, Wanted(only=tuple(SHOWN.split()))))
+        kept = prepared.calibrated_on, prepared.context.folder
+        maps = list(features(model, picture, NoiseSelection(only=labels), *kept)) if labels else []
+        few = list(shown(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
     except (
         HoldfastError
     ):  # an image that cannot be read, a graph that cannot be rewritten: told in the tables

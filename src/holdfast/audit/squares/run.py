@@ -20,7 +20,7 @@ from holdfast.engine.cells import run
 from holdfast.engine.records import Failed
 from holdfast.engine.store import Store, printable
 from holdfast.evaluate.result import CELLS
-from holdfast.noise.vision.run import Watch, unwatched
+from holdfast.noise.suite import Watch, unwatched
 
 
 @dataclass(frozen=True)

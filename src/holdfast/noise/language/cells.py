@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,40 +13,49 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
-from holdfast.core.fingerprint import of
 from holdfast.core.language import Question, Scored, TextSet
-from holdfast.core.registry import names, part
+from holdfast.core.registry import part
 from holdfast.core.sources import code_of
 from holdfast.engine.cells import Computed, Missing, Setup, Work
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.graph.session import runtime
-from holdfast.noise.language.open import LIMIT, Subject
+from holdfast.noise.language.open import LIMIT, Subject, open_language
+from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, hold_back, spread
+from holdfast.stages.families import Option, family, options
 
-CLEAN = "fp32"  # the file as it is
-FAMILY = "precision"
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
+BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
 
 
-def known() -> tuple[str, ...]:
+def precisions() -> list[Option]:
     """All precisions, those that run by default first."""
-    found = [n for n in names("rewrite") if part("rewrite", n).facts.get("family") == FAMILY]
-    return (*DEFAULT, *(n for n in found if n not in DEFAULT))
+    found = {option.name: option for option in options(family(PRECISION))}
+    names = (*DEFAULT, *(name for name in found if name not in DEFAULT))
+    return [dataclasses.replace(found[name], default=name in DEFAULT) for name in names]
 
 
-def chosen(only: Sequence[str] = (), skip: Sequence[str] = (), every: bool = False) -> tuple[str, ...]:
-    """The precisions that are wanted: `fp16`, `precision=fp16` or `precision` for the whole family."""
-    taken, left = set(_named(only)), set(_named(skip))
-    whole = not only or FAMILY in only
-    wanted = [
-        name
-        for name in (() if FAMILY in skip else known())
-        if name not in left and (name in taken or (whole and (every or name in DEFAULT)))
-    ]
-    if not wanted:
+def select_precisions(
+    only: Sequence[str] = (), skip: Sequence[str] = (), every: bool = False
+) -> tuple[str, ...]:
+    """The selected precisions: `fp16`, `precision=fp16` or `precision` for the whole family."""
+    offered = precisions()
+    labels = {label for option in offered for label in option.labels}
+
+    def labelled(words: Sequence[str]) -> Iterator[str]:
+        for word in words:
+            name = word.removeprefix(f"{PRECISION}=")
+            label = PRECISION if word == PRECISION else f"{PRECISION}={name}"
+            if label not in (PRECISION, *labels):
+                raise UnknownName("precision of a language model", name, [o.name for o in offered])
+            yield label
+
+    selection = NoiseSelection(tuple(labelled(only)), tuple(labelled(skip)), every)
+    chosen = tuple(option.name for option in offered if selection.takes(option))
+    if not chosen:
         raise InputError("no precision is left to run: --only and --skip leave none")
-    return tuple(wanted)
+    return chosen
 
 
 def is_calibrated(precision: str) -> bool:
@@ -53,74 +63,36 @@ def is_calibrated(precision: str) -> bool:
     return bool(part("rewrite", precision).facts.get("calibrated", False))
 
 
-def _named(words: Sequence[str]) -> Iterator[str]:
-    for word in words:
-        if word == FAMILY:
-            continue
-        name = word.removeprefix(f"{FAMILY}=")
-        if name not in (*known(), *_aliases()):
-            raise UnknownName("precision of a language model", name, known())
-        yield part("rewrite", name).name
-
-
-def _aliases() -> Iterator[str]:
-    for name in known():
-        yield from part("rewrite", name).facts.get("aliases", ())
-
-
-QUESTIONS = 100
-
-
-@dataclass(frozen=True)
-class Reserved:
-    """The questions to calibrate on, which tested ones they cost calibrated precisions, and both in words."""
-
-    questions: tuple[Question, ...]
-    without: frozenset[str]
-    words: str
-
-    def key(self) -> str:
-        """A hash of what the model reads when it is calibrated."""
-        return of([content(q) for q in self.questions])
-
-
 def content(question: Question) -> list[list[str]]:
     """What a question says, whatever file it is in."""
     return [[str(question.answer)], *([e.prompt, e.text] for e in question.endings)]
 
 
-def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = False) -> Reserved:
-    """Questions of `spare` that are not tested on; else some of the tested, which are then left out.
+def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = False) -> Reserved[Question]:
+    """Questions of `spare` that are not tested on; else some of the tested, which are then skipped.
 
     `spare` may be the whole of which the first are tested, or another set (`given` by the user: then it
-    must do). They are spread evenly: files are often sorted.
+    must do).
     """
-    known = {of(content(q)) for q in tested.questions}
-    free = () if spare is None else tuple(q for q in spare.questions if of(content(q)) not in known)
+    known = {fingerprint.of(content(q)) for q in tested.questions}
+    others = spare.questions if spare is not None else ()
+    free = [q for q in others if fingerprint.of(content(q)) not in known]
     if spare is not None and free:
         held = spread(free, min(count, len(free)))
         words = f"{len(held)} questions of {spare.name} that are not tested on, each with its right ending"
-        return Reserved(held, frozenset(), words)
+        return Reserved(held, words)
     if given and spare is not None:
         raise InputError(
             f"--calibration {spare.name}: all its questions are tested on; give a set with others"
         )
     if len(tested.questions) < 2:  # nothing would be left to test on
-        return Reserved((), frozenset(), "no question: there is none that is not tested on")
-    held = spread(tested.questions, min(count, max(1, len(tested.questions) // 4)))
+        return Reserved((), "no question: there is none that is not tested on")
+    held = hold_back(tested.questions, count)
     words = (
         f"{len(held)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
         "precisions are not tested on them (their Δ is to fp32 on the others)"
     )
-    return Reserved(held, frozenset(q.name for q in held), words)
-
-
-def spread(questions: Sequence[Question], count: int) -> tuple[Question, ...]:
-    """So many questions, evenly spread over all."""
-    return tuple(questions[(2 * i + 1) * len(questions) // (2 * count)] for i in range(count))
-
-
-BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
+    return Reserved(held, words, frozenset(q.name for q in held))
 
 
 @dataclass(frozen=True)
@@ -133,49 +105,46 @@ class Built:
     how: str
 
 
-def built(subject: Subject, precision: str, reserved: Reserved, folder: Path) -> Built:
-    """The graph, made now if it is not there; CannotRewrite if it cannot be."""
-    calibrated = is_calibrated(precision)
-    key = _key(subject, precision, reserved.key() if calibrated else "")
-    paths, facts = kept(
-        folder / key[:32], key, lambda: _made(subject, precision, reserved if calibrated else None)
-    )
+def built(subject: Subject, precision: str, reserved: Reserved[Question], folder: Path) -> Built:
+    """The graph, rewritten now if it is not there; CannotRewrite if it cannot be."""
+    import onnx
+
+    texts = reserved.items if is_calibrated(precision) else None
+    made_by = [precision, part("rewrite", precision).function, code_of("language")]
+    calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
+    versions = [onnx.__version__, runtime().__version__]
+    key = fingerprint.of([subject.sha256, made_by, calibration, *versions])
+    paths, facts = kept(folder / key[:32], key, lambda: _made(subject, precision, texts))
     return Built(paths[".onnx"], key, facts["changed"], facts["how"])
 
 
-def _made(subject: Subject, precision: str, reserved: Reserved | None) -> Made:
+def _made(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Made:
     if subject.bytes > LIMIT:
         raise CannotRewrite(
             f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
             "more than 2.1 GB"
         )
-    made = _rewritten(subject, precision, reserved)
-    return Made({".onnx": _packed(made.model)}, {"changed": len(made.changed), "how": made.how})
-
-
-def _packed(model: Any) -> bytes:
+    made = _rewritten(subject, precision, texts)
     try:
-        return bytes(model.SerializeToString())
+        data = bytes(made.model.SerializeToString())
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
         raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
+    return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
 
 
-def _rewritten(subject: Subject, precision: str, reserved: Reserved | None) -> Rewritten:
+def _rewritten(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Rewritten:
     import onnx
 
     proto = load_proto(subject.path)
     onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
     context = Context(unit="text")
-    if reserved is not None:
-        from holdfast.noise.language.open import open_language
-
+    if texts is not None:
         model = open_language(subject.path, subject.tokenizer)
         fed = [
-            {name: value for name, value in feeds.items() if name != BRANCH}
-            for feeds in model.feeds(reserved.questions)
+            {name: value for name, value in feeds.items() if name != BRANCH} for feeds in model.feeds(texts)
         ]
         context = Context(None, lambda: iter(fed), "text")
-    with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is told
+    with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is reported
         made: Rewritten = part("rewrite", precision).function(settled(proto), context)
     return made
 
@@ -193,13 +162,6 @@ def settled(proto: Any) -> Any:
         proto.graph.input.extend(others)
         proto.graph.initializer.append(numpy_helper.from_array(np.array([False]), BRANCH))
     return proto
-
-
-def _key(subject: Subject, precision: str, calibration: str) -> str:
-    import onnx
-
-    made_by = [precision, part("rewrite", precision).function, code_of("language")]
-    return fingerprint.of([subject.sha256, made_by, calibration, onnx.__version__, runtime().__version__])
 
 
 @dataclass(frozen=True)
@@ -264,8 +226,6 @@ class ScoringWork(Work[Piece, OpenModel]):
             yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
 
     def _scores(self, state: OpenModel, piece: Piece) -> list[Any]:
-        from holdfast.noise.language.open import open_language
-
         if state.source != (piece.path, piece.graph):
             state.source, state.model = None, None  # the one before makes room first
             state.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
@@ -274,15 +234,10 @@ class ScoringWork(Work[Piece, OpenModel]):
             for question in piece.questions:
                 state.model.lines(question)  # raises why a question cannot be read
         found = list(state.model.score_all(piece.questions))
-        if self.strict:
-            _check(found, piece.precision)
+        lost = next((one.name for one in found if self.strict and has_failed(one)), None)
+        if lost is not None:
+            raise DataError(f"{lost}: no likelihood at {piece.precision}: the model gives no numbers (NaN)")
         return packed(found)
-
-
-def _check(found: Sequence[Scored], precision: str) -> None:
-    for one in found:
-        if has_failed(one):
-            raise DataError(f"{one.name}: no likelihood at {precision}: the model gives no numbers (NaN)")
 
 
 def has_failed(scored: Scored) -> bool:
@@ -292,11 +247,11 @@ def has_failed(scored: Scored) -> bool:
 
 def packed(scored: Sequence[Scored]) -> list[Any]:
     """Scores as a cell keeps them, to the last digit, without the names of the questions."""
-    return [[_plain(s.sums), list(s.tokens), list(s.length), list(s.greedy)] for s in scored]
-
-
-def _plain(sums: Sequence[float]) -> list[float | str]:
-    return [total if math.isfinite(total) else repr(total) for total in sums]  # JSON has no NaN
+    numbers = [[total if math.isfinite(total) else repr(total) for total in s.sums] for s in scored]
+    return [  # JSON has no NaN
+        [sums, list(s.tokens), list(s.length), list(s.greedy)]
+        for sums, s in zip(numbers, scored, strict=True)
+    ]
 
 
 def unpacked(plain: Sequence[Any], questions: Sequence[Question]) -> list[Scored]:

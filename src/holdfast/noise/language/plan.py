@@ -1,35 +1,22 @@
-"""What a language suite runs: models × sets × precisions as trials, their graphs made, cut into pieces."""
+"""What a language suite runs: models × sets × precisions as trials, their graphs built, cut into pieces."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from holdfast.core.errors import InputError, ModelError, one_line
 from holdfast.core.language import Question, TextSet
-from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
-from holdfast.noise.language.cells import (
-    CLEAN,
-    DEFAULT,
-    QUESTIONS,
-    Piece,
-    Reserved,
-    built,
-    is_calibrated,
-    reserve,
-)
-from holdfast.noise.language.open import Subject
-from holdfast.noise.language.result import Outcome
+from holdfast.noise.language.cells import DEFAULT, Piece, built, is_calibrated, reserve
+from holdfast.noise.language.open import Subject, open_language
+from holdfast.noise.language.result import CLEAN
+from holdfast.noise.suite import CALIBRATION_ITEMS, REWRITTEN, Outcome, Reserved, Watch, unwatched
 
-REWRITTEN = "rewritten"
 PIECE = 25  # questions of a cell
-Watch: TypeAlias = Callable[[str, int, str], AbstractContextManager[Progress]]  # what, how many, of what
 
 
 @dataclass(frozen=True)
@@ -46,7 +33,7 @@ class LanguagePlan:
     precisions: tuple[str, ...] = DEFAULT
     spare: tuple[TextSet | None, ...] = ()
     given: bool = False
-    calibration_questions: int = QUESTIONS
+    calibration_questions: int = CALIBRATION_ITEMS
     jobs: int = 1  # processes; 0: one a core
     strict: bool = False
 
@@ -79,13 +66,8 @@ class Prepared:
 
     plan: LanguagePlan
     trials: tuple[Trial, ...]
-    reserved: dict[str, Reserved]  # by the set's name
+    reserved: dict[str, Reserved[Question]]  # by the set's name
     notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> what to say; set "": of the model
-
-
-def unwatched(what: str, total: int, unit: str) -> AbstractContextManager[Progress]:
-    """Progress that nobody wants to see."""
-    return nullcontext(lambda done, found: None)
 
 
 def prepare(plan: LanguagePlan, watch: Watch = unwatched) -> Prepared:
@@ -121,14 +103,12 @@ def _distinct(names: Sequence[str], what: str) -> None:
 
 
 def _opened(subject: Subject, sets: tuple[TextSet, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
-    from holdfast.noise.language.open import open_language
-
     model = open_language(subject.path, subject.tokenizer)
     said = {(subject.name, text.name): model.notes_on(text.questions) for text in sets}
     return {(subject.name, ""): model.notes, **said}
 
 
-def _made(plan: LanguagePlan, trial: Trial, reserved: Reserved) -> Trial:
+def _made(plan: LanguagePlan, trial: Trial, reserved: Reserved[Question]) -> Trial:
     """The trial with its graph and its pieces, or with the reason why there are none."""
     questions = trial.text.questions
     if trial.precision == CLEAN:

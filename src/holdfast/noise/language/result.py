@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.language.cells import CLEAN
+from holdfast.noise.suite import Estimate, Outcome, excludes_zero
 from holdfast.report.tables import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from holdfast.noise.language.run import Estimate
-
-Outcome: TypeAlias = Literal["measured", "no effect", "impossible"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Row:
     @property
     def clear(self) -> bool:
         """Whether the interval leaves out 0: more than the choice of questions."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return excludes_zero(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -112,6 +106,7 @@ def suite_folder(suite: LanguageSuite, runs: Path) -> Path:
     return folder_of(runs, name, [same, suite.precisions])
 
 
+CLEAN = "fp32"  # the file as it is
 RULES = {
     "plain": "the ending with the highest sum of log-likelihoods",
     "per-byte": "that sum divided by the ending's bytes (length-normalised)",
@@ -232,17 +227,19 @@ def _lines(model: LanguageNoise, of: SetNoise) -> Iterator[list[Cell]]:
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
     """What a suite would cost: pieces, time and disk."""
-    columns: list[Column | str] = ["model", "set", "questions", "precisions", "pieces", "finished"]
-    columns += [Column("about seconds", 1), Column("about MB", 2), "timed on"]
-    rows: list[list[Cell]] = [
-        [
-            e.model, e.data, e.questions, e.precisions, e.pieces, e.finished, e.seconds, e.bytes / 1e6,
-            f"{e.sample} questions each",
-        ]
-        for e in found
-    ]  # fmt: skip
+    columns = [
+        Column("model", get=lambda e: e.model),
+        Column("set", get=lambda e: e.data),
+        Column("questions", get=lambda e: e.items),
+        Column("precisions", get=lambda e: e.variants),
+        Column("pieces", get=lambda e: e.cells),
+        Column("finished", get=lambda e: e.cells - e.missing),
+        Column("about seconds", 1, get=lambda e: e.seconds),
+        Column("about MB", 2, get=lambda e: e.bytes / 1e6),
+        Column("timed on", get=lambda e: f"{e.sample} questions each"),
+    ]
     caption = (
         "Graphs are made, but only a sample was run, in one process with one thread; finished pieces are "
         "not run again"
     )
-    return Table(columns, rows, caption)
+    return Table.of(found, columns, caption)

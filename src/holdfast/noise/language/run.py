@@ -15,20 +15,13 @@ from holdfast.engine.executor import cores
 from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
-from holdfast.noise.language.cells import (
-    CLEAN,
-    Piece,
-    ScoringWork,
-    has_failed,
-    is_calibrated,
-    packed,
-    spread,
-    unpacked,
-)
-from holdfast.noise.language.plan import Prepared, Trial, Watch, unwatched
-from holdfast.noise.language.result import LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.vision.run import points
+from holdfast.noise.language.cells import Piece, ScoringWork, has_failed, is_calibrated, packed, unpacked
+from holdfast.noise.language.open import open_language
+from holdfast.noise.language.plan import Prepared, Trial
+from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
+from holdfast.noise.suite import Estimate, Watch, points, spread, unwatched
 
+SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
 EXACTLY = "every likelihood is exactly that of fp32"
 
 
@@ -152,25 +145,6 @@ def _whole(share: float, questions: int) -> float:
     return round(share * questions) / questions
 
 
-SAMPLE = 6  # questions: enough to time, few enough to wait for
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What one model on one set would take: what is still to be run, in one process."""
-
-    model: str
-    data: str
-    questions: int
-    precisions: int  # that would be run, the file as it is among them
-    pieces: int
-    finished: int  # of those
-    seconds: float
-    bytes: int
-    sample: int
-    left_out: tuple[str, ...]  # precisions that would not be run, and why
-
-
 def estimate(prepared: Prepared) -> list[Estimate]:
     """An estimate for each model and set; some questions of each trial are run now, in one thread."""
     plan = prepared.plan
@@ -191,7 +165,6 @@ def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
     store, work = prepared.plan.store, ScoringWork(1)
     able = [t for t in trials if t.pieces]
     missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
-    finished = sum(p not in missing for t in able for p in t.pieces)
     seconds, written, sample = 0.0, 0, 0
     for trial in able:
         left = [p for p in trial.pieces if p in missing]
@@ -203,18 +176,22 @@ def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         times = sum(_length(p.questions) for p in left) / _length(few)
         seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
     text = trials[0].text
-    skipped = tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces)
-    pieces = sum(len(t.pieces) for t in able)
     return Estimate(
-        trials[0].subject.name, text.name, len(text.questions), len(able), pieces, finished,
-        seconds, written, sample, skipped,
-    )  # fmt: skip
+        model=trials[0].subject.name,
+        data=text.name,
+        items=len(text.questions),
+        variants=len(able),
+        cells=sum(len(t.pieces) for t in able),
+        missing=sum(p in missing for t in able for p in t.pieces),
+        seconds=seconds,
+        bytes=written,
+        sample=sample,
+        skipped=tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces),
+    )
 
 
 def _timed(trial: Trial, few: Sequence[Question]) -> tuple[float, int]:
     """Seconds and bytes of a few questions, the model open and warm."""
-    from holdfast.noise.language.open import open_language
-
     piece = trial.pieces[0]
     model = open_language(piece.path, piece.tokenizer, 1, piece.graph)
     model.score(few[0])

@@ -13,15 +13,15 @@ no such noise:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.errors import InputError
 from holdfast.core.registry import Part, names, part, stage
 from holdfast.noise.speech.spectrum import Spectrum
+from holdfast.noise.suite import PRECISION, NoiseSelection
 from holdfast.stages.families import is_installed
 
-PRECISION, STFT = "precision", "stft"
+STFT = "stft"
 REFERENCE = "numpy"  # the operator of the clean system
 # Not part of the suite for pictures, but what speech and language models on CPUs are mostly run in
 ALSO = ("int8-dynamic",)
@@ -59,7 +59,7 @@ CLEAN = System()
 
 @dataclass(frozen=True)
 class SpeechOption:
-    """One way a deployed system differs, with what is told about it."""
+    """One way a deployed system differs, with its description."""
 
     family: str
     kind: str  # of the registered part: rewrite, stft or spectrum
@@ -105,50 +105,30 @@ def _option(registered: Part, family: str) -> SpeechOption:
     missing = ""
     if needs and not is_installed(needs):
         missing = f"{needs} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
-    default = bool(facts.get("default", True)) or registered.name in ALSO
-    calibrated = bool(facts.get("calibrated", False))
     return SpeechOption(
-        family, registered.kind, registered.name, registered.summary, str(facts.get("systems", "")),
-        default, missing, calibrated, facts.get("aliases", ()),
-    )  # fmt: skip
+        family=family,
+        kind=registered.kind,
+        name=registered.name,
+        summary=registered.summary,
+        systems=str(facts.get("systems", "")),
+        default=bool(facts.get("default", True)) or registered.name in ALSO,
+        missing=missing,
+        calibrated=bool(facts.get("calibrated", False)),
+        aliases=facts.get("aliases", ()),
+    )
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which options: families or FAMILY=OPTION; empty `only` means all that run by default."""
-
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    every: bool = False
-
-    def taken(self) -> list[SpeechOption]:
-        """The options that are wanted; UnknownName for a word that means none, InputError if none is left."""
-        offered = options()
-        self._check(offered)
-        found = [one for one in offered if self._takes(one)]
-        if not found:
-            raise InputError("no noise is left to run: --only and --skip leave none")
-        for one in found:
-            if one.missing and set(one.labels) & set(self.only):
-                raise InputError(f"--only {one.label}: {one.missing}")
-        return found
-
-    def _check(self, offered: Sequence[SpeechOption]) -> None:
-        for text in (*self.only, *self.skip):
-            family, _, name = text.partition("=")
-            if family not in (PRECISION, STFT):
-                raise UnknownName("noise of speech", family, (PRECISION, STFT))
-            known = [one.name for one in offered if one.family == family]
-            if "=" in text and not any(text in one.labels for one in offered):
-                raise UnknownName(family, name, known)
-
-    def _takes(self, one: SpeechOption) -> bool:
-        if one.family in self.skip or set(one.labels) & set(self.skip):
-            return False
-        if set(one.labels) & set(self.only):
-            return True
-        named = not self.only or one.family in self.only
-        return named and (one.default or self.every)
+def select_options(selection: NoiseSelection) -> list[SpeechOption]:
+    """The selected options; UnknownName for a word that means none, InputError if none is left."""
+    offered = options()
+    selection.check(offered, "noise of speech")
+    chosen = [one for one in offered if selection.takes(one)]
+    if not chosen:
+        raise InputError("no noise is left to run: --only and --skip leave none")
+    for one in chosen:
+        if one.missing and selection.singles_out(one):
+            raise InputError(f"--only {one.label}: {one.missing}")
+    return chosen
 
 
 @stage(

@@ -22,14 +22,13 @@ from holdfast.noise.speech.result import (
     SpeechNoise,
     SpeechSuite,
     clips_of,
-    harm,
-    measured,
     options_table,
     paper_table,
     short,
 )
 from holdfast.noise.speech.run import Prepared
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
+from holdfast.noise.suite import distinct, worst_of_each
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined, scroll
@@ -64,7 +63,7 @@ def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
     plan = prepared.plan
     paths = {name: dict(graphs.paths) for name, graphs in prepared.graphs.items()}
     studio = Studio(plan.model, plan.vocoder, paths)
-    take = _take(studio, sorted(plan.data.clips, key=lambda c: len(c.text)), prepared.held)
+    take = _take(studio, sorted(plan.data.clips, key=lambda c: len(c.text)), prepared.reserved.without)
     if take is None:
         return None
     spectrum = plan.model.card.spectrum
@@ -95,13 +94,11 @@ def _take(studio: Studio, clips: Sequence[Clip], held: frozenset[str]) -> Take |
 
 def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
     """The worst precision, the worst operator, the worst setting, and what was combined."""
-    known = {one.option.label: one for one in prepared.asked}
-    best: dict[str, Row] = {}
-    for row in measured(made.rows):
-        kind = known[row.label].option.kind
-        if kind not in best or harm(row) > harm(best[kind]):
-            best[kind] = row
-    found = [known[row.label].option.of(CLEAN) for row in best.values()]
+    known = {one.option.label: one.option for one in prepared.candidates}
+    worst = [
+        known[row.label] for row in worst_of_each(distinct(made.rows), lambda row: known[row.label].kind)
+    ]
+    found = [option.of(CLEAN) for option in worst]
     together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
     first = [s for s in found if s.precision]
     if together and first:
@@ -110,7 +107,7 @@ def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
 
 
 def save_shown(one: Shown, folder: Path) -> None:
-    """Nothing; the sounds lie beside the run's manifest."""
+    """Write the sounds next to the run's manifest."""
     arrays: dict[str, NDArray[np.generic]] = {
         "about": np.array([one.model, one.clip, one.text]),
         "labels": np.array([sound.label for sound in one.sounds]),

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
+from holdfast.noise.suite import Estimate, OptionRow, Outcome, distinct, joint_outcome
 from holdfast.report.tables import Cell, Column, Table
 
-if TYPE_CHECKING:
-    from holdfast.noise.speech.run import SpeechEstimate
-
-Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 METRICS: tuple[str, ...] = ("mel", "heard", "wave")
 
 
@@ -27,7 +24,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(OptionRow):
     """One option: mean square errors against the clean system on the same texts, over the clips."""
 
     family: str
@@ -45,9 +42,9 @@ class Row:
     alike: str = ""  # an earlier option of the family with the same errors
 
     @property
-    def label(self) -> str:
-        """family=option, as the command line takes it."""
-        return f"{self.family}={self.option}"
+    def loss(self) -> float | None:
+        """The error of what is heard."""
+        return self.heard.mean if self.heard else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class SpeechNoise:
     @property
     def worst(self) -> Row | None:
         """The option with the largest error of what is heard."""
-        return max(measured(self.rows), key=harm, default=None)
+        return max(distinct(self.rows), key=lambda row: row.harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -85,16 +82,6 @@ class SpeechSuite:
     created: str = ""
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
-
-
-def measured(rows: Sequence[Row]) -> list[Row]:
-    """The rows that have numbers and differ from the clean system and from one another."""
-    return [row for row in rows if row.outcome == "measured" and row.heard is not None and not row.alike]
-
-
-def harm(row: Row) -> float:
-    """What makes one option worse than another: the error of what is heard."""
-    return row.heard.mean if row.heard else 0.0
 
 
 MANIFEST = "speech.json"
@@ -120,14 +107,9 @@ NAMES = {
 _FIRST = ("FP16", "INT8", "BF16")  # the paper's two, then others
 
 
-def group_of(row: Row) -> str:
-    """The column a row belongs to: STFT, or FP16, INT8, BF16."""
-    return row.option.split("-")[0].upper() if row.family == "precision" else row.family.upper()
-
-
 def groups_of(suite: SpeechSuite) -> list[str]:
     """The columns of the paper's table, precisions first."""
-    found = dict.fromkeys(group_of(r) for m in suite.models for r in m.rows)
+    found = dict.fromkeys(r.group.upper() for m in suite.models for r in m.rows)
     return sorted(found, key=lambda g: (_FIRST.index(g) if g in _FIRST else len(_FIRST), g))
 
 
@@ -137,7 +119,7 @@ def paper_table(suite: SpeechSuite) -> Table:
     rows: list[list[Cell]] = []
     for model in suite.models:
         for metric in ("heard", "wave", "mel"):
-            cells = [_mean_worst([r for r in model.rows if group_of(r) == g], metric) for g in groups]
+            cells = [_mean_worst([r for r in model.rows if r.group.upper() == g], metric) for g in groups]
             own = short(model.own.mean) if metric == "heard" else ""
             rows.append([model.model, NAMES[metric], *cells, _combined(model, metric), own])
     columns = ["method", "MSE of"]
@@ -156,9 +138,10 @@ def short(value: float) -> str:
 
 
 def _mean_worst(rows: Sequence[Row], metric: str) -> str:
-    numbers = [n.mean for r in measured(rows) if (n := number(r, metric)) is not None]
+    numbers = [n.mean for r in distinct(rows) if (n := number(r, metric)) is not None]
     if not numbers:
-        return next((r.outcome for r in rows if r.outcome != "measured"), "–")
+        outcome = joint_outcome(rows)
+        return "–" if outcome == "not run" else outcome
     mean = short(sum(numbers) / len(numbers))
     return mean if len(numbers) == 1 else f"{mean} ({short(max(numbers))})"
 
@@ -259,11 +242,16 @@ def _clean(model: SpeechNoise) -> Row:
     return Row("clean", "clean", "measured", own=model.own, clips=model.clips, failed=len(model.failed))
 
 
-def estimate_table(found: Sequence[SpeechEstimate]) -> Table:
+def estimate_table(found: Sequence[Estimate]) -> Table:
     """What suites would cost: cells, time and disk."""
-    columns: list[Column | str] = ["model", "clips", "systems", "cells"]
-    columns += [Column("about seconds", 0), Column("about MB", 2), "timed on"]
-    rows: list[list[Cell]] = [
-        [e.model, e.clips, e.systems, e.cells, e.seconds, e.bytes / 1e6, clips_of(e.sample)] for e in found
+    columns = [
+        Column("model", get=lambda e: e.model),
+        Column("clips", get=lambda e: e.items),
+        Column("systems", get=lambda e: e.variants),
+        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
+        Column("about seconds", 0, get=lambda e: e.seconds),
+        Column("about MB", 2, get=lambda e: e.bytes / 1e6),
+        Column("timed on", get=lambda e: clips_of(e.sample) if e.sample else "nothing: all is finished"),
     ]
-    return Table(columns, rows, "Nothing was run but a sample, in one process; finished cells are not redone")
+    caption = "Nothing was run but a sample, in one process; finished cells are not redone"
+    return Table.of(found, columns, caption)

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.seeds import generator
-from holdfast.engine.executor import Progress
+from holdfast.engine.cells import count_missing
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
-from holdfast.noise.speech.options import CLEAN, PRECISION, STFT, SpeechOption, System, Wanted
-from holdfast.noise.speech.result import Number, Outcome, Row, SpeechNoise, harm, measured
+from holdfast.noise.speech.options import CLEAN, STFT, SpeechOption, System, select_options
+from holdfast.noise.speech.result import Number, Row, SpeechNoise
 from holdfast.noise.speech.spectrum import Vocoder
-from holdfast.noise.vision.run import REWRITTEN, Watch
+from holdfast.noise.suite import (
+    CALIBRATION_ITEMS,
+    PRECISION,
+    REWRITTEN,
+    Candidate,
+    Estimate,
+    NoiseSelection,
+    Outcome,
+    Reserved,
+    Watch,
+    distinct,
+    hold_back,
+    skipped_options,
+    spread,
+    unwatched,
+    worst_of_each,
+)
 
-TEXTS = 100  # to calibrate on, at most
+SpeechCandidate: TypeAlias = Candidate[SpeechOption, System]
+SAMPLE = 2  # clips an estimate runs: each is seconds of sound through every system
 ROUNDING = 1e-15  # mean square errors that double precision makes by itself, amplified by the vocoder
 FIELDS = ("mel", "heard", "wave", "own")
 
@@ -38,9 +53,9 @@ class SpeechPlan:
 
     model: SpeechModel
     data: ClipSet
-    wanted: Wanted = field(default_factory=Wanted)
+    selection: NoiseSelection = field(default_factory=NoiseSelection)
     spare: ClipSet | None = None
-    calibration: int = TEXTS
+    calibration: int = CALIBRATION_ITEMS
     runs: Path = Path("holdfast-runs")
     jobs: int = 1
     strict: bool = False
@@ -48,55 +63,42 @@ class SpeechPlan:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An option of the suite: the system that measures it, or in words why there is none."""
-
-    option: SpeechOption
-    status: Outcome
-    note: str = ""
-    system: System | None = None
-
-
-@dataclass(frozen=True)
 class Prepared:
     """A plan with every graph rewritten."""
 
     plan: SpeechPlan
-    asked: tuple[Asked, ...]
+    candidates: tuple[SpeechCandidate, ...]
     graphs: dict[str, Graphs]
-    held: frozenset[str]  # clips that calibrated systems are not tested on
-    calibration: str
+    reserved: Reserved[str]  # texts to calibrate on
 
     @property
     def systems(self) -> tuple[System, ...]:
         """The clean one and all that are to be measured alone."""
-        return (CLEAN, *(one.system for one in self.asked if one.system is not None))
+        return (CLEAN, *(one.variant for one in self.candidates if one.variant is not None))
 
     def work(self, systems: tuple[System, ...]) -> SpeechWork:
         """The work of measuring these systems on any clip."""
         plan = self.plan
-        calibrated = {one.option.name for one in self.asked if one.option.calibrated}
-        without = dict.fromkeys(calibrated, self.held)
+        calibrated = {one.option.name for one in self.candidates if one.option.calibrated}
+        without = dict.fromkeys(calibrated, self.reserved.without)
         return SpeechWork(plan.model, systems, self.graphs, plan.vocoder, without, plan.strict)
 
 
 def prepare(plan: SpeechPlan) -> Prepared:
     """The systems of the suite; graphs are rewritten and integer precisions calibrated here."""
-    texts, held, words = _reserved(plan)
-    asked: list[Asked] = []
+    reserved = reserve(plan)
+    candidates: list[SpeechCandidate] = []
     graphs: dict[str, Graphs] = {}
-    calibrated = False
-    for option in plan.wanted.taken():
+    for option in select_options(plan.selection):
         if option.missing:
-            asked.append(Asked(option, "not installed", option.missing))
+            candidates.append(Candidate(option, "not installed", option.missing))
         elif option.family == PRECISION:
-            asked.append(_precision(option, plan, texts, graphs))
-            calibrated = calibrated or (option.calibrated and asked[-1].system is not None)
+            candidates.append(_precision(option, plan, reserved.items, graphs))
         elif (system := option.of(CLEAN)).other_spectrum and _differs(system, plan):
-            asked.append(Asked(option, "measured", option.summary, system))
-    if not asked:
+            candidates.append(Candidate(option, "measured", option.summary, system))
+    if not candidates:
         raise DataError("no noise is left to run: what is asked for is how the card has it anyway")
-    return Prepared(plan, tuple(asked), graphs, held, words if calibrated else "")
+    return Prepared(plan, tuple(candidates), graphs, reserved)
 
 
 def _differs(system: System, plan: SpeechPlan) -> bool:
@@ -107,43 +109,39 @@ def _differs(system: System, plan: SpeechPlan) -> bool:
 
 def _precision(
     option: SpeechOption, plan: SpeechPlan, texts: tuple[str, ...], graphs: dict[str, Graphs]
-) -> Asked:
+) -> SpeechCandidate:
     try:
         made = graphs_of(plan.model, option.name, texts, plan.runs / CELLS / REWRITTEN)
     except ModelError as problem:
-        return Asked(option, "impossible", one_line(problem))
+        return Candidate(option, "impossible", one_line(problem))
     if not made.changed:
-        return Asked(option, "no effect", made.how or "nothing in the graphs it could change")
+        return Candidate(option, "no effect", made.how or "nothing in the graphs it could change")
     graphs[option.name] = made
-    return Asked(option, "measured", made.how, option.of(CLEAN))
+    return Candidate(option, "measured", made.how, option.of(CLEAN))
 
 
-def _reserved(plan: SpeechPlan) -> tuple[tuple[str, ...], frozenset[str], str]:
-    """Texts to calibrate on, the clips that costs, and where they come from in words."""
+def reserve(plan: SpeechPlan) -> Reserved[str]:
+    """Texts of `spare` that are not tested on; else some of the tested, whose clips are then skipped."""
     tested = {clip.text for clip in plan.data.clips}
-    if plan.spare is not None:
-        free = tuple(clip.text for clip in plan.spare.clips if clip.text not in tested)[: plan.calibration]
-        if free:
-            said = f"{len(free)} texts of {plan.spare.name} that are not tested on"
-            return free, frozenset(), said
-    clips, total = plan.data.clips, len(plan.data)
+    others = plan.spare.clips if plan.spare is not None else ()
+    free = [clip.text for clip in others if clip.text not in tested]
+    if free and plan.spare is not None:
+        texts = spread(free, min(plan.calibration, len(free)))
+        return Reserved(texts, f"{len(texts)} texts of {plan.spare.name} that are not tested on")
+    none = "" if plan.spare is None else f" ({plan.spare.name} holds no others)"
     if len(tested) < 2:  # nothing would be left to test on
-        return (), frozenset(), "no text: there is none that is not tested on"
-    count = min(plan.calibration, max(1, total // 4))
-    held = tuple(dict.fromkeys(clips[(2 * i + 1) * total // (2 * count)].text for i in range(count)))
-    said = f"{len(held)} of the {len(tested)} texts, on whose clips calibrated systems are then not tested"
-    return held, frozenset(clip.name for clip in clips if clip.text in held), said
-
-
-def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
-    """Progress that nobody wants to see."""
-    return contextlib.nullcontext(lambda done, found: None)
+        return Reserved((), "no text: there is none that is not tested on")
+    held = tuple(dict.fromkeys(clip.text for clip in hold_back(plan.data.clips, plan.calibration)))
+    words = (
+        f"{len(held)} of the {len(tested)} texts{none}, on whose clips calibrated systems are then not tested"
+    )
+    return Reserved(held, words, frozenset(clip.name for clip in plan.data.clips if clip.text in held))
 
 
 def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
-    """The noise of the model; a killed run goes on where it was."""
+    """The noise of the model; a killed run continues where it stopped."""
     plan = prepared.plan
-    found = _swept(prepared, prepared.systems, watch, f"noise {plan.model.name}")
+    found = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
     clean = [one for one in found[CLEAN] if not one.failed]
     lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
     failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
@@ -153,7 +151,8 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
             if len(failed) > 1
             else f"the clip cannot be used: {failed[0]}"
         )
-    rows = _told_apart([_row(one, found) for one in prepared.asked])
+    rows = _mark_alike([_row(one, found) for one in prepared.candidates])
+    calibrated = any(one.option.calibrated and one.variant is not None for one in prepared.candidates)
     return SpeechNoise(
         model=plan.model.name,
         sha256=plan.model.sha256,
@@ -166,7 +165,7 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
         combined=_combined(prepared, rows, watch),
         spectrum=dataclasses.asdict(plan.model.card.spectrum),
         vocoder=vocoder_words(plan.vocoder),
-        calibration=prepared.calibration,
+        calibration=prepared.reserved.words if calibrated else "",
         notes=_notes(clean, plan.model.card.max_frames),
         failed=tuple(failed),
     )
@@ -186,21 +185,21 @@ def _notes(clean: Sequence[Measured], most: int) -> tuple[str, ...]:
     return (said,) if endless else ()
 
 
-def _swept(
+def _run_systems(
     prepared: Prepared, systems: tuple[System, ...], watch: Watch, what: str
 ) -> dict[System, tuple[Measured, ...]]:
     plan = prepared.plan
-    with watch(what, len(systems) * len(plan.data)) as progress:
+    with watch(what, len(systems) * len(plan.data), "clips × systems") as progress:
         store = Store(plan.runs / CELLS)
         return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
-def _row(one: Asked, found: dict[System, tuple[Measured, ...]], family: str = "") -> Row:
+def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family: str = "") -> Row:
     family, name = family or one.option.family, one.option.name
-    if one.system is None:
+    if one.variant is None:
         return Row(family, name, one.status, one.note)
     unusable = {m.clip for m in found.get(CLEAN, ()) if m.failed}
-    cells = [m for m in found[one.system] if m.clip not in unusable]
+    cells = [m for m in found[one.variant] if m.clip not in unusable]
     good = [m for m in cells if not m.failed]
     lost = len(cells) - len(good)
     if not good:
@@ -230,7 +229,7 @@ def _outcome(good: Sequence[Measured], note: str) -> tuple[Outcome, str]:
     return "measured", note
 
 
-def _told_apart(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _mark_alike(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows, those with the errors of an earlier one of their family marked as alike."""
     found: list[Row] = []
     for row in rows:
@@ -256,49 +255,41 @@ def _number(values: Sequence[float]) -> Number:
 
 def _combined(prepared: Prepared, rows: Sequence[Row], watch: Watch) -> Row | None:
     """The worst precision and the worst STFT together; None unless each has an effect."""
-    known = {one.option.label: one for one in prepared.asked}
-    worst = []
-    for family in (PRECISION, STFT):
-        own = [row for row in measured(rows) if row.family == family]
-        if not own:
-            return None
-        worst.append(known[max(own, key=harm).label])
-    system = worst[1].option.of(worst[0].option.of(CLEAN))
-    found = _swept(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
-    option = dataclasses.replace(worst[1].option, name=system.name)
-    return _row(Asked(option, "measured", "", system), found, "combined")
+    known = {one.option.label: one.option for one in prepared.candidates}
+    worst = {row.family: known[row.label] for row in worst_of_each(distinct(rows), lambda row: row.family)}
+    if len(worst) < 2:
+        return None
+    system = worst[STFT].of(worst[PRECISION].of(CLEAN))
+    found = _run_systems(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
+    option = dataclasses.replace(worst[STFT], name=system.name)
+    return _row(Candidate(option, "measured", "", system), found, "combined")
 
 
-SAMPLE = 2  # clips: each is seconds of sound through every system
+def estimate(plan: SpeechPlan) -> Estimate:
+    """The estimate, from some clips run now through every system in one process; none of it is kept.
 
-
-@dataclass(frozen=True)
-class SpeechEstimate:
-    """How many systems and cells, and about how many seconds and bytes, the whole suite would take."""
-
-    model: str
-    clips: int
-    systems: int
-    cells: int
-    seconds: float
-    bytes: int
-    sample: int
-    left_out: tuple[str, ...]  # options that would not be run, and why
-
-
-def estimate(plan: SpeechPlan) -> SpeechEstimate:
-    """The estimate, from some clips run now through every system in one process; nothing of it is kept."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as folder:
-        prepared = prepare(dataclasses.replace(plan, runs=Path(folder)))
-        clips = plan.data.clips[: min(SAMPLE, len(plan.data))]
+    Graphs are rewritten where the run keeps them, if it has begun.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
+        folder, store = Path(name), Store(plan.runs / CELLS)
+        begun = store.folder.is_dir()
+        prepared = prepare(plan if begun else dataclasses.replace(plan, runs=folder / "runs"))
+        work, clips = prepared.work(prepared.systems), plan.data.clips
+        cells = sum(c.name not in work.without.get(s.precision, ()) for s in work.systems for c in clips)
+        found = Estimate(
+            model=plan.model.name,
+            items=len(clips),
+            variants=len(work.systems),
+            cells=cells,
+            missing=count_missing(work, clips, store) if begun else cells,
+            skipped=skipped_options(prepared.candidates),
+        )
+        if found.missing == 0:
+            return found
+        few = clips[:SAMPLE]
         began = time.perf_counter()
-        measure_systems(prepared.work(prepared.systems), clips, Store(Path(folder) / "cells"))
+        measure_systems(work, few, Store(folder / "cells"))
         seconds = time.perf_counter() - began
-        written = sum(f.stat().st_size for f in Path(folder).rglob("*.json") if f.is_file())
-    times = len(plan.data) / len(clips)
-    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.system is None)
-    systems = len(prepared.systems)
-    return SpeechEstimate(
-        plan.model.name, len(plan.data), systems, systems * len(plan.data), seconds * times,
-        round(written * times), len(clips), left,
-    )  # fmt: skip
+        written = sum(f.stat().st_size for f in (folder / "cells").rglob("*.json") if f.is_file())
+    times = len(clips) / len(few) * found.missing / cells
+    return dataclasses.replace(found, seconds=seconds * times, bytes=round(written * times), sample=len(few))

@@ -6,54 +6,35 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Task
-from holdfast.core.pipeline import Pipeline
 from holdfast.data.embedded import FarEntry, SignsEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
-from holdfast.stages.deployed import Calibration
-
-IMAGES = 100  # more change the ranges little, fewer make them jump
+from holdfast.noise.suite import CALIBRATION_ITEMS, Reserved, hold_back, spread
 
 
-@dataclass(frozen=True)
-class Reserved:
-    """The calibration, which test images it costs calibrated variants, and where it came from in words."""
-
-    calibration: Calibration
-    without: frozenset[str]
-    words: str
-
-
-def reserve(tested: Dataset, spare: Dataset | None, pipeline: Pipeline, images: int = IMAGES) -> Reserved:
-    """Images of `spare` that are not tested on; without `spare` some of the tested, which are then left out.
-
-    Both are spread evenly over the data: lists are mostly sorted by class.
-    """
+def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_ITEMS) -> Reserved[Entry]:
+    """Images of `spare` that are not tested on; else some of the tested, which are then skipped."""
     free = () if spare is None else unseen(spare.entries, tested.entries)
     if free and spare is not None:
         taken = spread(free, min(images, len(free)))
-        words = (
-            f"{_counted(len(taken))} of {spare.name} that {'is' if len(taken) == 1 else 'are'} not tested on"
-        )
-        return Reserved(Calibration(taken, pipeline), frozenset(), words)
+        verb = "is" if len(taken) == 1 else "are"
+        return Reserved(taken, f"{_counted(len(taken))} of {spare.name} that {verb} not tested on")
     none = "" if spare is None else f" ({spare.name} holds no others)"
-    held = spread(tested.entries, min(images, max(1, len(tested) // 4)))
+    held = hold_back(tested.entries, images)
     others = {entry.name for entry in unseen(tested.entries, held)}  # a copy of one held back was seen, too
     if not others:
         lack = f"{_counted(len(tested))}{none}: none is left to test on; give --calibration DATA"
-        return Reserved(Calibration((), pipeline, lack), frozenset(), f"no image: {lack}")
+        return Reserved((), f"no image: {lack}", lack=lack)
     words = (
         f"{len(held)} of the {len(tested)} images{none}, on which calibrated variants are then not tested "
         "(their Δ is to the clean result on the others)"
     )
-    without = frozenset(e.name for e in tested.entries if e.name not in others)
-    return Reserved(Calibration(held, pipeline), without, words)
+    return Reserved(held, words, frozenset(e.name for e in tested.entries if e.name not in others))
 
 
 def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -82,7 +63,7 @@ def spare_of(
     task: Task,
     format: str | None,  # noqa: A002 (the name of the option)
     split: str | None,
-    count: int = IMAGES,
+    count: int = CALIBRATION_ITEMS,
     *,
     whole: bool = True,
 ) -> Dataset | None:
@@ -92,11 +73,6 @@ def spare_of(
         seed = int(words[1]) if len(words) > 1 else 0
         return open_dataset(f"{words[0]}:{seed + 1}:{count}", task=task)
     return open_dataset(data, task=task, format=format, split=split) if whole else None
-
-
-def spread(entries: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
-    """So many entries, evenly spread over all."""
-    return tuple(entries[(2 * i + 1) * len(entries) // (2 * count)] for i in range(count))
 
 
 def _origin(entry: Entry) -> Hashable:

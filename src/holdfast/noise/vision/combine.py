@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeAlias
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.evaluate.difference import Side, common, compare, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, Interval, paired
-from holdfast.noise.vision.choose import tried
+from holdfast.noise.suite import Watch, distinct, points
+from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
-from holdfast.noise.vision.run import APART, Prepared, Watch, points, swept, worst_options
+from holdfast.noise.vision.run import APART, Prepared, run_variants, worst_options
 from holdfast.noise.vision.sweep import CLEAN, Variant
 from holdfast.stages.families import Option
 
@@ -69,15 +70,15 @@ def combine(
     if not candidates:
         raise InputError("no noise changes anything here: there is nothing to combine")
     plan = prepared.noise.plan
-    clean = _sides(prepared, [Variant(CLEAN, prepared.ground.clean)], watch, "clean")[CLEAN]
+    clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "clean")[CLEAN]
     before, chosen = clean, list[Option]()
     steps: list[Step] = []
     left_out: list[str] = []
     alone: dict[str, Side] = {}
     while candidates and len(steps) != most:
-        asked = [(c, tried(prepared.ground, [*chosen, c])) for c in candidates]
-        left_out += [f"{c.label}: {a.note}" for c, a in asked if a is not None and a.variant is None]
-        able = [(c, a.variant) for c, a in asked if a is not None and a.variant is not None]
+        built = [(c, build_variant(prepared.context, [*chosen, c])) for c in candidates]
+        left_out += [f"{c.label}: {a.note}" for c, a in built if a is not None and a.variant is None]
+        able = [(c, a.variant) for c, a in built if a is not None and a.variant is not None]
         try:
             sides = _sides(prepared, [v for _, v in able], watch, f"step {len(steps) + 1}")
         except BudgetSpent:
@@ -93,7 +94,7 @@ def combine(
         steps.append(_step(one, stair, prepared.noise.replicates))
         before = stair.after
         chosen.append(one)
-        gone = {one.family} | {c.family for c, a in asked if a is None or a.variant is None}
+        gone = {one.family} | {c.family for c, a in built if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
     return Staircase(
         plan.model.name, plan.dataset.name, suite.metric, clean.value, tuple(steps), tuple(left_out)
@@ -103,15 +104,14 @@ def combine(
 def _candidates(suite: ModelNoise, known: Mapping[str, Option], every: bool) -> list[Option]:
     if not every:
         return worst_options(suite.rows, known)
-    measured = [r for r in suite.rows if r.outcome == "measured" and not r.alike and r.family not in APART]
-    return [known[r.label] for r in measured]
+    return [known[r.label] for r in distinct(suite.rows) if r.family not in APART]
 
 
 def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:
     """The finished variants by name; one that failed throughout is left out."""
     plan = prepared.noise.plan
     found = {}
-    for name, made in swept(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
+    for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
         cells = made.read() if not made.problem else None
         if cells is not None and any(not hasattr(r, "reason") for r in cells.records):
             found[name] = side_of(plan, prepared.alignment, cells.records)

@@ -6,17 +6,16 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import Store
-
-Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
+from holdfast.noise.suite import OptionRow, Outcome, distinct, excludes_zero, joint_outcome
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(OptionRow):
     """One option. Δ = clean − noised in points of the metric (1 point = 0.01): positive is a loss."""
 
     family: str
@@ -36,14 +35,24 @@ class Row:
     skipped: tuple[int, ...] = field(default=(), repr=False)  # places of the clean images it is not tested on
 
     @property
-    def label(self) -> str:
-        """family=option, as the command line takes it."""
-        return f"{self.family}={self.option}"
-
-    @property
     def clear(self) -> bool:
         """Whether the interval leaves out 0: more than the choice of images."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return excludes_zero(self.low, self.high)
+
+    @property
+    def loss(self) -> float | None:
+        """The drop."""
+        return self.drop
+
+    @property
+    def harm(self) -> tuple[float, int]:
+        """The points it costs, then the predictions it changes."""
+        return self.drop or 0.0, self.changed or 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether it changes anything: the metric, or a prediction."""
+        return self.outcome == "measured" and bool(self.drop or self.changed)
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class ModelNoise:
     @property
     def worst(self) -> Row | None:
         """Of the options that change the metric or a prediction, the one that costs most; else None."""
-        return max((r for r in self.rows if r.drop is not None and moves(r)), key=harm, default=None)
+        return max((r for r in self.rows if r.moves), key=lambda r: r.harm, default=None)
 
 
 @dataclass(frozen=True)
@@ -110,34 +119,15 @@ class Suite:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def harm(row: Row) -> tuple[float, int]:
-    """What makes one option worse than another: the points it costs, then the predictions it changes."""
-    return row.drop or 0.0, row.changed or 0
-
-
-def moves(row: Row) -> bool:
-    """Whether an option changes anything: the metric, or a prediction."""
-    return row.outcome == "measured" and bool(row.drop or row.changed)
-
-
 def line(rows: Sequence[Row], family: str) -> Line:
     """The family's line: options with the same inputs as another or as the clean ones count once or not."""
     own = [r for r in rows if r.family == family]
-    measured = [r for r in own if r.outcome == "measured" and r.drop is not None and not r.alike]
+    measured = distinct(own)
     if not measured:
-        return Line(family, None, None, "", 0, _words(own))
-    worst = max(measured, key=harm)
-    drops = [r.drop or 0.0 for r in measured]
-    named = worst.option if moves(worst) else ""
-    return Line(family, sum(drops) / len(drops), worst.drop, named, len(measured))
-
-
-def _words(own: Sequence[Row]) -> str:
-    outcomes = {r.outcome for r in own}
-    for outcome in ("identical", "no effect", "impossible", "not installed"):
-        if outcome in outcomes:
-            return outcome
-    return "not run"
+        return Line(family, None, None, "", 0, joint_outcome(own))
+    worst = max(measured, key=lambda r: r.harm)
+    mean = sum(r.drop or 0.0 for r in measured) / len(measured)
+    return Line(family, mean, worst.drop, worst.option if worst.moves else "", len(measured))
 
 
 class _NoiseManifest(Manifest[Suite]):

@@ -7,18 +7,15 @@ import dataclasses
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.cells import CellSet
-from holdfast.engine.executor import Progress
 from holdfast.engine.records import Failed, Record, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
@@ -26,27 +23,45 @@ from holdfast.evaluate.difference import Side, compare, side_of
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
-from holdfast.noise.vision.calibration import IMAGES, Reserved, reserve, spread
-from holdfast.noise.vision.choose import Asked, Ground, Wanted, asked, reason_of, tried
-from holdfast.noise.vision.result import ModelNoise, Outcome, Row, harm
+from holdfast.noise.suite import (
+    CALIBRATION_ITEMS,
+    REWRITTEN,
+    Estimate,
+    NoiseSelection,
+    Outcome,
+    Watch,
+    points,
+    skipped_options,
+    spread,
+    unwatched,
+    worst_of_each,
+)
+from holdfast.noise.vision.calibration import reserve
+from holdfast.noise.vision.choose import (
+    ImageCandidate,
+    SuiteContext,
+    build_variant,
+    reason_of,
+    select_options,
+)
+from holdfast.noise.vision.result import ModelNoise, Row
 from holdfast.noise.vision.sweep import (
     CLEAN,
     SweepPlan,
-    Swept,
+    SweepResult,
     Variant,
     same_inputs,
     steps,
     sweep,
     unfinished,
 )
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
 
-REWRITTEN = "rewritten"  # the folder of rewritten models, beside the cells
+SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
 EXACTLY = "every prediction is exactly the clean one"
 APART = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
-Watch: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # what, how many cells × images
 
 
 @dataclass(frozen=True)
@@ -54,9 +69,9 @@ class NoisePlan:
     """What is evaluated as clean, which noises are put to it, what integer precisions are calibrated on."""
 
     plan: Plan
-    wanted: Wanted = field(default_factory=Wanted)
+    selection: NoiseSelection = field(default_factory=NoiseSelection)
     spare: Dataset | None = None  # images to calibrate on; None: some of the tested, which are then left out
-    calibration_images: int = IMAGES
+    calibration_images: int = CALIBRATION_ITEMS
     replicates: int = 1000
     own: Mapping[str, Noise] = field(default_factory=dict)  # noises passed as functions, by a name for each
 
@@ -66,19 +81,19 @@ class Prepared:
     """A plan with everything tried that can be tried before an image is run."""
 
     noise: NoisePlan
-    ground: Ground
+    context: SuiteContext
     alignment: Alignment
-    asked: tuple[Asked, ...] = ()
+    candidates: tuple[ImageCandidate, ...] = ()
 
     @property
     def options(self) -> dict[str, Option]:
         """The options of the suite by their labels."""
-        return {one.option.label: one.option for one in self.asked}
+        return {one.option.label: one.option for one in self.candidates}
 
     @property
     def calibrated_on(self) -> tuple[Entry, ...]:
         """The images integer precisions are calibrated on."""
-        return self.ground.reserved.calibration.entries
+        return self.context.reserved.items
 
     def first(self, count: int) -> Prepared:
         """The same on the first images alone; what precisions are calibrated on does not change."""
@@ -96,60 +111,57 @@ class Prepared:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The clean one and all that are to be measured alone."""
-        alone = [a.variant for a in self.asked if a.variant is not None]
-        return (Variant(CLEAN, self.ground.clean), *alone)
+        alone = [a.variant for a in self.candidates if a.variant is not None]
+        return (Variant(CLEAN, self.context.clean), *alone)
 
 
 def prepare(noise: NoisePlan) -> Prepared:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
-    bare = ground_of(noise)
-    mine = [tried(bare.ground, [Option(OWN, name, function)]) for name, function in noise.own.items()]
-    named = asked(bare.ground, noise.wanted) if noise.wanted != Wanted((OWN,)) else []
-    return dataclasses.replace(bare, asked=(*named, *(one for one in mine if one is not None)))
+    bare = prepare_context(noise)
+    mine = [
+        build_variant(bare.context, [Option(OWN, name, function)]) for name, function in noise.own.items()
+    ]
+    named = select_options(bare.context, noise.selection) if noise.selection != NoiseSelection((OWN,)) else []
+    return dataclasses.replace(bare, candidates=(*named, *(one for one in mine if one is not None)))
 
 
-def ground_of(noise: NoisePlan) -> Prepared:
+def prepare_context(noise: NoisePlan) -> Prepared:
     """What all variants have in common, with none of them yet."""
     plan = noise.plan
     alignment = alignment_of(plan)
     clean = plan.pipeline or pipeline_of(plan.model.card)
-    reserved: Reserved = reserve(plan.dataset, noise.spare, clean, noise.calibration_images)
-    ground = Ground(plan.model, clean, reserved, plan.runs / CELLS / REWRITTEN)
-    return Prepared(noise, ground, alignment)
-
-
-def unwatched(what: str, total: int) -> AbstractContextManager[Progress]:
-    """Progress that nobody wants to see."""
-    return contextlib.nullcontext(lambda done, found: None)
+    reserved = reserve(plan.dataset, noise.spare, noise.calibration_images)
+    calibration = Calibration(reserved.items, clean, reserved.lack)
+    folder = plan.runs / CELLS / REWRITTEN
+    return Prepared(noise, SuiteContext(plan.model, clean, reserved, calibration, folder), alignment)
 
 
 def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True) -> ModelNoise:
-    """The noise of the model; a killed run goes on where it was.
+    """The noise of the model; a killed run continues where it stopped.
 
     The worst options are also run together, unless that is not asked for or the plan's time is over.
     """
     plan = prepared.noise.plan
-    found = swept(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
+    found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(found[CLEAN].images)
     judge = _judge(prepared, found[CLEAN])
-    rows = tuple(judge.row(a, found) for a in prepared.asked)
-    worst = _worst_together(prepared, rows) if together else None
+    rows = tuple(judge.row(a, found) for a in prepared.candidates)
+    chosen = worst_options(rows, prepared.options) if together else []
+    worst = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     combined = None
-    if worst is not None and worst.variant is None:
-        combined = judge.row(worst, {})
-    elif worst is not None and worst.variant is not None:
+    if worst is not None:
+        variants, name = ((worst.variant,), worst.variant.name) if worst.variant else ((), worst.note)
         with contextlib.suppress(BudgetSpent):
-            both = swept(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+            what = f"combined {plan.model.name}"
+            both = run_variants(prepared, variants, watch, what) if variants else {}
             combined = judge.row(worst, both)
-    if combined is not None and worst is not None:
-        said = worst.variant.name if worst.variant else worst.note
-        combined = dataclasses.replace(combined, family="combined", option=said, note="")
+            combined = dataclasses.replace(combined, family="combined", option=name, note="")
     return judge.summary(rows, combined)
 
 
-def swept(
+def run_variants(
     prepared: Prepared, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
-) -> dict[str, Swept]:
+) -> dict[str, SweepResult]:
     """The variants run together on all images; finished cells are not run again.
 
     With `partial` the images finished within that share of the time left are enough.
@@ -185,14 +197,14 @@ class _Judge:
     cells: CellSet | None
     seen: dict[str, str] = field(default_factory=dict)
 
-    def row(self, one: Asked, made: Mapping[str, Swept]) -> Row:
+    def row(self, one: ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
         """The row of an option from its finished cells."""
         name, family = one.option.name, one.option.family
         if one.variant is None:
-            return Row(family, name, "impossible" if one.status == "run" else one.status, one.note)
+            return Row(family, name, "impossible" if one.status == "measured" else one.status, one.note)
         found = made[one.variant.name]
         if found.problem:
-            return Row(family, name, "impossible", reason_of(found.problem, self.prepared.ground.model))
+            return Row(family, name, "impossible", reason_of(found.problem, self.prepared.context.model))
         cells = found.read()
         same, common = same_inputs(self.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
@@ -202,7 +214,7 @@ class _Judge:
         after = self.side(cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
         interval = difference.interval
-        pipeline, clean = one.variant.pipeline, self.prepared.ground.clean
+        pipeline, clean = one.variant.pipeline, self.prepared.context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
         alike = self.seen.setdefault(kind, name)
@@ -235,7 +247,7 @@ class _Judge:
         entries = self.prepared.noise.plan.dataset.entries
         return tuple(n for n, entry in enumerate(entries) if entry.name in variant.without)
 
-    def _words(self, one: Asked, identical: bool) -> str:
+    def _words(self, one: ImageCandidate, identical: bool) -> str:
         if not identical:
             return one.note
         if one.option.family == "decode" and self.jpeg == 0.0:
@@ -245,8 +257,8 @@ class _Judge:
 
     def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
         """The model with all its rows."""
-        plan, ground = self.prepared.noise.plan, self.prepared.ground
-        infers = [a.variant.pipeline.infer for a in self.prepared.asked if a.variant is not None]
+        plan, ground = self.prepared.noise.plan, self.prepared.context
+        infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
         calibrated = any(isinstance(infer, Deployed) and infer.calibrated for infer in infers)
         return ModelNoise(
             model=plan.model.name,
@@ -270,7 +282,7 @@ class _Judge:
         )
 
 
-def _judge(prepared: Prepared, clean: Swept) -> _Judge:
+def _judge(prepared: Prepared, clean: SweepResult) -> _Judge:
     plan = prepared.noise.plan
     if clean.problem:
         raise DataError(clean.problem)
@@ -280,7 +292,7 @@ def _judge(prepared: Prepared, clean: Swept) -> _Judge:
         raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
     side = side_of(plan, prepared.alignment, cells.records)
     jpeg = jpeg_share(plan.dataset.entries)
-    warnings = doubts(plan.model, plan.dataset, prepared.ground.clean, cells.records, prepared.alignment)
+    warnings = doubts(plan.model, plan.dataset, prepared.context.clean, cells.records, prepared.alignment)
     return _Judge(
         prepared,
         side,
@@ -311,44 +323,10 @@ def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
-def _worst_together(prepared: Prepared, rows: Sequence[Row]) -> Asked | None:
-    """The worst option of every family, all at once; None if fewer than two families have an effect."""
-    chosen = worst_options(rows, prepared.options)
-    return tried(prepared.ground, chosen) if len(chosen) > 1 else None
-
-
 def worst_options(rows: Sequence[Row], known: Mapping[str, Option]) -> list[Option]:
     """Of each family that has any effect the option of the largest Δ; runtimes are left apart."""
-    best: dict[str, Row] = {}
-    for row in rows:
-        if row.outcome != "measured" or row.drop is None or row.family in APART:
-            continue
-        if row.family not in best or harm(row) > harm(best[row.family]):
-            best[row.family] = row
-    return [known[row.label] for row in best.values()]
-
-
-def points(value: float) -> float:
-    """A difference of a metric in points; an exact zero stays one without a sign."""
-    return round(100.0 * value, 10) + 0.0
-
-
-SAMPLE = 6  # images: enough to time, few enough to wait for
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """How many variants and cells are left, and about how many seconds and bytes they would take."""
-
-    model: str
-    images: int
-    variants: int
-    cells: int  # that are not finished yet
-    whole: int  # cells in all
-    seconds: float
-    bytes: int
-    sample: int
-    left_out: tuple[str, ...]  # options that would not be run, and why
+    measured = [r for r in rows if r.outcome == "measured" and r.drop is not None and r.family not in APART]
+    return [known[row.label] for row in worst_of_each(measured, lambda row: row.family)]
 
 
 def estimate(noise: NoisePlan) -> Estimate:
@@ -364,21 +342,24 @@ def estimate(noise: NoisePlan) -> Estimate:
 
 def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
     variants = prepared.variants
-    left = tuple(f"{a.option.label}: {a.status}, {a.note}" for a in prepared.asked if a.variant is None)
-    images = len(plan.dataset)
     plan_all = SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict)
-    whole, cells = steps(plan_all), unfinished(plan_all)
-    if cells == 0:
-        return Estimate(plan.model.name, images, len(variants), 0, whole, 0.0, 0, 0, left)
+    found = Estimate(
+        model=plan.model.name,
+        items=len(plan.dataset),
+        variants=len(variants),
+        cells=steps(plan_all),
+        missing=unfinished(plan_all),
+        skipped=skipped_options(prepared.candidates),
+    )
+    if found.missing == 0:
+        return found
     few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
     dataset = dataclasses.replace(plan.dataset, entries=few)
-    sweep(SweepPlan(plan.model, dataset.first(1), variants, folder / "warm"), lambda _d, _r: None)
+    sweep(SweepPlan(plan.model, dataset.first(1), variants, folder / "warm"))
     began = time.perf_counter()
-    sweep(SweepPlan(plan.model, dataset, variants, folder / "timed"), lambda _d, _r: None)
+    sweep(SweepPlan(plan.model, dataset, variants, folder / "timed"))
     seconds = time.perf_counter() - began
     written = sum(f.stat().st_size for f in (folder / "timed").rglob("*") if f.is_file())
-    times = images / len(few) * cells / whole  # what variants share is counted as if each had its part of it
-    return Estimate(
-        plan.model.name, images, len(variants), cells, whole, seconds * times, round(written * times),
-        len(few), left,
-    )  # fmt: skip
+    # What variants share is counted as if each had its part of it.
+    times = found.items / len(few) * found.missing / found.cells
+    return dataclasses.replace(found, seconds=seconds * times, bytes=round(written * times), sample=len(few))

@@ -22,7 +22,8 @@ from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
 from holdfast.graph.rewrite.follow.walk import unchanged
-from holdfast.noise.vision.choose import Wanted, no_fit
+from holdfast.noise.suite import NoiseSelection
+from holdfast.noise.vision.choose import no_fit
 from holdfast.report.html import document
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
@@ -52,7 +53,9 @@ class Shown:
         return not any(self.largest)
 
 
-def shown(data: bytes, model: Model | None, wanted: Wanted) -> Iterator[Shown | tuple[Option, str]]:
+def shown(
+    data: bytes, model: Model | None, selection: NoiseSelection
+) -> Iterator[Shown | tuple[Option, str]]:
     """Each pre-processing option on the picture, or the option with the reason why it cannot be shown.
 
     Decoders and colours are compared at the picture's own size, resizes at the network's.
@@ -66,7 +69,7 @@ def shown(data: bytes, model: Model | None, wanted: Wanted) -> Iterator[Shown | 
             continue
         for option in options(family):
             pipeline = option.noise(clean)
-            if not wanted.takes(option) or pipeline == clean:
+            if not selection.takes(option) or pipeline == clean:
                 continue
             useless = option.missing or no_fit(pipeline, clean, fed)
             if useless:
@@ -172,7 +175,11 @@ class OnePicture:
 
 
 def features(
-    model: Model, data: bytes, wanted: Wanted, images: tuple[Entry, ...], folder: Path | None = None
+    model: Model,
+    data: bytes,
+    selection: NoiseSelection,
+    images: tuple[Entry, ...],
+    folder: Path | None = None,
 ) -> Iterator[Feature | tuple[Option, str]]:
     """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
 
@@ -183,7 +190,7 @@ def features(
     calibration = Calibration(images or (OnePicture("picture", data),), clean)
     for family in families():
         for option in options(family) if "rewrite" in family.kinds else ():
-            if not wanted.takes(option) or option.missing or model.card.task not in option.tasks:
+            if not selection.takes(option) or option.missing or model.card.task not in option.tasks:
                 continue
             infer = option.noise(clean).infer
             names = infer.rewrites if isinstance(infer, Deployed) else ()
@@ -337,3 +344,15 @@ def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
         picture.save(out, "JPEG", quality=80, subsampling=0)
     kind = "png" if lossless else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size
+
+
+def save_pictures(made: Sequence[Shown | tuple[Option, str]], folder: Path) -> None:
+    """Write the pictures of every option as PNG files."""
+    from PIL import Image as Pillow
+
+    for one in [one for one in made if isinstance(one, Shown)]:
+        for what in ("original", "noised", "difference"):
+            out = io.BytesIO()
+            Pillow.fromarray(getattr(one, what)).save(out, "PNG")
+            name = one.option.label.replace("=", "-")
+            write_atomic(folder / f"{name}-{what}.png", out.getvalue(), durable=False)

@@ -34,7 +34,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """The finished cells of a variant: records are read when asked for, one variant at a time.
 
     `problem` says why the pipeline cannot be run at all, on no image; it then has no cells.
@@ -71,7 +71,7 @@ class SweepPlan:
     partial: bool = False  # whether the images finished by then are enough
 
 
-def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, Swept]:
+def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult]:
     """Variant name -> its finished cells, or why it cannot be run; progress counts images × variants.
 
     Finished cells are never computed again, whoever wrote them. With `strict` the first image that fails ends
@@ -87,12 +87,14 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, Swept]:
     found = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
     if len(found.items) < len(entries) and not plan.partial:
         raise BudgetSpent("the time was over before all images were finished")
-    swept = {name: Swept(v, problem=problems[name]) for v in plan.variants if (name := v.name) in problems}
+    results = {
+        name: SweepResult(v, problem=problems[name]) for v in plan.variants if (name := v.name) in problems
+    }
     for n, variant in enumerate(runnable):
         problem = found.problems.get(n, "")
         cells = None if problem else found.of(n)
-        swept[variant.name] = Swept(variant, cells, len(found.items), problem)
-    return {variant.name: swept[variant.name] for variant in plan.variants}
+        results[variant.name] = SweepResult(variant, cells, len(found.items), problem)
+    return {variant.name: results[variant.name] for variant in plan.variants}
 
 
 def unfinished(plan: SweepPlan) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.noise.suite import Estimate
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
-from holdfast.noise.vision.run import Estimate
 from holdfast.report.tables import Cell, Column, Table, many
 from holdfast.stages.families import families
 
@@ -21,13 +21,8 @@ _NOTHING = {"identical": "identical", "no effect": "no effect", "impossible": "i
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
     """The columns of the paper's table: families, with the precisions by their kind (fp16, int8)."""
-    found = dict.fromkeys(group_of(r) for m in suite.models for r in m.rows)
+    found = dict.fromkeys(r.group for m in suite.models for r in m.rows)
     return tuple(sorted(found, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
-
-
-def group_of(row: Row) -> str:
-    """The column a row belongs to: its family, or FP16, BF16, INT8 of the family precision."""
-    return row.option.split("-")[0].upper() if row.family == "precision" else row.family
 
 
 def _family(group: str) -> str:
@@ -42,7 +37,7 @@ def title_of(group: str) -> str:
 
 def lines_of(model: ModelNoise, groups: Sequence[str]) -> list[Line]:
     """The line of every column of one model."""
-    return [line([r for r in model.rows if group_of(r) == g], _family(g)) for g in groups]
+    return [line([r for r in model.rows if r.group == g], _family(g)) for g in groups]
 
 
 def models_table(suite: Suite) -> Table:
@@ -105,17 +100,18 @@ def families_table(model: ModelNoise) -> Table:
     for group, made in zip(groups, lines_of(model, groups), strict=True):
         named = made.option or _NOTHING.get(made.words, made.words) or "–"
         rows.append(
-            [title_of(group), made.mean, made.worst, named, _differ(made.distinct, rows_of(model, group))]
+            [
+                title_of(group),
+                made.mean,
+                made.worst,
+                named,
+                _differ(made.distinct, [r for r in model.rows if r.group == group]),
+            ]
         )
     if model.combined is not None:
         every = model.combined.option.count("=")
         rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
     return Table(columns, rows, f"{model.model}: what each kind of noise costs, in points")
-
-
-def rows_of(model: ModelNoise, group: str) -> list[Row]:
-    """The rows of a column of the paper's table."""
-    return [row for row in model.rows if group_of(row) == group]
 
 
 def _differ(distinct: int, rows: Sequence[Row]) -> str:
@@ -167,22 +163,17 @@ def words(row: Row, combined: bool = False) -> str:
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
     """What suites would cost: cells, time and disk."""
-    columns: list[Column | str] = ["model", "images", "variants", "cells to make"]
-    columns += [Column("about seconds", 0), Column("about MB", 1), "timed on"]
-    rows: list[list[Cell]] = [
-        [
-            e.model,
-            e.images,
-            e.variants,
-            f"{e.cells} of {e.whole}",
-            e.seconds,
-            e.bytes / 1e6,
-            many(e.sample, "image") if e.sample else "nothing: all is finished",
-        ]
-        for e in found
+    columns = [
+        Column("model", get=lambda e: e.model),
+        Column("images", get=lambda e: e.items),
+        Column("variants", get=lambda e: e.variants),
+        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
+        Column("about seconds", 0, get=lambda e: e.seconds),
+        Column("about MB", 1, get=lambda e: e.bytes / 1e6),
+        Column("timed on", get=lambda e: many(e.sample, "image") if e.sample else "nothing: all is finished"),
     ]
-    told = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
-    return Table(columns, rows, told)
+    caption = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
+    return Table.of(found, columns, caption)
 
 
 def staircase_table(made: Staircase) -> Table:

@@ -49,7 +49,7 @@ def compare(options: MitigateOptions) -> int:
     from the model's own weights; then the noise suite of each.
     """
     from holdfast.engine.progress import progress
-    from holdfast.noise.vision.choose import Wanted
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.result import as_plain
     from holdfast.train.mitigate.matrix import FAMILIES, Trial, families
     from holdfast.train.mitigate.rows import mitigations
@@ -57,7 +57,7 @@ def compare(options: MitigateOptions) -> int:
     from holdfast.train.tables import families_csv, families_table
 
     options.check_output()
-    Wanted(options.only).check()
+    NoiseSelection(options.only).check()
     training, tested = _opened(options)
     rows = mitigations(training.model, options.with_)
     how = Trial(tested, options.work, options.only or FAMILIES, options.jobs)

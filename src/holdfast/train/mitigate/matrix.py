@@ -17,9 +17,9 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.core.types import Floats
 from holdfast.evaluate.run import Plan
-from holdfast.noise.vision.choose import Wanted
+from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.result import Suite
-from holdfast.noise.vision.run import NoisePlan, Watch, measure, prepare, unwatched
+from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.train.mitigate.judge import right
 from holdfast.train.mitigate.rows import MIX, Over, choices_of, pair_of
 from holdfast.train.mitigate.training import Say, Trained, Training, pictures_for
@@ -212,5 +212,5 @@ def families(training: Training, models: Trained, test: Trial, watch: Watch = un
     for order, model in models.items():
         named = dataclasses.replace(model, name=order.row.name)
         plan = Plan(named, test.data, runs=test.runs, jobs=test.jobs)
-        suites.append(measure(prepare(NoisePlan(plan, Wanted(test.families), training.data)), watch))
+        suites.append(measure(prepare(NoisePlan(plan, NoiseSelection(test.families), training.data)), watch))
     return Suite(test.data.name, tuple(suites))

@@ -12,7 +12,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
-from holdfast.noise.vision.calibration import spread
+from holdfast.noise.suite import spread
 
 if TYPE_CHECKING:
     from holdfast.train.shown import Choice

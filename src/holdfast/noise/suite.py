@@ -1,0 +1,208 @@
+"""What the noise suites of images, language and speech have in common.
+
+Each selects options, reserves data that integer precisions are calibrated on, builds a variant per option,
+measures it against the clean one, and reports one row per option.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from holdfast.core.errors import UnknownName
+from holdfast.engine.executor import Progress, silent
+from holdfast.stages.families import families, options
+
+Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
+Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]  # of what, how many, and their unit
+Item = TypeVar("Item")
+
+REWRITTEN = "rewritten"  # the folder of rewritten models, next to the cells
+PRECISION = "precision"
+CALIBRATION_ITEMS = 100  # more change the ranges little, fewer make them jump
+
+
+def unwatched(what: str, total: int, unit: str = "") -> AbstractContextManager[Progress]:
+    """No-op progress."""
+    return contextlib.nullcontext(silent)
+
+
+class SuiteOption(Protocol):
+    """An option that can be selected: `resize=opencv-nearest`, `stft=scipy`."""
+
+    @property
+    def family(self) -> str:
+        """The kind of noise."""
+
+    @property
+    def name(self) -> str:
+        """The name within the family."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """family=name of the option and of its aliases."""
+
+    @property
+    def default(self) -> bool:
+        """Whether it is part of the suite without being selected by name."""
+
+
+@dataclass(frozen=True)
+class NoiseSelection:
+    """Which options: families or FAMILY=OPTION; empty `only` means all that run by default."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    every: bool = False
+
+    def check(self, offered: Sequence[SuiteOption] | None = None, what: str = "noise") -> None:
+        """Raise UnknownName for a family or option that is not offered (default: those of image models)."""
+        if offered is None:
+            offered = [option for family in families() for option in options(family)]
+        known = tuple(dict.fromkeys(option.family for option in offered))
+        for text in (*self.only, *self.skip):
+            family, _, name = text.partition("=")
+            if family not in known:
+                raise UnknownName(what, family, known)
+            if "=" in text and not any(text in option.labels for option in offered):
+                raise UnknownName(family, name, [o.name for o in offered if o.family == family])
+
+    def singles_out(self, option: SuiteOption) -> bool:
+        """Whether `only` has this option by name, not just its family."""
+        return bool(set(option.labels) & set(self.only))
+
+    def takes(self, option: SuiteOption) -> bool:
+        """Whether the option is selected."""
+        if option.family in self.skip or set(option.labels) & set(self.skip):
+            return False
+        if self.singles_out(option):
+            return True
+        named = not self.only or option.family in self.only
+        return named and (option.default or self.every)
+
+
+ChosenOption = TypeVar("ChosenOption", bound=SuiteOption)
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[ChosenOption, Built]):
+    """A selected option with the variant that measures it, or the reason why there is nothing to measure."""
+
+    option: ChosenOption
+    status: Outcome
+    note: str = ""
+    variant: Built | None = None
+
+
+def skipped_options(candidates: Iterable[Candidate[ChosenOption, Built]]) -> tuple[str, ...]:
+    """The options that would not be run, each with the reason."""
+    skipped = (one for one in candidates if one.variant is None)
+    return tuple(f"{one.option.labels[0]}: {one.status}, {one.note}" for one in skipped)
+
+
+@dataclass(frozen=True)
+class Reserved(Generic[Item]):
+    """Items to calibrate on, the tested ones that calibrated variants must skip for it, and both in words."""
+
+    items: tuple[Item, ...]
+    words: str
+    without: frozenset[str] = frozenset()
+    lack: str = ""  # why there is nothing to calibrate on
+
+
+def spread(items: Sequence[Item], count: int) -> tuple[Item, ...]:
+    """`count` items, evenly spread over all: files are often sorted."""
+    return tuple(items[(2 * i + 1) * len(items) // (2 * count)] for i in range(count))
+
+
+def hold_back(tested: Sequence[Item], count: int) -> tuple[Item, ...]:
+    """Items of the tested to calibrate on where there are no others: at most a quarter of them."""
+    return spread(tested, min(count, max(1, len(tested) // 4)))
+
+
+class OptionRow:
+    """What the rows of image and speech models have in common."""
+
+    family: str
+    option: str
+    outcome: Outcome
+    alike: str  # an earlier option of the family with the same effect
+
+    @property
+    def label(self) -> str:
+        """family=option, as the command line takes it."""
+        return f"{self.family}={self.option}"
+
+    @property
+    def loss(self) -> float | None:
+        """The number that options are ranked by; None if nothing was measured."""
+        raise NotImplementedError
+
+    @property
+    def harm(self) -> tuple[float, int]:
+        """The key that orders options from harmless to harmful."""
+        return self.loss or 0.0, 0
+
+    @property
+    def group(self) -> str:
+        """The column of the paper's table: the family, or FP16, BF16, INT8 of the family precision."""
+        return self.option.split("-")[0].upper() if self.family == PRECISION else self.family
+
+
+Row = TypeVar("Row", bound=OptionRow)
+
+
+def distinct(rows: Iterable[Row]) -> list[Row]:
+    """The rows that have numbers and differ from the clean system and from one another."""
+    return [row for row in rows if row.outcome == "measured" and row.loss is not None and not row.alike]
+
+
+def worst_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
+    """Of each group of rows the most harmful one; the first of equals."""
+    best: dict[Hashable, Row] = {}
+    for row in rows:
+        if (group := key(row)) not in best or row.harm > best[group].harm:
+            best[group] = row
+    return list(best.values())
+
+
+def joint_outcome(rows: Sequence[OptionRow]) -> str:
+    """The outcome of rows of which none was measured."""
+    outcomes = {row.outcome for row in rows}
+    ranked = ("identical", "no effect", "impossible", "not installed")
+    return next((outcome for outcome in ranked if outcome in outcomes), "not run")
+
+
+def excludes_zero(low: float | None, high: float | None) -> bool:
+    """Whether an interval leaves out 0: more than the choice of items."""
+    return low is not None and high is not None and (low > 0 or high < 0)
+
+
+def points(value: float) -> float:
+    """A difference of a metric in points; an exact zero stays one without a sign."""
+    return round(100.0 * value, 10) + 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What the suite of one model would take, in one process."""
+
+    model: str
+    data: str = ""  # the question set of a language model
+    items: int  # images, questions or clips
+    variants: int  # that would be run, the clean one among them
+    cells: int  # in all
+    missing: int  # of those, not finished yet
+    seconds: float = 0.0
+    bytes: int = 0
+    sample: int = 0  # items that were timed
+    skipped: tuple[str, ...] = ()  # options that would not be run, and why
+
+    @property
+    def name(self) -> str:
+        """The model, and the set it is asked about."""
+        return f"{self.model} on {self.data}" if self.data else self.model
