@@ -85,7 +85,7 @@ def audit_plan(options: AuditOptions) -> AuditPlan:
 def _spare(options: AuditOptions, plan: Plan) -> Dataset | None:
     """Images to calibrate on: those named, other embedded scenes, or those beyond what is tested."""
     from holdfast.data.open import open_dataset
-    from holdfast.noise.vision.calibration import spare_of
+    from holdfast.noise.vision.choose import spare_of
 
     if options.calibration:
         return open_dataset(options.calibration, task=plan.model.card.task)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline
-from holdfast.noise.vision.calibration import reserve
+from holdfast.noise.vision.choose import reserve
 from holdfast.stages.deployed import Built, Calibration, Deployed
 
 

@@ -20,7 +20,7 @@ from holdfast.experiment.options import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
 from holdfast.noise.suite import Watch, unwatched
-from holdfast.noise.vision.calibration import spare_of
+from holdfast.noise.vision.choose import spare_of
 
 T = TypeVar("T")
 Target = TypeVar("Target", bound=Options)

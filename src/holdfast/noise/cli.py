@@ -267,7 +267,7 @@ def load_own(files: Sequence[Path]) -> None:
 def _spare(options: CombineOptions, plan: Plan) -> Dataset | None:
     """Images that are not tested on: those named, other embedded scenes, or those beyond --images."""
     from holdfast.data.open import open_dataset
-    from holdfast.noise.vision.calibration import spare_of
+    from holdfast.noise.vision.choose import spare_of
 
     task = plan.model.card.task
     if options.calibration:

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast.noise.speech.options import STFT
+from holdfast.noise.speech.options import STFT, SpeechOption
 from holdfast.noise.speech.options import options as of_speech
 from holdfast.report.tables import Cell, Table
-from holdfast.stages.families import families, options
+from holdfast.stages.families import Option, families, options
 
 CAPTION = "System noise: what deployed systems do otherwise"
 SPEECH = "Speech"
@@ -17,51 +17,23 @@ _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Singl
 _BEYOND = {"precision": ("NLP", SPEECH)}  # families that go beyond pictures
 
 
-class Listed(NamedTuple):
-    """One option as it is listed."""
-
-    name: str
-    tasks: str
-    missing: str
-    default: bool
-    summary: str
-    systems: str
-    alike: str = ""
-
-    @property
-    def who(self) -> str:
-        """Which systems do it, and which do it alike."""
-        done = f"Done by {self.systems}." if self.systems else ""
-        return " ".join(filter(None, [done, f"Alike: {self.alike}." if self.alike else ""]))
-
-
 class Kind(NamedTuple):
-    """A kind of noise with its options."""
+    """A kind of noise with its options, each with the tasks it is for."""
 
     name: str
     title: str
     where: str
     tasks: str
     depends: bool
-    listed: tuple[Listed, ...]
+    listed: tuple[tuple[Option | SpeechOption, str], ...]
 
 
 def kinds() -> Iterator[Kind]:
     """Every kind of noise: those of pictures, then what is of speech alone."""
     for of in families():
-        listed = tuple(
-            Listed(
-                one.name, _tasks(of.name, one.tasks), one.missing, one.default, one.summary, one.systems,
-                one.alike,
-            )
-            for one in options(of)
-        )  # fmt: skip
+        listed = tuple((one, _tasks(of.name, one.tasks)) for one in options(of))
         yield Kind(of.name, of.title, of.where, _tasks(of.name, of.tasks), of.depends, listed)
-    sound = tuple(
-        Listed(one.name, SPEECH, one.missing, one.default, one.summary, one.systems)
-        for one in of_speech()
-        if one.family == STFT
-    )
+    sound = tuple((one, SPEECH) for one in of_speech() if one.family == STFT)
     yield Kind(STFT, "Short-time Fourier transform", "pre- and post-processing", SPEECH, True, sound)
 
 
@@ -73,7 +45,7 @@ def kinds_table() -> Table:
     """The paper's Table 1 for what is installed: a row a kind of noise."""
     rows: list[list[Cell]] = []
     for of in kinds():
-        there = sum(not one.missing for one in of.listed)
+        there = sum(not one.missing for one, _ in of.listed)
         depends = "yes" if of.depends else "no"
         rows.append([of.where, of.name, of.tasks, depends, f"{there} of {len(of.listed)}"])
     columns = ["stage", "noise", "tasks", "depends on input", "options installed"]
@@ -85,9 +57,10 @@ def list_text(width: int = 100) -> str:
     parts = []
     for of in kinds():
         lines = [f"{of.title} ({of.where}): {of.name}=…"]
-        for one in of.listed:
+        for one, _ in of.listed:
             state = one.missing or ("" if one.default else "on demand")
-            said = " ".join(filter(None, [f"[{state}]" if state else "", one.summary, one.who]))
+            who = [one.systems and f"Done by {one.systems}.", one.alike and f"Alike: {one.alike}."]
+            said = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
             lines += textwrap.wrap(
                 said, width, initial_indent=f"  {one.name:<28} ", subsequent_indent=" " * 31
             )
@@ -99,9 +72,9 @@ def list_table() -> Table:
     """Every option with its tasks and who does it."""
     rows: list[list[Cell]] = []
     for of in kinds():
-        for one in of.listed:
+        for one, tasks in of.listed:
             state = one.missing.split(":")[0] if one.missing else ("yes" if one.default else "on demand")
             said = "; ".join(filter(None, [one.systems, one.alike and f"alike: {one.alike}"]))
-            rows.append([of.where, of.name, one.name, one.tasks, of.depends, state, one.summary, said])
+            rows.append([of.where, of.name, one.name, tasks, of.depends, state, one.summary, said])
     columns = ["stage", "noise", "option", "tasks", "depends on input", "runs", "what", "which systems"]
     return Table(columns, rows, CAPTION)

@@ -14,6 +14,7 @@ from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.errors import UnknownName
 from holdfast.engine.executor import Progress, silent
+from holdfast.report.tables import Column, Table, many
 from holdfast.stages.families import families, options
 
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
@@ -206,3 +207,17 @@ class Estimate:
     def name(self) -> str:
         """The model, and the set it is asked about."""
         return f"{self.model} on {self.data}" if self.data else self.model
+
+
+def cost_table(found: Sequence[Estimate], item: str, variants: str, caption: str, digits: int) -> Table:
+    """What suites would cost: cells, time and disk; `item` and `variants` are what a task calls them."""
+    columns: list[Column[Estimate]] = [
+        Column("model", get=lambda e: e.model),
+        Column(f"{item}s", get=lambda e: e.items),
+        Column(variants, get=lambda e: e.variants),
+        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
+        Column("about seconds", 0, get=lambda e: e.seconds),
+        Column("about MB", digits, get=lambda e: e.bytes / 1e6),
+        Column("timed on", get=lambda e: many(e.sample, item) if e.sample else "nothing: all is finished"),
+    ]
+    return Table.of(found, columns, caption)

@@ -11,8 +11,8 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import NoiseSelection, spread
-from holdfast.noise.vision import calibration
-from holdfast.noise.vision.calibration import reserve, unseen
+from holdfast.noise.vision import choose as calibration
+from holdfast.noise.vision.choose import reserve, unseen
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 
 PIPELINE = Pipeline()

@@ -18,8 +18,7 @@ from holdfast.evaluate.score import Settings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
-from holdfast.noise.vision.calibration import reserve
-from holdfast.noise.vision.choose import reason_of, select_options
+from holdfast.noise.vision.choose import reason_of, reserve, select_options
 from holdfast.noise.vision.combine import _Stair, _step, combine, words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
 from holdfast.noise.vision.run import (

@@ -19,6 +19,12 @@ from holdfast.graph.session import open_session
 from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of, open_runner
 from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
 
+# What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
+FILES = ("model.onnx", "decoder_model.onnx", "decoder_model_merged.onnx")
+CONFIGS = ("config.json", "tokenizer_config.json")
+LIMIT = (1 << 31) - 1  # bytes that protobuf, and so a rewritten ONNX file, can hold
+_TOKENS = 4  # that positions are counted on
+_MOST_NODES = 400  # what makes the numbers of positions is small; anything larger is no such thing
 _PROBE = "The road is long, and the sky over it is wide and blue."
 # How far logits may differ, of their spread, when the same tokens are read in another way.
 _TOLERANCE = {"float16": 3e-2}
@@ -179,12 +185,6 @@ def shipped() -> dict[str, Path]:
     return {f.stem: f for f in sorted(folder.glob("*.onnx"))} if folder.is_dir() else {}
 
 
-# What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
-FILES = ("model.onnx", "decoder_model.onnx", "decoder_model_merged.onnx")
-CONFIGS = ("config.json", "tokenizer_config.json")
-LIMIT = (1 << 31) - 1  # bytes that protobuf, and so a rewritten ONNX file, can hold
-
-
 @dataclass(frozen=True)
 class Subject:
     """A language model under test; `sha256` is of its graph, its weights and its tokenizer with settings."""
@@ -208,8 +208,6 @@ def file_of(word: str) -> Path | None:
 
 def subject_of(file: Path) -> Subject:
     """The model of a file, hashed with all that decides what it says; ModelError if it cannot be one."""
-    from holdfast.noise.language.model import find_tokenizer
-
     if not file.is_file():
         raise ModelError(f"{file}: no such model file; give the path of an .onnx file")
     proto = load_proto(file)
@@ -220,22 +218,18 @@ def subject_of(file: Path) -> Subject:
     folders = dict.fromkeys([home, home.parent, tokenizer.parent])
     configs = [folder / name for folder in folders for name in CONFIGS if (folder / name).is_file()]
     digest = of([of_file(path) for path in (*weights, tokenizer, *configs)])
-    return Subject(_name(file), file, tokenizer, digest, sum(p.stat().st_size for p in weights))
-
-
-def _name(file: Path) -> str:
-    """The file's name, or its folder's where all files are called the same."""
-    return (
-        file.parent.resolve().name if file.name in FILES else file.name.removesuffix(".gz")[: -len(".onnx")]
-    )
-
-
-_TOKENS = 4
-_MOST_NODES = 400  # what makes the numbers of positions is small; anything larger is no such thing
+    stem = file.name.removesuffix(".gz").removesuffix(".onnx")
+    name = home.name if file.name in FILES else stem  # exporters call the file in every folder the same
+    return Subject(name, file, tokenizer, digest, sum(p.stat().st_size for p in weights))
 
 
 def positions_of(proto: Any, causal: Causal) -> int | None:
-    """The most tokens the graph's tables of positions have rows for; None if it has no such table."""
+    """The most tokens the graph's tables of positions have rows for; None if it has no such table.
+
+    A table of positions is a constant of two dimensions whose rows are looked up (Gather) by numbers that
+    count the tokens. Which lookups these are, and at which row they begin (OPT begins at 2), is found by
+    running the few nodes that make the numbers, on four tokens.
+    """
     sizes = {w.name: tuple(w.dims) for w in proto.graph.initializer}
     makers = {name: place for place, node in enumerate(proto.graph.node) for name in node.output}
     bounds = []

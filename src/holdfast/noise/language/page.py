@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
 from holdfast.noise.language.result import (
     RULES,
     LanguageNoise,
@@ -19,10 +17,11 @@ from holdfast.noise.language.result import (
     numbers_table,
     words,
 )
+from holdfast.noise.page import about_section, suite_page, table_figure
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
-from holdfast.report.tables import Table, to_html
+from holdfast.report.html import write_page
+from holdfast.report.parts import Alert, Card, Figure, Section, joined
+from holdfast.report.tables import Table
 
 _READING = (
     "A dot is what one precision costs in points of accuracy, its line the paired 95 % interval over "
@@ -31,33 +30,24 @@ _READING = (
 
 
 def write(suite: LanguageSuite, out: Path) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
-    write_atomic(out, page(suite).encode())
-    return out
+    """Write the page, whole or not at all, and return its path."""
+    return write_page(page(suite), out, "noise.html")
 
 
 def page(suite: LanguageSuite) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
-    name = joined([m.model for m in suite.models])
-    data = joined(suite.sets)
     rules = dict.fromkeys(by.rule for of in first.sets for by in of.rules)
-    return document(
-        Document(
-            title=f"System noise of {name} on {data}",
-            subject=(name, data),
-            facts=_facts(suite),
-            verdict=" ".join(lead(m) for m in suite.models),
-            cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
-            minor=(),
-            rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
-            command=suite.command,
-            alerts=_alerts(suite),
-            sections=(_table(suite), *_details(suite), _about(suite)),
-            kind="system noise",
-        )
+    return suite_page(
+        [m.model for m in suite.models],
+        joined(suite.sets),
+        facts=_facts(suite),
+        verdict=" ".join(lead(m) for m in suite.models),
+        cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
+        rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
+        command=suite.command,
+        alerts=_alerts(suite),
+        sections=(_table(suite), *_details(suite), _about(suite)),
     )
 
 
@@ -136,11 +126,10 @@ def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
 
 def _table(suite: LanguageSuite) -> Section:
     table = models_table(suite)
+    # Spaces, so that a line breaks between numbers.
     rows = [[name, *(str(cell).replace("/", " / ") for cell in cells)] for name, *cells in table.rows]
-    body = scroll(
-        to_html(Table(table.columns, rows)), "Table"
-    )  # spaces, so that a line breaks between numbers
-    return Section("table", "Precision", (Figure("", body, wide=True),), f"{table.caption}.")
+    figure = table_figure("", Table(table.columns, rows), name="Table", wide=True)
+    return Section("table", "Precision", (figure,), f"{table.caption}.")
 
 
 def _details(suite: LanguageSuite) -> list[Section]:
@@ -152,8 +141,9 @@ def _details(suite: LanguageSuite) -> list[Section]:
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
         figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
         figures += [_set(of) for of in model.sets]
-        how = scroll(to_html(how_table(model), sortable=False), "How each precision was made")
-        figures.append(Figure("How each precision was made", how, wide=True))
+        figures.append(
+            table_figure("How each precision was made", how_table(model), wide=True, sortable=False)
+        )
         title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
         sections.append(Section(f"details-{place}", title, tuple(figures), "; ".join(model.notes)))
     return sections
@@ -161,7 +151,7 @@ def _details(suite: LanguageSuite) -> list[Section]:
 
 def _set(of: SetNoise) -> Figure:
     said = [caption(of), *of.notes, *([f"static 8 bits see {of.calibration}"] if of.calibration else [])]
-    return Figure(of.data, scroll(to_html(numbers_table(of)), of.data), f"{'; '.join(said)}.", wide=True)
+    return table_figure(of.data, numbers_table(of), f"{'; '.join(said)}.", wide=True)
 
 
 def _spot(row: Row) -> Spot:
@@ -172,14 +162,12 @@ def _spot(row: Row) -> Spot:
 
 
 def _about(suite: LanguageSuite) -> Section:
-    versions = Table(["library", "version"], [[n, v] for n, v in suite.versions.items()])
+    models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
     sets = Table(
         ["set", "kind", "questions", "sha256"],
         [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets],
     )
-    models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
     figures = [
-        Figure(name, scroll(to_html(table, sortable=False), name))
-        for name, table in (("Models", models), ("Sets", sets), ("Versions", versions))
+        table_figure(name, table, sortable=False) for name, table in (("Models", models), ("Sets", sets))
     ]
-    return Section("about", "How it was run", tuple(figures))
+    return about_section(figures, suite.versions)

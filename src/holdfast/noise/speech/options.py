@@ -70,6 +70,7 @@ class SpeechOption:
     missing: str = ""
     calibrated: bool = False
     aliases: tuple[str, ...] = ()
+    alike: str = ""  # products with the same output
 
     @property
     def label(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.errors import DataError, ModelError, OutputError
+from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
+from holdfast.noise.page import about_section, suite_page, table_figure
 from holdfast.noise.speech.cells import Studio, Take
 from holdfast.noise.speech.clips import Clip, wav_bytes
 from holdfast.noise.speech.options import CLEAN, System
@@ -30,12 +30,25 @@ from holdfast.noise.speech.run import Prepared
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.noise.suite import distinct, worst_of_each
 from holdfast.report.charts.forest import Group, Spot, decades
-from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, fragment, joined, scroll
-from holdfast.report.tables import Table, to_html
+from holdfast.report.html import data_uri, picture_uri, write_page
+from holdfast.report.parts import Alert, Card, Figure, Section, fragment
+from holdfast.report.tables import Table
 
 FILE = "shown-{}.npz"
 RECORDING, CLEAN_NAME = "recording", "clean"
+LOUDEST = 75_000  # bytes of a sound on the page, before base64 makes four of three
+_DARK_TO_LIGHT = ((8, 10, 36), (48, 38, 120), (140, 50, 120), (224, 96, 70), (252, 200, 90), (252, 250, 210))
+_BELOW_TO_ABOVE = ((20, 70, 160), (120, 170, 220), (244, 244, 240), (232, 150, 110), (160, 30, 30))
+_LEAD = (
+    "Time runs to the right, frequency (mel) upwards; clean and deployed share one scale of brightness. In "
+    "the difference blue is what the deployed system lacks, red what it adds."
+)
+_READING = (
+    "Log mel of the wave: the deployed system's wave and the clean one's, both analysed as the card says. "
+    "Wave: sample by sample after Griffin-Lim, whose phase takes another way after the smallest difference. "
+    "Log mel before the vocoder: for a precision the model's output; for STFT the analysis of the recording, "
+    "which is what the model would have been trained on."
+)
 
 
 @dataclass(frozen=True)
@@ -134,15 +147,6 @@ def open_shown(folder: Path, model: str) -> Shown | None:
         return None
 
 
-LOUDEST = 75_000  # bytes of a sound on the page, before base64 makes four of three
-_DARK_TO_LIGHT = ((8, 10, 36), (48, 38, 120), (140, 50, 120), (224, 96, 70), (252, 200, 90), (252, 250, 210))
-_BELOW_TO_ABOVE = ((20, 70, 160), (120, 170, 220), (244, 244, 240), (232, 150, 110), (160, 30, 30))
-_LEAD = (
-    "Time runs to the right, frequency (mel) upwards; clean and deployed share one scale of brightness. In "
-    "the difference blue is what the deployed system lacks, red what it adds."
-)
-
-
 def spectrogram_section(
     one: Shown, identifier: str = "spectrograms", named: str = "See and hear it"
 ) -> Section:
@@ -206,17 +210,14 @@ def spectrogram(
     picture = Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
     wide, tall = max(360, picture.width), max(200, picture.height)
     picture = picture.resize((min(wide, 720), min(tall, 240)), Image.Resampling.NEAREST)
-    out = io.BytesIO()
-    picture.quantize(64).save(out, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size
+    return picture_uri(picture.quantize(64), "PNG", optimize=True), *picture.size
 
 
 def sound_uri(wave: NDArray[np.float32], rate: int) -> str:
     """The wave as a wav file in a data URI, at a lower rate if it would be too large for a page."""
     thinned, slower = _thinned(wave, rate)
     loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is made as loud as can be
-    data = wav_bytes(thinned / loudest, slower)
-    return f"data:audio/wav;base64,{base64.b64encode(data).decode()}"
+    return data_uri(wav_bytes(thinned / loudest, slower), "audio/wav")
 
 
 def _thinned(wave: NDArray[np.float32], rate: int) -> tuple[NDArray[np.float64], int]:
@@ -232,40 +233,24 @@ def _thinned(wave: NDArray[np.float32], rate: int) -> tuple[NDArray[np.float64],
     return kept[: LOUDEST // 2], rate // factor
 
 
-_READING = (
-    "Log mel of the wave: the deployed system's wave and the clean one's, both analysed as the card says. "
-    "Wave: sample by sample after Griffin-Lim, whose phase takes another way after the smallest difference. "
-    "Log mel before the vocoder: for a precision the model's output; for STFT the analysis of the recording, "
-    "which is what the model would have been trained on."
-)
-
-
 def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'speech.html'}")
-    write_atomic(out, page(suite, shown).encode())
-    return out
+    """Write the page, whole or not at all, and return its path."""
+    return write_page(page(suite, shown), out, "speech.html")
 
 
 def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
-    name = joined([m.model for m in suite.models])
-    return document(
-        Document(
-            title=f"System noise of {name} on {suite.data}",
-            subject=(name, suite.data),
-            facts=_facts(suite),
-            verdict=" ".join(lead(m) for m in suite.models),
-            cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
-            minor=(),
-            rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-            command=suite.command,
-            alerts=_alerts(suite),
-            sections=tuple(_sections(suite, shown)),
-            kind="system noise",
-        )
+    return suite_page(
+        [m.model for m in suite.models],
+        suite.data,
+        facts=_facts(suite),
+        verdict=" ".join(lead(m) for m in suite.models),
+        cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
+        rule=f"MSE against the clean system on the same texts; {first.vocoder}",
+        command=suite.command,
+        alerts=_alerts(suite),
+        sections=tuple(_sections(suite, shown)),
     )
 
 
@@ -294,11 +279,13 @@ def _facts(suite: SpeechSuite) -> tuple[tuple[str, str], ...]:
 
 def _cards(model: SpeechNoise) -> tuple[Card, ...]:
     found = [Card("own error", short(model.own.mean), "clean system against the recordings, warped in time")]
-    for family, name in (("precision", "worst precision"), ("stft", "worst STFT")):
-        own = [r for r in model.rows if r.family == family and r.outcome == "measured" and r.heard]
-        worst = max(own, key=lambda r: r.heard.mean if r.heard else 0.0, default=None)
-        if worst is not None and worst.heard is not None:
-            found.append(Card(name, short(worst.heard.mean), f"{worst.option}: MSE, log mel of the wave"))
+    names = {"precision": "worst precision", "stft": "worst STFT"}
+    worst = {row.family: row for row in worst_of_each(distinct(model.rows), lambda row: row.family)}
+    found += [
+        Card(title, short(worst[family].harm[0]), f"{worst[family].option}: MSE, log mel of the wave")
+        for family, title in names.items()
+        if family in worst
+    ]
     if model.combined is not None and model.combined.heard is not None:
         found.append(Card("both together", short(model.combined.heard.mean), "MSE, log mel of the wave"))
     return tuple(found)
@@ -314,27 +301,22 @@ def _card(model: SpeechNoise) -> Card:
 
 def _alerts(suite: SpeechSuite) -> tuple[Alert, ...]:
     lost = sum(len(m.failed) for m in suite.models)
-    found = (
-        [Alert(f"{clips_of(lost)} failed and {'are' if lost != 1 else 'is'} not in the numbers", "about")]
-        if lost
-        else []
-    )
-    found += [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
-    return tuple(found)
+    said = f"{clips_of(lost)} failed and {'are' if lost != 1 else 'is'} not in the numbers"
+    notes = [f"{m.model}: {note}" for m in suite.models for note in m.notes]
+    return tuple(Alert(text, "about") for text in [*([said] if lost else []), *notes])
 
 
 def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
     table = paper_table(suite)
-    body = scroll(to_html(Table(table.columns, table.rows)), "System noise of speech")
-    found = [Section("noise", "System noise", (Figure("", body, _READING, wide=True),), f"{table.caption}.")]
+    body = table_figure("", table, _READING, name="System noise of speech", wide=True)
+    found = [Section("noise", "System noise", (body,), f"{table.caption}.")]
     several = len(suite.models) > 1
     for place, model in enumerate(suite.models):
         end = f"-{place + 1}" if several else ""
         mine = options_table(model)
-        body = scroll(to_html(Table(mine.columns, mine.rows)), "Option by option")
         title = f"Option by option: {model.model}" if several else "Option by option"
         told = f"Integer precisions are calibrated on {model.calibration}." if model.calibration else ""
-        figures = (_chart(model), Figure("", body, told, wide=True))
+        figures = (_chart(model), table_figure("", mine, told, name="Option by option", wide=True))
         found.append(Section(f"options{end}", title, figures, f"{mine.caption}."))
         seen = [one for one in shown if one.model == model.model]
         named = f"See and hear it: {model.model}" if several else "See and hear it"
@@ -370,17 +352,12 @@ def _spot(row: Row) -> Spot:
 
 
 def _about(suite: SpeechSuite) -> Section:
-    rows = [[name, version] for name, version in suite.versions.items()]
-    versions = scroll(to_html(Table(["library", "version"], rows), sortable=False), "Versions")
     names = list(suite.models[0].spectrum)
     settings = [[m.model, m.kind, *(str(m.spectrum[n]) for n in names), m.vocoder] for m in suite.models]
-    clean = to_html(Table(["model", "kind", *names, "vocoder"], settings), sortable=False)
-    figures = [
-        Figure("The clean system", scroll(clean, "The clean system"), "As the cards say.", wide=True),
-        Figure("Versions", versions),
-    ]
-    lines = [f"{m.model}: {line}" for m in suite.models for line in (*m.failed, *m.notes)]
-    if lines:
-        told = to_html(Table(["what"], [[line] for line in lines]), sortable=False)
-        figures.append(Figure("Clips that failed, and notes", scroll(told, "Failed"), wide=True))
-    return Section("about", "How it was run", tuple(figures))
+    table = Table(["model", "kind", *names, "vocoder"], settings)
+    clean = table_figure("The clean system", table, "As the cards say.", wide=True, sortable=False)
+    lines = [[f"{m.model}: {line}"] for m in suite.models for line in (*m.failed, *m.notes)]
+    lost = table_figure(
+        "Clips that failed, and notes", Table(["what"], lines), name="Failed", wide=True, sortable=False
+    )
+    return about_section([clean], suite.versions, *([lost] if lines else []))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import Estimate, OptionRow, Outcome, distinct, joint_outcome
-from holdfast.report.tables import Cell, Column, Table
+from holdfast.noise.suite import Estimate, OptionRow, Outcome, cost_table, distinct, joint_outcome
+from holdfast.report.tables import Cell, Column, Table, table_of
 
 METRICS: tuple[str, ...] = ("mel", "heard", "wave")
 
@@ -153,9 +153,7 @@ def number(row: Row, metric: str) -> Number | None:
 
 
 def _combined(model: SpeechNoise, metric: str) -> str:
-    if model.combined is None:
-        return "–"
-    found = number(model.combined, metric)
+    found = number(model.combined, metric) if model.combined is not None else None
     return short(found.mean) if found is not None else "–"
 
 
@@ -210,48 +208,29 @@ def words(row: Row) -> str:
 
 
 def csv_table(suite: SpeechSuite) -> Table:
-    """Every number: a row an option of a model."""
-    columns = [
-        "model",
-        "data",
-        "kind",
-        "noise",
-        "option",
-        "outcome",
-        "clips",
-        "longer",
-        "unstopped",
-        "failed",
-    ]
-    for metric in (*METRICS, "own"):
-        columns += [metric, f"{metric} low", f"{metric} high"]
-    rows: list[list[Cell]] = []
-    for model in suite.models:
-        for row in (_clean(model), *model.rows, *([model.combined] if model.combined else [])):
-            cells: list[Cell] = [model.model, suite.data, model.kind, row.family, row.option, row.outcome]
-            cells += [row.clips, row.longer, row.unstopped, row.failed]
+    """Every number: one row per model and option, the clean system with its own error first."""
+    rows: list[dict[str, Cell]] = []
+    for m in suite.models:
+        clean = Row("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
+        for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
+            cells: dict[str, Cell] = {
+                "model": m.model,
+                "data": suite.data,
+                "kind": m.kind,
+                "noise": row.family,
+            }
+            for name in ("option", "outcome", "clips", "longer", "unstopped", "failed"):
+                cells[name] = getattr(row, name)
             for metric in (*METRICS, "own"):
                 found = number(row, metric)
-                cells += [found.mean, found.low, found.high] if found else [None, None, None]
+                cells[metric] = found.mean if found else None
+                cells[f"{metric} low"] = found.low if found else None
+                cells[f"{metric} high"] = found.high if found else None
             rows.append(cells)
-    return Table(columns, rows)
-
-
-def _clean(model: SpeechNoise) -> Row:
-    """The clean system as a row: only its own error."""
-    return Row("clean", "clean", "measured", own=model.own, clips=model.clips, failed=len(model.failed))
+    return table_of(rows)
 
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
     """What suites would cost: cells, time and disk."""
-    columns = [
-        Column("model", get=lambda e: e.model),
-        Column("clips", get=lambda e: e.items),
-        Column("systems", get=lambda e: e.variants),
-        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
-        Column("about seconds", 0, get=lambda e: e.seconds),
-        Column("about MB", 2, get=lambda e: e.bytes / 1e6),
-        Column("timed on", get=lambda e: clips_of(e.sample) if e.sample else "nothing: all is finished"),
-    ]
     caption = "Nothing was run but a sample, in one process; finished cells are not redone"
-    return Table.of(found, columns, caption)
+    return cost_table(found, "clip", "systems", caption, digits=2)

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
+from holdfast.noise.page import about_section, suite_page, table_figure
 from holdfast.noise.vision import combine
 from holdfast.noise.vision.combine import Staircase
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.tables import METRICS, models_table, options_table, staircase_table, words
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
-from holdfast.report.tables import Table, many, to_html
+from holdfast.report.html import write_page
+from holdfast.report.parts import Alert, Card, Figure, Section, scroll
+from holdfast.report.tables import Table, many
 from holdfast.stages.families import families
 
 _READING = (
@@ -29,8 +28,8 @@ def noise_sections(suite: Suite) -> list[Section]:
     """The table of all models, then each one's options."""
     table = models_table(suite)
     columns = [replace(head, name=head.name.replace("Δ ", "Δ\u00a0")) for head in table.heads]
-    body = scroll(to_html(Table(columns, table.rows)), "System noise")
-    sections = [Section("noise", "System noise", (Figure("", body, wide=True),), f"{table.caption}.")]
+    body = table_figure("", Table(columns, table.rows), name="System noise", wide=True)
+    sections = [Section("noise", "System noise", (body,), f"{table.caption}.")]
     several = len(suite.models) > 1
     for place, model in enumerate(suite.models):
         identifier = f"options-{place + 1}" if several else "options"
@@ -48,17 +47,12 @@ def options_section(model: ModelNoise, identifier: str, title: str, said: str) -
         groups.append(Group("Combined", [_spot(model.combined, combined=True)]))
     metric = METRICS.get(model.metric, model.metric)
     chart = forest(groups, title=f"{metric} lost to each option", desc=_READING)
-    table = options_table(model)
-    body = scroll(to_html(Table(table.columns, table.rows)), "Option by option")
+    note = f"Integer precisions are calibrated on {model.calibration}." if model.calibration else ""
     figures = (
         Figure(f"{metric} lost, {many(model.images, 'image')}", chart, _READING, wide=True),
-        Figure("", body, _calibrated(model), wide=True),
+        table_figure("", options_table(model), note, name="Option by option", wide=True),
     )
     return Section(identifier, title, figures, said)
-
-
-def _calibrated(model: ModelNoise) -> str:
-    return f"Integer precisions are calibrated on {model.calibration}." if model.calibration else ""
 
 
 def _spot(row: Row, combined: bool = False) -> Spot:
@@ -99,7 +93,7 @@ def staircase_section(made: combine.Staircase, images: int) -> Section:
     notes += [f"Could not be added: {'; '.join(made.left_out)}"] if made.left_out else []
     figures = (
         Figure("", scroll(chart, "Noise upon noise"), " ".join(notes), wide=True),
-        Figure("", scroll(to_html(staircase_table(made)), "Noise upon noise, in numbers"), wide=True),
+        table_figure("", staircase_table(made), name="Noise upon noise, in numbers", wide=True),
     )
     return Section("staircase", "Noise upon noise", figures, combine.words(made))
 
@@ -131,33 +125,24 @@ def sections_of(suite: Suite, stairs: Sequence[combine.Staircase]) -> list[Secti
 
 
 def write(suite: Suite, out: Path, stairs: Sequence[Staircase] = ()) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
-    write_atomic(out, page(suite, stairs).encode())
-    return out
+    """Write the page, whole or not at all, and return its path."""
+    return write_page(page(suite, stairs), out, "noise.html")
 
 
 def page(suite: Suite, stairs: Sequence[Staircase] = ()) -> str:
     """The suite as one self-contained HTML file."""
-    first = suite.models[0]
-    name = joined([m.model for m in suite.models])
-    several = len(suite.models) > 1
-    return document(
-        Document(
-            title=f"System noise of {name} on {suite.data}",
-            subject=(name, suite.data),
-            facts=_facts(suite),
-            verdict=" ".join(f"{m.model}: {lead(m)}" for m in suite.models[:3]) if several else lead(first),
-            cards=tuple(map(_card, suite.models[:6])) if several else _cards(first),
-            minor=(),
-            rule=first.rule,
-            command=suite.command,
-            alerts=_alerts(suite),
-            sections=(*sections_of(suite, stairs), _about(suite)),
-            kind="system noise",
-            layout="noise",
-        )
+    first, several = suite.models[0], len(suite.models) > 1
+    return suite_page(
+        [m.model for m in suite.models],
+        suite.data,
+        facts=_facts(suite),
+        verdict=" ".join(f"{m.model}: {lead(m)}" for m in suite.models[:3]) if several else lead(first),
+        cards=tuple(map(_card, suite.models[:6])) if several else _cards(first),
+        rule=first.rule,
+        command=suite.command,
+        alerts=_alerts(suite),
+        sections=(*sections_of(suite, stairs), _about(suite)),
+        layout="noise",
     )
 
 
@@ -198,17 +183,15 @@ def _alerts(suite: Suite) -> tuple[Alert, ...]:
 
 
 def _about(suite: Suite) -> Section:
-    rows = [[name, version] for name, version in suite.versions.items()]
-    versions = scroll(to_html(Table(["library", "version"], rows), sortable=False), "Versions")
     stages = [[m.model, *m.pipeline.values()] for m in suite.models]
-    columns = ["model", *suite.models[0].pipeline]
-    clean = scroll(to_html(Table(columns, stages), sortable=False), "The clean pipeline")
-    failed = [line for m in suite.models for line in m.failed]
-    figures = [
-        Figure("Clean pipeline", clean, "What every option is compared with.", wide=True),
-        Figure("Versions", versions),
-    ]
-    if failed:
-        body = scroll(to_html(Table(["failed"], [[line] for line in failed]), sortable=False), "Failed")
-        figures.append(Figure("Images that failed", body))
-    return Section("about", "How it was run", tuple(figures))
+    clean = table_figure(
+        "Clean pipeline",
+        Table(["model", *suite.models[0].pipeline], stages),
+        "What every option is compared with.",
+        name="The clean pipeline",
+        wide=True,
+        sortable=False,
+    )
+    failed = [[line] for m in suite.models for line in m.failed]
+    lost = table_figure("Images that failed", Table(["failed"], failed), name="Failed", sortable=False)
+    return about_section([clean], suite.versions, *([lost] if failed else []))

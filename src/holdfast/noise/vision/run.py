@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import tempfile
 import time
@@ -15,8 +16,8 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
-from holdfast.engine.cells import CellSet
-from holdfast.engine.records import Failed, Record, to_plain
+from holdfast.engine.pipelines import ImageRecords
+from holdfast.engine.records import Failed, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.difference import Side, compare, side_of
@@ -36,12 +37,12 @@ from holdfast.noise.suite import (
     unwatched,
     worst_of_each,
 )
-from holdfast.noise.vision.calibration import reserve
 from holdfast.noise.vision.choose import (
     ImageCandidate,
     SuiteContext,
     build_variant,
     reason_of,
+    reserve,
     select_options,
 )
 from holdfast.noise.vision.result import ModelNoise, Row
@@ -177,9 +178,8 @@ def run_variants(
 
 def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> SweepPlan:
     """These variants of the plan's model on a dataset, run as the plan says."""
-    return SweepPlan(
-        plan.model, dataset, variants, plan.runs, plan.jobs, plan.strict, plan.shard, plan.until
-    )  # fmt: skip
+    base = SweepPlan(plan.model, dataset, variants, plan.runs, jobs=plan.jobs, strict=plan.strict)
+    return dataclasses.replace(base, shard=plan.shard, until=plan.until)
 
 
 @dataclass(frozen=True)
@@ -187,15 +187,20 @@ class _Judge:
     """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
 
     prepared: Prepared
+    result: SweepResult
+    cells: ImageRecords
     clean: Side
-    inputs: Mapping[str, str]
-    failed: tuple[Failed, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    jpeg: float
-    answers: str
-    cells: CellSet | None
     seen: dict[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def answers(self) -> str:
+        """A hash of every clean prediction."""
+        return _answers(self.clean)
+
+    @functools.cached_property
+    def jpeg(self) -> float:
+        """The share of JPEGs among the images."""
+        return jpeg_share(self.prepared.noise.plan.dataset.entries)
 
     def row(self, one: ImageCandidate, made: Mapping[str, SweepResult]) -> Row:
         """The row of an option from its finished cells."""
@@ -206,12 +211,13 @@ class _Judge:
         if found.problem:
             return Row(family, name, "impossible", reason_of(found.problem, self.prepared.context.model))
         cells = found.read()
-        same, common = same_inputs(self.inputs, cells.inputs)
+        same, common = same_inputs(self.cells.inputs, cells.inputs)
         failed = sum(isinstance(r, Failed) for r in cells.records)
         if common == 0 or failed == len(cells.records):
             first = next((r.reason for r in cells.records if isinstance(r, Failed)), "no image could be run")
             return Row(family, name, "impossible", f"every image failed: {first}", failed=failed)
-        after = self.side(cells.records)
+        plan = self.prepared.noise.plan
+        after = side_of(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
         interval = difference.interval
         pipeline, clean = one.variant.pipeline, self.prepared.context.clean
@@ -225,27 +231,18 @@ class _Judge:
             name,
             outcome,
             EXACTLY if still else self._words(one, identical),
-            difference.after,
-            points(-interval.estimate),
-            points(-interval.high),
-            points(-interval.low),
-            difference.changed,
-            difference.images,
-            same,
-            failed,
-            alike if alike != name and not identical else "",
-            found.cells.setup if found.cells else "",
-            self._skipped(one.variant),
+            value=difference.after,
+            drop=points(-interval.estimate),
+            low=points(-interval.high),
+            high=points(-interval.low),
+            changed=difference.changed,
+            images=difference.images,
+            same_inputs=same,
+            failed=failed,
+            alike=alike if alike != name and not identical else "",
+            setup=found.cells.setup if found.cells else "",
+            skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in one.variant.without),
         )
-
-    def side(self, records: Sequence[Record]) -> Side:
-        """The records of a variant, ready to be compared."""
-        return side_of(self.prepared.noise.plan, self.prepared.alignment, records)
-
-    def _skipped(self, variant: Variant) -> tuple[int, ...]:
-        """The places of the images that the variant is not tested on."""
-        entries = self.prepared.noise.plan.dataset.entries
-        return tuple(n for n, entry in enumerate(entries) if entry.name in variant.without)
 
     def _words(self, one: ImageCandidate, identical: bool) -> str:
         if not identical:
@@ -257,7 +254,7 @@ class _Judge:
 
     def summary(self, rows: tuple[Row, ...], combined: Row | None) -> ModelNoise:
         """The model with all its rows."""
-        plan, ground = self.prepared.noise.plan, self.prepared.context
+        plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
         infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
         calibrated = any(isinstance(infer, Deployed) and infer.calibrated for infer in infers)
         return ModelNoise(
@@ -269,41 +266,30 @@ class _Judge:
             images=self.clean.images,
             rows=rows,
             combined=combined,
-            pipeline=ground.clean.describe(),
-            calibration=ground.reserved.words if calibrated else "",
+            pipeline=context.clean.describe(),
+            calibration=context.reserved.words if calibrated else "",
             rule=self.clean.rule,
-            notes=self.notes,
-            warnings=self.warnings,
-            failed=tuple(str(f) for f in self.failed),
-            setup=self.cells.setup if self.cells else "",
-            items=self.cells.items if self.cells else (),
+            notes=tuple(self.cells.notes),
+            warnings=doubts(
+                plan.model, plan.dataset, context.clean, self.cells.records, self.prepared.alignment
+            ),
+            failed=tuple(str(r) for r in self.cells.records if isinstance(r, Failed)),
+            setup=cells.setup if cells else "",
+            items=cells.items if cells else (),
             alignment=self.prepared.alignment.to_plain(),
             settings=settings_plain(plan.settings),
         )
 
 
 def _judge(prepared: Prepared, clean: SweepResult) -> _Judge:
-    plan = prepared.noise.plan
     if clean.problem:
         raise DataError(clean.problem)
     cells = clean.read()
-    failed = tuple(r for r in cells.records if isinstance(r, Failed))
+    failed = [r for r in cells.records if isinstance(r, Failed)]
     if len(failed) == len(cells.records):
         raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
-    side = side_of(plan, prepared.alignment, cells.records)
-    jpeg = jpeg_share(plan.dataset.entries)
-    warnings = doubts(plan.model, plan.dataset, prepared.context.clean, cells.records, prepared.alignment)
-    return _Judge(
-        prepared,
-        side,
-        cells.inputs,
-        failed,
-        tuple(cells.notes),
-        warnings,
-        jpeg,
-        _answers(side),
-        clean.cells,
-    )
+    side = side_of(prepared.noise.plan, prepared.alignment, cells.records)
+    return _Judge(prepared, clean, cells, side)
 
 
 def _answers(side: Side) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import HoldfastError, InputError, OutputError, one_line
+from holdfast.core.errors import HoldfastError, InputError, one_line
 from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
@@ -24,12 +23,17 @@ from holdfast.engine.store import write_atomic
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import no_fit
-from holdfast.report.html import document
+from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Document, Figure, Section, fragment, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.stages.deployed import Calibration, Deployed, rewritten
 from holdfast.stages.families import Option, families, options
 
+WIDEST = 420  # pixels of one picture on the page
+_LEAD = (
+    "The same picture before and after, and |after − before| with each channel stretched to 0 … 255, so that "
+    "one level of difference shows as well as fifty."
+)
 PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model says otherwise
 
 
@@ -217,13 +221,6 @@ def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
     return made.model.SerializeToString(), bool(made.changed), made.how
 
 
-WIDEST = 420  # pixels of one picture on the page
-_LEAD = (
-    "The same picture before and after, and |after − before| with each channel stretched to 0 … 255, so that "
-    "one level of difference shows as well as fifty."
-)
-
-
 def picture_section(
     made: Sequence[Shown | tuple[Option, str]], features: Sequence[Feature] = (), name: str = "",
     limit: int = 60,
@@ -260,17 +257,15 @@ def write(
     made: Sequence[Shown | tuple[Option, str]], maps: Sequence[Feature | tuple[Option, str]], name: str,
     out: Path, command: str,
 ) -> Path:  # fmt: skip
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'noise.html'}")
+    """Write the page, whole or not at all, and return its path."""
     seen = [one for one in made if isinstance(one, Shown)]
     differ = sum(not one.same for one in seen)
     worst = max(seen, key=lambda one: one.mean, default=None)
     told = (
         f" The largest on average: {worst.option.label}, {worst.mean:.2f} levels." if differ and worst else ""
     )
-    table = to_html(shown_table(made, maps))
-    numbers = Section("numbers", "In numbers", (Figure("", scroll(table, "In numbers"), wide=True),))
+    table = scroll(to_html(shown_table(made, maps)), "In numbers")
+    numbers = Section("numbers", "In numbers", (Figure("", table, wide=True),))
     features = [one for one in maps if isinstance(one, Feature)]
     page = Document(
         title=f"Noise on {name}",
@@ -285,8 +280,7 @@ def write(
         sections=(picture_section(made, features), numbers),
         kind="system noise",
     )
-    write_atomic(out, document(page).encode())
-    return out
+    return write_page(document(page), out, "noise.html")
 
 
 def _row(one: Shown) -> dict[str, object]:
@@ -294,11 +288,7 @@ def _row(one: Shown) -> dict[str, object]:
     return {
         "label": one.option.label,
         "note": f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}",
-        "pictures": [
-            ("before", *embedded(one.original)),
-            ("after", *embedded(one.noised)),
-            ("difference", *embedded(one.difference)),
-        ],
+        "pictures": [(name, *embedded(image)) for name, image in _named(one)],
     }
 
 
@@ -310,15 +300,12 @@ def _feature_row(one: Feature) -> dict[str, object]:
         "label": one.label,
         "note": f"feature map {one.tensor} ({sizes}); mean difference {100 * one.relative:.1f} % of the "
         "mean value",
-        "pictures": [
-            (what, *embedded(_grey(values), lossless=True))
-            for what, values in (
-                ("before", one.original),
-                ("after", one.noised),
-                ("difference", one.difference),
-            )
-        ],
+        "pictures": [(name, *embedded(_grey(values), lossless=True)) for name, values in _named(one)],
     }
+
+
+def _named(one: Shown | Feature) -> tuple[tuple[str, NDArray[Any]], ...]:
+    return ("before", one.original), ("after", one.noised), ("difference", one.difference)
 
 
 def _grey(values: NDArray[np.float32]) -> Image:
@@ -337,13 +324,9 @@ def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     if picture.width > WIDEST:
         height = max(1, round(picture.height * WIDEST / picture.width))
         picture = picture.resize((WIDEST, height), Pillow.Resampling.BOX)
-    out = io.BytesIO()
     if lossless:
-        picture.save(out, "PNG", optimize=True)
-    else:
-        picture.save(out, "JPEG", quality=80, subsampling=0)
-    kind = "png" if lossless else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(out.getvalue()).decode()}", *picture.size
+        return picture_uri(picture, "PNG", optimize=True), *picture.size
+    return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
 def save_pictures(made: Sequence[Shown | tuple[Option, str]], folder: Path) -> None:

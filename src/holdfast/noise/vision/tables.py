@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from holdfast.noise.suite import Estimate
+from holdfast.noise.suite import Estimate, cost_table
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
 from holdfast.report.tables import Cell, Column, Table, many
 from holdfast.stages.families import families
 
 if TYPE_CHECKING:
-    from holdfast.noise.vision.combine import Staircase
+    from holdfast.noise.vision.combine import Staircase, Step
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
 _ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
 _NOT_RUN = ("not installed", "impossible")
-_NOTHING = {"identical": "identical", "no effect": "no effect", "impossible": "impossible"}
 
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def models_csv(suite: Suite) -> Table:
 
 def _mean_worst(made: Line) -> str:
     if made.mean is None or made.worst is None:
-        return _NOTHING.get(made.words, "–")
+        return made.words if made.words in ("identical", "no effect", "impossible") else "–"
     if made.distinct == 1:
         return f"{made.worst:z.2f}"
     return f"{made.mean:z.2f} ({made.worst:z.2f})"
@@ -89,29 +89,16 @@ def _one(row: Row | None) -> str:
 def families_table(model: ModelNoise) -> Table:
     """Every family of one model: mean and worst Δ, the worst option by name, and how many options differ."""
     groups = groups_of(Suite("", (model,)))
-    columns: list[Column | str] = [
-        "noise",
-        Column("mean Δ", 2),
-        Column("worst Δ", 2),
-        "worst option",
-        "options",
-    ]
+    deltas = [Column("mean Δ", 2), Column("worst Δ", 2)]
     rows: list[list[Cell]] = []
     for group, made in zip(groups, lines_of(model, groups), strict=True):
-        named = made.option or _NOTHING.get(made.words, made.words) or "–"
-        rows.append(
-            [
-                title_of(group),
-                made.mean,
-                made.worst,
-                named,
-                _differ(made.distinct, [r for r in model.rows if r.group == group]),
-            ]
-        )
+        differ = _differ(made.distinct, [r for r in model.rows if r.group == group])
+        rows.append([title_of(group), made.mean, made.worst, made.option or made.words or "–", differ])
     if model.combined is not None:
         every = model.combined.option.count("=")
         rows.append(["Combined", None, model.combined.drop, "the worst of each", f"{every} together"])
-    return Table(columns, rows, f"{model.model}: what each kind of noise costs, in points")
+    caption = f"{model.model}: what each kind of noise costs, in points"
+    return Table(["noise", *deltas, "worst option", "options"], rows, caption)
 
 
 def _differ(distinct: int, rows: Sequence[Row]) -> str:
@@ -163,44 +150,35 @@ def words(row: Row, combined: bool = False) -> str:
 
 def estimate_table(found: Sequence[Estimate]) -> Table:
     """What suites would cost: cells, time and disk."""
-    columns = [
-        Column("model", get=lambda e: e.model),
-        Column("images", get=lambda e: e.items),
-        Column("variants", get=lambda e: e.variants),
-        Column("cells to make", get=lambda e: f"{e.missing} of {e.cells}"),
-        Column("about seconds", 0, get=lambda e: e.seconds),
-        Column("about MB", 1, get=lambda e: e.bytes / 1e6),
-        Column("timed on", get=lambda e: many(e.sample, "image") if e.sample else "nothing: all is finished"),
-    ]
     caption = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
-    return Table.of(found, columns, caption)
+    return cost_table(found, "image", "variants", caption, digits=1)
 
 
 def staircase_table(made: Staircase) -> Table:
     """Every step of the build-up in numbers."""
-    metric = METRICS.get(made.metric, made.metric)
-    columns: list[Column | str] = ["step", "added", Column(metric, 2), Column("Δ so far", 2)]
-    columns += [Column("adds", 2), "95 % interval", Column("alone", 2), "changed", "effect"]
-    rows: list[list[Cell]] = [
-        [
-            place, s.added, 100 * s.value, s.drop, s.extra, f"[{s.extra_low:z.2f}, {s.extra_high:z.2f}]",
-            s.alone, f"{s.changed} of {s.images}", s.effect,
-        ]
-        for place, s in enumerate(made.steps, 1)
-    ]  # fmt: skip
-    return Table(columns, rows)
+    columns: list[Column[tuple[int, Step]]] = [
+        Column("step", get=lambda e: e[0]),
+        Column("added", get=lambda e: e[1].added),
+        Column(METRICS.get(made.metric, made.metric), 2, get=lambda e: 100 * e[1].value),
+        Column("Δ so far", 2, get=lambda e: e[1].drop),
+        Column("adds", 2, get=lambda e: e[1].extra),
+        Column("95 % interval", get=lambda e: f"[{e[1].extra_low:z.2f}, {e[1].extra_high:z.2f}]"),
+        Column("alone", 2, get=lambda e: e[1].alone),
+        Column("changed", get=lambda e: f"{e[1].changed} of {e[1].images}"),
+        Column("effect", get=lambda e: e[1].effect),
+    ]
+    return Table.of(enumerate(made.steps, 1), columns)
 
 
 def staircase_csv(made: Staircase) -> Table:
     """The same with plain numbers alone, each in a column of its own, and what they are of."""
-    columns = ["model", "data", "metric", "clean", "step", "added", "value", "drop", "low", "high", "adds"]
-    columns += ["adds low", "adds high", "alone", "beyond low", "beyond high", "changed", "images", "effect"]
-    rows: list[list[Cell]] = [
-        [
-            made.model, made.data, made.metric, 100 * made.clean, place, s.added, 100 * s.value, s.drop,
-            s.low, s.high, s.extra, s.extra_low, s.extra_high, s.alone, s.beyond_low, s.beyond_high,
-            s.changed, s.images, s.effect,
-        ]
-        for place, s in enumerate(made.steps, 1)
-    ]  # fmt: skip
-    return Table(columns, rows)
+    about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
+    fields = {
+        "step": "step", "added": "added", "value": "value", "drop": "drop", "low": "low", "high": "high",
+        "adds": "extra", "adds low": "extra_low", "adds high": "extra_high", "alone": "alone",
+        "beyond low": "beyond_low", "beyond high": "beyond_high", "changed": "changed", "images": "images",
+        "effect": "effect",
+    }  # fmt: skip
+    steps = [{**asdict(s), "step": n, "value": 100 * s.value} for n, s in enumerate(made.steps, 1)]
+    rows = [[*about.values(), *(step[name] for name in fields.values())] for step in steps]
+    return Table([*about, *fields], rows)
