@@ -88,9 +88,17 @@ def causal_of(proto: Any, where: str = "the graph") -> Causal:
         _rank(named.get(name), 2, "(batch, length)", where)
     logits, vocabulary = _logits(outputs, where)
     return Causal(
-        ids, named.get(_MASK), named.get(_POSITIONS), named.get(_BRANCH), past, logits, vocabulary,
-        _fixed(ids, 0), _fixed(ids, 1), any(op in _WHOLE_TENSOR for op in _operators(proto)),
-    )  # fmt: skip
+        ids=ids,
+        mask=named.get(_MASK),
+        positions=named.get(_POSITIONS),
+        branch=named.get(_BRANCH),
+        past=past,
+        logits=logits,
+        vocabulary=vocabulary,
+        batch=_fixed(ids, 0),
+        length=_fixed(ids, 1),
+        alone=any(op in _WHOLE_TENSOR for op in _operators(proto)),
+    )
 
 
 def _ids(inputs: Sequence[Value], where: str) -> Value:

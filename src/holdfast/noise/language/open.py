@@ -62,9 +62,15 @@ def open_language(
     _fit(tokens, words, file)
     behaviour = _probed(runner, tokens)
     return LanguageModel(
-        file, tokens, runner, behaviour.words, min(known, default=None), behaviour.rows, behaviour.shares,
-        behaviour.notes,
-    )  # fmt: skip
+        path=file,
+        tokens=tokens,
+        runner=runner,
+        words=behaviour.words,
+        positions=min(known, default=None),
+        rows=behaviour.rows,
+        shares=behaviour.shares,
+        notes=behaviour.notes,
+    )
 
 
 def find_language(path: Path) -> Path:

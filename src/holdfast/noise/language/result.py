@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.noise.suite import Estimate, Outcome, excludes_zero
-from holdfast.report.tables import Cell, Column, Table
+from holdfast.report.tables import Cell, Column, Table, table_of
 
 
 @dataclass(frozen=True)
@@ -154,17 +154,26 @@ def numbers_table(of: SetNoise, model: str = "") -> Table:
 
     With the model's name there is a caption.
     """
-    columns: list[Column | str] = [
-        "precision", "rule", Column("fp32", 2, "accuracy of the file as it is on the same questions"),
-        Column("accuracy", 2), Column("Δ", 2), "95 % interval",
-        Column("changed", note="questions with another pick"),
-        Column("lost", note="right before, wrong after"),
-        Column("gained", note="wrong before, right after"),
-        "of",
-    ]  # fmt: skip
-    places = range(len(of.default.rows))
-    rows = [_detail(by, by.rows[place]) for place in places for by in of.rules]
-    return Table(columns, rows, f"{model} on {of.data}: {caption(of)}" if model else "")
+    columns: list[Column[tuple[str, Row]]] = [
+        Column("precision", get=lambda e: e[1].precision),
+        Column("rule", get=lambda e: e[0]),
+        Column("fp32", 2, "accuracy of the file as it is on the same questions", get=_before),
+        Column("accuracy", 2, get=lambda e: None if e[1].value is None else round(100 * e[1].value, 10)),
+        Column("Δ", 2, get=lambda e: e[1].drop),
+        Column("95 % interval", get=lambda e: interval(e[1])),
+        Column("changed", note="questions with another pick", get=lambda e: e[1].changed),
+        Column("lost", note="right before, wrong after", get=lambda e: e[1].lost),
+        Column("gained", note="wrong before, right after", get=lambda e: e[1].gained),
+        Column("of", get=lambda e: e[1].questions or None),
+    ]
+    rows = [(by.rule, by.rows[place]) for place in range(len(of.default.rows)) for by in of.rules]
+    return Table.of(rows, columns, f"{model} on {of.data}: {caption(of)}" if model else "")
+
+
+def _before(scored: tuple[str, Row]) -> float | None:
+    """The accuracy of the file as it is, on the questions of this row."""
+    row = scored[1]
+    return None if row.value is None or row.drop is None else round(100 * row.value + row.drop, 10)
 
 
 def caption(of: SetNoise) -> str:
@@ -173,14 +182,6 @@ def caption(of: SetNoise) -> str:
     chance = f" (blind picks: {100 * of.chance:.2f})" if of.chance else ""
     failed = f"; {len(of.failed)} without a likelihood, counted as wrong" if of.failed else ""
     return f"{of.questions} questions of {of.kind}, accuracy at fp32 {clean}{chance}{failed}"
-
-
-def _detail(by: RuleNoise, row: Row) -> list[Cell]:
-    if row.drop is None or row.value is None:
-        return [row.precision, by.rule, None, None, None, "", None, None, None, row.questions or None]
-    before, after = round(100 * row.value + row.drop, 10), round(100 * row.value, 10)
-    changes = [row.changed, row.lost, row.gained, row.questions]
-    return [row.precision, by.rule, before, after, row.drop, interval(row), *changes]
 
 
 def interval(row: Row) -> str:
@@ -203,26 +204,29 @@ def words(row: Row) -> str:
 
 
 def rows_csv(suite: LanguageSuite) -> Table:
-    """Everything as one long table: a line a model, set, rule and precision."""
-    columns = [
-        "model", "data", "kind", "rule", "default rule", "precision", "outcome", "questions", "fp32",
-        "accuracy", "drop", "low", "high", "changed", "lost", "gained", "failed", "note",
-    ]  # fmt: skip
-    return Table(columns, [line for m in suite.models for s in m.sets for line in _lines(m, s)])
+    """Everything as one long table: one row per model, set, rule and precision."""
+    return table_of([line for m in suite.models for s in m.sets for line in _lines(m, s)])
 
 
-def _lines(model: LanguageNoise, of: SetNoise) -> Iterator[list[Cell]]:
+def _lines(model: LanguageNoise, of: SetNoise) -> Iterator[dict[str, Cell]]:
     for by in of.rules:
-        start: list[Cell] = [model.model, of.data, of.kind, by.rule, by is of.default]
-        clean = 100 * by.clean
-        none: list[Cell] = [None] * 6
-        yield [*start, CLEAN, "measured", of.questions, clean, clean, *none, len(of.failed), ""]
-        for row in by.rows:
-            value = None if row.value is None else 100 * row.value
-            measured: list[Cell] = [
-                value, row.drop, row.low, row.high, row.changed, row.lost, row.gained, row.failed,
-            ]  # fmt: skip
-            yield [*start, row.precision, row.outcome, row.questions, clean, *measured, row.note]
+        clean = Row(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
+        for row in (clean, *by.rows):
+            yield {
+                "model": model.model,
+                "data": of.data,
+                "kind": of.kind,
+                "rule": by.rule,
+                "default rule": by is of.default,
+                "precision": row.precision,
+                "outcome": row.outcome,
+                "questions": row.questions,
+                "fp32": 100 * by.clean,
+                "accuracy": None if row.value is None else 100 * row.value,
+                **{n: getattr(row, n) for n in ("drop", "low", "high", "changed", "lost", "gained")},
+                "failed": row.failed,
+                "note": row.note,
+            }
 
 
 def estimate_table(found: Sequence[Estimate]) -> Table:

@@ -77,12 +77,16 @@ def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]
     rules = sorted(rules_for(text.kind), key=lambda r: r != default)
     calibrated = any(is_calibrated(t.precision) for t, _ in found)
     return SetNoise(
-        data, text.kind, text.sha256, len(clean), _chance(text),
-        tuple(judge.rule(rule, found) for rule in rules),
-        prepared.reserved[data].words if calibrated else "",
-        (*text.problems, *prepared.notes[model, data]),
-        failed,
-    )  # fmt: skip
+        data=data,
+        kind=text.kind,
+        sha256=text.sha256,
+        questions=len(clean),
+        chance=_chance(text),
+        rules=tuple(judge.rule(rule, found) for rule in rules),
+        calibration=prepared.reserved[data].words if calibrated else "",
+        notes=(*text.problems, *prepared.notes[model, data]),
+        failed=failed,
+    )
 
 
 def _chance(text: TextSet) -> float:
@@ -128,15 +132,15 @@ class _Judge:
             trial.precision,
             "no effect" if same else "measured",
             f"{EXACTLY}; {trial.note}" if same else trial.note,
-            change.after,
-            points(change.drop.estimate),
-            points(_whole(change.drop.low, len(after))),
-            points(_whole(change.drop.high, len(after))),
-            change.changed,
-            change.flips.lost,
-            change.flips.gained,
-            len(after),
-            sum(map(has_failed, after)),
+            value=change.after,
+            drop=points(change.drop.estimate),
+            low=points(_whole(change.drop.low, len(after))),
+            high=points(_whole(change.drop.high, len(after))),
+            changed=change.changed,
+            lost=change.flips.lost,
+            gained=change.flips.gained,
+            questions=len(after),
+            failed=sum(map(has_failed, after)),
         )
 
 

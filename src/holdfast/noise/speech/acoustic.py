@@ -210,7 +210,7 @@ def _opened(path: Path, named: Path) -> Net:
 
 
 def _check(net: Net, role: str, model: SpeechModel) -> None:
-    """Nothing, or ModelError if a graph lacks an input or output that the card or its role wants."""
+    """Raise ModelError if a graph lacks an input or output that the card or its role needs."""
     card = model.card
     inputs, outputs = {
         "model": ([card.input], [card.mel]),

@@ -162,11 +162,21 @@ def _step(one: Option, stair: _Stair, replicates: int) -> Step:
     effect: Effect = "overlaps" if beyond.high < 0 else "magnified" if beyond.low > 0 else "adds up"
     effect = effect if len(names) >= FEWEST else "adds up"
     return Step(
-        one.label, whole.after, points(-whole.interval.estimate), points(-whole.interval.high),
-        points(-whole.interval.low), points(extra.estimate), points(extra.low), points(extra.high),
-        points(alone.estimate), points(beyond.low), points(beyond.high), whole.changed, whole.images,
-        "first" if stair.before is stair.clean else effect,
-    )  # fmt: skip
+        added=one.label,
+        value=whole.after,
+        drop=points(-whole.interval.estimate),
+        low=points(-whole.interval.high),
+        high=points(-whole.interval.low),
+        extra=points(extra.estimate),
+        extra_low=points(extra.low),
+        extra_high=points(extra.high),
+        alone=points(alone.estimate),
+        beyond_low=points(beyond.low),
+        beyond_high=points(beyond.high),
+        changed=whole.changed,
+        images=whole.images,
+        effect="first" if stair.before is stair.clean else effect,
+    )
 
 
 def words(staircase: Staircase) -> str:
