@@ -13,12 +13,13 @@ from PIL import Image
 from helpers import tiny_contest as staging
 from helpers.tiny_contest import darkened, entry, pixels
 from holdfast.cli import run
+from holdfast.config.output import write_page
 from holdfast.contest.cli import exhibits
 from holdfast.contest.contest import open_contest
-from holdfast.contest.entry.archive import open_entry
 from holdfast.contest.ledger import enter
-from holdfast.contest.page import chosen, image_table, lost, score_table, show_page, told, write
+from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
 from holdfast.contest.run import Row, judge, score_of
+from holdfast.contest.validate import open_entry
 from holdfast.report.patched import difference
 
 BROWSER = next(
@@ -126,9 +127,9 @@ def test_best_and_worst():
 
 def test_words_and_tables(judged):
     _, _, made = judged
-    assert told(made.rows[0]).startswith("144 pixels changed, ")
-    assert "1 target: single model 1 found before, 0 after" in told(made.rows[0])
-    assert told(made.rows[5]).startswith("0 pixels changed; ")
+    assert describe_row(made.rows[0]).startswith("144 pixels changed, ")
+    assert "1 target: single model 1 found before, 0 after" in describe_row(made.rows[0])
+    assert describe_row(made.rows[5]).startswith("0 pixels changed; ")
     table = image_table(made.rows)
     assert table.rows[0][:2] == (1, 144)
     assert table.rows[0][-1] == 1.0
@@ -185,7 +186,7 @@ def test_command_refuses(folder, tmp_path, capfd):
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium found: scripts/install-browser.sh installs it")
 def test_a_browser_has_nothing_to_complain_about(page, tmp_path):
-    out, shot = write(page, tmp_path / "page.html"), tmp_path / "shot.png"
+    out, shot = write_page(page, tmp_path / "page.html"), tmp_path / "shot.png"
     quiet = [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
         "--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'p'}",
@@ -220,5 +221,5 @@ def test_board_page(folder, judged, dark, tmp_path):
     assert "1 submission is not ranked" in text
     assert "another one now" in text
     out = tmp_path / "board.html"
-    assert write(text, out) == out
+    assert write_page(text, out) == out
     assert out.read_text() == text

@@ -20,7 +20,7 @@ from io import BytesIO
 
 import numpy as np
 
-from holdfast.contest.entry.messages import EntryError, Problem, content_kind
+from holdfast.contest.messages import EntryError, Problem, content_kind
 from holdfast.core.types import Image, Size
 from holdfast.data.images import sniff
 

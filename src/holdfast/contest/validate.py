@@ -1,16 +1,24 @@
-"""The names of an entry: the zip's with the team in it, and those of the files inside."""
+"""Everything that is wrong with an entry, in one run: zip, names, pictures, changed pixels."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from zipfile import ZipInfo
 
-from holdfast.contest.entry.messages import Problem, listed, printable
-from holdfast.core.errors import InputError
+from holdfast.contest.archive import read_image, read_members
+from holdfast.contest.messages import EntryError, Lang, Problem, bad_line, good_line, listed, printable
+from holdfast.contest.png import decode
+from holdfast.contest.rules import Rules
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.patch import changed_pixels
+from holdfast.core.types import Image, Size
 
 FOLDER = "advimages/"
 TEAM_RULE = "1 to 64 letters (of any script), digits, - and _"
@@ -18,6 +26,7 @@ _NUMBERED = re.compile(r"([0-9]{1,9})\.([A-Za-z]{3,5})")
 _PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "apng")
 _ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 _RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder can be called so on Windows
+BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
 
 
 @dataclass(frozen=True)
@@ -156,3 +165,123 @@ def _unexpected(strange: Sequence[str], junk: Sequence[ZipInfo]) -> Iterator[Pro
     for kind, names in (("nested", nested), ("unexpected", others)):
         if names:
             yield Problem(kind, "", {"names": listed(names), "count": len(names)})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a team handed in: the zip, and the file in it for each numbered image."""
+
+    path: Path
+    team: str
+    size: Size
+    members: dict[int, ZipInfo] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def image(self, number: int) -> Image:
+        """The pixels (h, w, 3) uint8 of image `number`; EntryError if the contest does not allow the file."""
+        return read_image(self.path, self.members[number], self.size)
+
+    def images(self) -> Iterator[tuple[int, Image]]:
+        """Number and pixels of each image, in the order of the numbers."""
+        for number in sorted(self.members):
+            yield number, self.image(number)
+
+
+def open_entry(path: Path, rules: Rules) -> Entry:
+    """The entry in this zip; EntryError if a file is missing, superfluous or malformed, in one line."""
+    listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+    team = team_of(path.name)
+    if team is None:
+        raise EntryError(Problem("zip-name", path.name))
+    if listing.problems:
+        raise EntryError(*listing.problems, archive=path.name)
+    return Entry(path, team, Size(rules.width, rules.height), listing.numbered)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What an examination of an entry found: its problems, and the changed pixels of each image by number."""
+
+    archive: str
+    team: str | None
+    problems: tuple[Problem, ...]
+    changed: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def largest(self) -> int:
+        """The most changed pixels of an image."""
+        return max(self.changed.values(), default=0)
+
+    @property
+    def mean(self) -> float:
+        """The changed pixels of an image on average."""
+        return sum(self.changed.values()) / max(len(self.changed), 1)
+
+    def lines(self, lang: Lang = "en") -> tuple[str, ...]:
+        """One line for each problem and one about the entry."""
+        if self.problems:
+            return (*map(str, self.problems), bad_line(self.archive, len(self.problems), lang))
+        return (good_line(self.archive, len(self.changed), self.largest, self.mean, lang),)
+
+
+def examine(
+    path: Path,
+    contest: Path,
+    rules: Rules,
+    lang: Lang = "en",
+    jobs: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Examined:
+    """All problems of an entry and the changed pixels of its images; a bomb ends the examination.
+
+    `progress` is called after each image. Jobs are threads: zlib and Pillow release the interpreter lock.
+    """
+    team = team_of(path.name)
+    problems = [] if team else [Problem("zip-name", path.name)]
+    changed: dict[int, int] = {}
+    try:
+        listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+    except EntryError as refused:
+        problems += refused.problems
+    else:
+        problems += listing.problems
+        look = partial(_look, path, contest, rules)
+        with ThreadPoolExecutor(max(jobs, 1)) as pool:
+            answers = pool.map(look, listing.numbered, listing.numbered.values())
+            for number, (count, found) in zip(listing.numbered, answers, strict=True):
+                if count is not None:
+                    changed[number] = count
+                problems += found
+                progress(1)
+                if any(problem.kind in BOMBS for problem in found):
+                    pool.shutdown(cancel_futures=True)
+                    break
+    return Examined(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
+
+
+def _look(
+    path: Path, contest: Path, rules: Rules, number: int, info: ZipInfo
+) -> tuple[int | None, tuple[Problem, ...]]:
+    """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
+    size = Size(rules.width, rules.height)
+    try:
+        image = read_image(path, info, size)
+    except EntryError as refused:
+        return None, refused.problems
+    count = changed_pixels(original(contest, number, size), image)
+    if count <= rules.pixels:
+        return count, ()
+    return count, (Problem("pixels", info.filename, {"got": count, "limit": rules.pixels}),)
+
+
+def original(contest: Path, number: int, size: Size) -> Image:
+    """The contest's own image `number`; DataError if it is not there or not of the contest's kind."""
+    path = contest / "images" / f"{number}.png"
+    try:
+        return decode(path.read_bytes(), size, str(path))
+    except OSError as problem:
+        raise DataError(f"{path}: expected an image of the contest, got: {problem.strerror}") from None
+    except EntryError as problem:
+        raise DataError(f"the contest's own image is not as its rules say: {problem}") from None

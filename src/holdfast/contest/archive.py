@@ -14,15 +14,14 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from holdfast.contest.entry.messages import EntryError, Problem, content_kind, printable
-from holdfast.contest.entry.names import sort_out, team_of
-from holdfast.contest.entry.png import check_header, decode, longest
-from holdfast.contest.rules import Archive, Rules
+from holdfast.contest.messages import EntryError, Problem, content_kind, printable
+from holdfast.contest.png import check_header, decode, longest
+from holdfast.contest.rules import Archive
 from holdfast.core.types import Image, Size
 
 _END = struct.Struct("<4s4H2IH")  # end record
@@ -33,39 +32,6 @@ _ENCRYPTED = 1 | 1 << 6 | 1 << 13
 _BEHIND = 1 << 3  # a data descriptor follows the data
 _DESCRIPTOR = 24  # its length at most
 _SLACK = 1 << 16  # deflate lengthens what it cannot compress
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a team handed in: the zip, and the file in it for each numbered image."""
-
-    path: Path
-    team: str
-    size: Size
-    members: dict[int, ZipInfo] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def image(self, number: int) -> Image:
-        """The pixels (h, w, 3) uint8 of image `number`; EntryError if the contest does not allow the file."""
-        return read_image(self.path, self.members[number], self.size)
-
-    def images(self) -> Iterator[tuple[int, Image]]:
-        """Number and pixels of each image, in the order of the numbers."""
-        for number in sorted(self.members):
-            yield number, self.image(number)
-
-
-def open_entry(path: Path, rules: Rules) -> Entry:
-    """The entry in this zip; EntryError if a file is missing, superfluous or malformed, in one line."""
-    listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
-    team = team_of(path.name)
-    if team is None:
-        raise EntryError(Problem("zip-name", path.name))
-    if listing.problems:
-        raise EntryError(*listing.problems, archive=path.name)
-    return Entry(path, team, Size(rules.width, rules.height), listing.numbered)
 
 
 def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:

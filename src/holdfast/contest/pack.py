@@ -10,9 +10,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from holdfast.contest.entry.messages import SHOWN, listed
-from holdfast.contest.entry.names import FOLDER, is_junk, zip_name
-from holdfast.contest.entry.png import SIGNATURE
+from holdfast.contest.messages import SHOWN, listed
+from holdfast.contest.png import SIGNATURE
+from holdfast.contest.validate import FOLDER, is_junk, zip_name
 from holdfast.core.errors import DataError, OutputError
 
 _NUMBERED = re.compile(r"[1-9][0-9]{0,8}\.png")
