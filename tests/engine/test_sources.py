@@ -147,7 +147,7 @@ def writes(monkeypatch):
     return found
 
 
-NOT_OURS = ("evaluate.cli", "attack.cli", "attack.page", "evaluate.pages.detect", "audit.page", "web.serve")
+NOT_OURS = ("evaluate.cli", "attack.cli", "attack.page", "evaluate.detect_page", "audit.page", "web.serve")
 REDONE = {
     "evaluate": (
         "graph.nms",

@@ -34,8 +34,7 @@ def report(options: ReportOptions) -> None:
         from holdfast.noise.speech.cli import report as report_speech
 
         return report_speech(run, out)
-    from holdfast.evaluate.page import write
-    from holdfast.evaluate.pictures import pictures
+    from holdfast.evaluate.page import pictures, write
     from holdfast.evaluate.result import open_run
 
     evaluation = open_run(run)

@@ -12,7 +12,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.types import Detections, LabelMap, Scores
-from holdfast.evaluate.changes import partners
+from holdfast.evaluate.difference import partners
 
 STAGES = ("decode", "colour", "resize", "normalise", "infer", "post")
 

@@ -81,6 +81,6 @@ def _walk(
         iou=settings.iou,
         class_index=index,
     )
-    told = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
+    hint = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
     text = explanation_text(story, scores=(settings.score,), image_names=images)
-    return f"How AP comes about{told}\n\n{text}"
+    return f"How AP comes about{hint}\n\n{text}"

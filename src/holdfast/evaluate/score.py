@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Detections, Floats, Ints
 from holdfast.metrics.coco import KEYS, coco_numbers
+from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.metrics.counts import Counts, counts_at
 from holdfast.metrics.curves import average_precision
 from holdfast.metrics.matching import match
@@ -222,3 +224,11 @@ def _number(value: float) -> float | None:
     """The number, or None where there is nothing to measure (−1 in COCO's numbers, NaN elsewhere)."""
     value = float(value)
     return None if math.isnan(value) or value < 0 else value
+
+
+def score_files(truth: Path, predictions: Path, settings: Settings) -> dict[str, Any]:
+    """The result of the predictions against the truth, of the form `score_records` gives."""
+    true = read_truth(truth)
+    found = read_predictions(predictions, true)
+    result = score_tables(true.table, found, true.images, true.class_names, settings)
+    return {"task": "detect", "images": true.images, **result}

@@ -96,7 +96,7 @@ def _headline(path: Path, changed: int, size: int) -> Headline:
 
 
 def _evaluation(plain: Mapping[str, Any]) -> Headline:
-    from holdfast.evaluate.pages.headline import cards
+    from holdfast.evaluate.page import cards
 
     about = plain["about"]
     large, small = cards(plain["result"])

@@ -56,7 +56,7 @@ def _made(folder: Path, kind: str, changed: int) -> str:
     """A page made of the run's files; `changed` is there to make it again when they are others."""
     if kind == "evaluation":
         from holdfast.evaluate.page import page as evaluation_page
-        from holdfast.evaluate.pictures import pictures
+        from holdfast.evaluate.page import pictures
         from holdfast.evaluate.result import open_run
 
         run = open_run(folder)

@@ -8,8 +8,7 @@ import numpy as np
 
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.engine.records import Found
-from holdfast.evaluate.pages.confusion import confusion_section
-from holdfast.evaluate.pages.per_class import class_section
+from holdfast.evaluate.class_pages import class_section, confusion_section
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
 from holdfast.metrics.coco import AREAS
@@ -173,9 +172,14 @@ def _scores(d: Detected) -> Figure:
     false = Kind("false", "wrong", m.score[m.outcome == FALSE_POSITIVE])
     title = "Scores of right and false detections"
     chart = histogram(
-        right, false, title=title, x_label="score", line=d.result.score, logarithmic=True,
+        right,
+        false,
+        title=title,
+        x_label="score",
+        line=d.result.score,
+        logarithmic=True,
         desc=f"{len(right.values)} right, {len(false.values)} false detections at any score.",
-    )  # fmt: skip
+    )
     return Figure(
         title, chart, "All detections at any score; the line is the threshold. The farther apart, the better."
     )
