@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from holdfast.config.options import carry, changed, field_of
 from holdfast.config.output import say, write_json
 from holdfast.config.parser import command_line
-from holdfast.engine.manifest import now
 from holdfast.evaluate.cli import plan_of, tell_about
 from holdfast.evaluate.options import EvaluationOptions, OutputOptions
 from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions
@@ -199,6 +198,7 @@ def watch(what: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 def suite_of(models: Sequence[ModelNoise], data: str, command: str, began: float) -> Suite:
     """The suite of these models; it began at `began` (time.perf_counter)."""
+    from holdfast.engine.manifest import now
     from holdfast.engine.versions import versions
     from holdfast.noise.vision.result import Suite
 
