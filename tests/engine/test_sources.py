@@ -157,7 +157,7 @@ REDONE = {
         "data.images",
     ),
     "evaluate, segments": ("metrics.segmentation", "data.signs.scene"),
-    "attack": ("attack.blackbox.prune", "metrics.similarity", "attack.work"),
+    "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares.work", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),

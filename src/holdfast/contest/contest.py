@@ -29,6 +29,7 @@ from holdfast.graph.fields import join_problems
 from holdfast.graph.load import load_model
 
 _LIBRARIES = ("numpy", "onnxruntime", "pillow")  # they do the arithmetic
+MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,6 @@ def _content(path: Path, suffix: str = "") -> str:
 def code() -> str:
     """The hash of the source of everything a score goes through, and of the libraries' versions."""
     return fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in _LIBRARIES}])
-
-
-MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
 
 
 @dataclass(frozen=True)

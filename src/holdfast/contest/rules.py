@@ -16,6 +16,26 @@ from holdfast.core.errors import InputError
 from holdfast.graph.fields import join_problems, shortened
 
 RULES_FILE = "rules.toml"
+HEADER = """\
+# The rules of this contest: every point its announcement leaves open. Scores made under other rules are
+# never ranked together: after a change here, run `holdfast contest rescore`.
+# For participants: the folder public/ (these rules without the names of the mimic model's hidden members,
+# images.zip, images/, truth.json, the single model). For the organisers alone: everything else, above all
+# models/ (the hidden members), entries/ and cache/.
+"""
+SECTIONS = {
+    "": "",
+    "single": "the attacked model of the first scenario, known to participants",
+    "mimic": "the second scenario: several detectors behind one vote",
+    "detection": "how models are run, and how their mean average precision (mAP) is measured",
+    "distance": "the Fréchet distance between the features of the original and of the changed images",
+    "effect": "S_e = 1 − mAP(changed) / mAP(original), clipped to this range; the raw value is shown too",
+    "stealth": "S_s = (max − distance) / (max − min), clipped to this range; the raw value is shown too",
+    "archive": "what a submitted zip may be at most",
+}
+AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
+MEMBERS = "members"
+_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class RulesError(InputError):
@@ -183,28 +203,6 @@ def _contradictions(rules: Rules) -> list[str]:
         if scale.low > scale.high:
             problems.append(f"{name}.low: expected at most {name}.high ({scale.high}), got {scale.low}")
     return problems
-
-
-HEADER = """\
-# The rules of this contest: every point its announcement leaves open. Scores made under other rules are
-# never ranked together: after a change here, run `holdfast contest rescore`.
-# For participants: the folder public/ (these rules without the names of the mimic model's hidden members,
-# images.zip, images/, truth.json, the single model). For the organisers alone: everything else, above all
-# models/ (the hidden members), entries/ and cache/.
-"""
-SECTIONS = {
-    "": "",
-    "single": "the attacked model of the first scenario, known to participants",
-    "mimic": "the second scenario: several detectors behind one vote",
-    "detection": "how models are run, and how their mean average precision (mAP) is measured",
-    "distance": "the Fréchet distance between the features of the original and of the changed images",
-    "effect": "S_e = 1 − mAP(changed) / mAP(original), clipped to this range; the raw value is shown too",
-    "stealth": "S_s = (max − distance) / (max − min), clipped to this range; the raw value is shown too",
-    "archive": "what a submitted zip may be at most",
-}
-AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
-MEMBERS = "members"
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ _NAMES = {
     "above_half": "above ½",
 }
 _FIRST = ("class", "AP", "AP50", "AP75", "truth", "found", "tp", "fp", "fn", "precision", "recall", "f1")
+MOST_CLASSES = 100  # a larger matrix is cut to the classes with the most errors
+_MOST_PAIRS = 12
 
 
 def class_section(result: dict[str, Any], lead: str = "") -> Section:
@@ -63,10 +65,6 @@ def class_section(result: dict[str, Any], lead: str = "") -> Section:
     body = scroll(to_html(table), "Numbers per class")
     note = "Click a heading to sort; n/a: there is nothing to measure."
     return Section("classes", "Class by class", (Figure("", body, note, wide=True),), lead)
-
-
-MOST_CLASSES = 100  # a larger matrix is cut to the classes with the most errors
-_MOST_PAIRS = 12
 
 
 def confusion_section(

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.attack.gradient.outputs import Candidates
-from holdfast.attack.gradient.universal import Aimed, blank_patch, places_of, universal
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Rule, Target
+from holdfast.attack.universal import Aimed, blank_patch, places_of, universal
 from holdfast.core.errors import InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply, changed_pixels
 from holdfast.core.types import Boxes, Detections
@@ -114,7 +114,7 @@ def test_it_works_on_images_not_seen():
     patch = universal(
         [victim], aims[:6], Method(), limits, np.random.default_rng(0), lambda n, _: done.append(n)
     )
-    assert done == list(range(1, 13))
+    assert done == [1] * 12
     assert isinstance(patch.where, OnBoxes)
     grey = Patch(np.full_like(patch.pixels, 127), patch.mask, patch.where)
     noise = np.random.default_rng(3).integers(0, 256, patch.pixels.shape, np.uint8)

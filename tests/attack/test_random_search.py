@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.attack.blackbox.search import search_black
-from holdfast.attack.goals import shortfall
-from holdfast.attack.regions import count_regions
+from holdfast.attack.judge import shortfall
+from holdfast.attack.masks import count_regions
+from holdfast.attack.random_search import search_black
 from holdfast.attack.types import Limits, Method, Rule, Target
 from holdfast.core.patch import amplitude, changed, changed_pixels
 from holdfast.core.types import Boxes, Detections
@@ -177,5 +177,5 @@ def test_a_real_detector_is_blinded(victim, scene):
 
 
 def test_no_torch_is_loaded():
-    code = "import sys\nfrom holdfast.attack.blackbox import prune, search\nsys.exit('torch' in sys.modules)"
+    code = "import sys\nfrom holdfast.attack import random_search\nsys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
