@@ -33,10 +33,19 @@ def serve(
         port = sockets[0].getsockname()[1]
         app = app_of(root, runs, port=port, command=command)
         config = uvicorn.Config(
-            app, log_level="critical", access_log=False, server_header=False, proxy_headers=False, ws="none",
-            http="h11", loop="asyncio", lifespan="on", timeout_graceful_shutdown=2, limit_concurrency=100,
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            lifespan="on",
+            timeout_graceful_shutdown=2,
+            limit_concurrency=100,
             timeout_keep_alive=15,
-        )  # fmt: skip
+        )
         server = _Server(config, lambda: ready(f"http://127.0.0.1:{port}/"))
         with _quietly_stopped(server):
             server.run(sockets)
@@ -70,9 +79,8 @@ def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, stop) for number in numbers}
-    listener = signal.set_wakeup_fd(
-        -1
-    )  # or the command's thread would answer the signal that is raised again
+    # Or the command's thread would answer the signal that is raised again.
+    listener = signal.set_wakeup_fd(-1)
     try:
         yield
     finally:
@@ -103,11 +111,7 @@ def bound(port: int) -> list[socket.socket]:
     except OSError as problem:
         for one in made:
             one.close()
-        taken = problem.errno == errno.EADDRINUSE
+        taken, other = problem.errno == errno.EADDRINUSE, port + 1 if 1024 <= port < 65535 else 8765
         why = "is taken by another program" if taken else f"cannot be used: {problem.strerror}"
-        raise OutputError(f"port {port} {why}; give another one, such as --port {_other(port)}") from problem
+        raise OutputError(f"port {port} {why}; give another one, such as --port {other}") from problem
     return made
-
-
-def _other(port: int) -> int:
-    return port + 1 if 1024 <= port < 65535 else 8765
