@@ -5,8 +5,7 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
-from holdfast.diagnose.alike import Likeness, Tried, ranked
-from holdfast.diagnose.dump import like_input, like_output
+from holdfast.diagnose.dump import Likeness, Tried, like_input, like_output, ranked
 from holdfast.diagnose.lockstep import Apart
 from holdfast.diagnose.page import like_table, like_text
 from holdfast.graph.load import load_model
