@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.attack.gradient.outputs import Candidates
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Rule, Target
-from holdfast.attack.universal import Aimed, blank_patch, places_of, universal
+from holdfast.attack.universal import UniversalTarget, blank_patch, places_of, universal
 from holdfast.core.errors import InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply, changed_pixels
 from holdfast.core.types import Boxes, Detections
@@ -100,7 +100,7 @@ def test_the_slope_is_gathered_back(where):
             victim.candidates(seen).energy[..., 0].sum().backward()
             return 0.0, seen.grad[0].numpy()
 
-    slope = Aimed(aims[0], Plain()).slope(blank, pixels, np.random.default_rng(0))
+    slope = UniversalTarget(aims[0], Plain()).slope(blank, pixels, np.random.default_rng(0))
     assert slope.shape == pixels.shape
     for at, channel in ((0, 0), (len(pixels) // 2, 2), (len(pixels) - 1, 0), (3, 1)):
         moved = pixels.copy()

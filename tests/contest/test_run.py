@@ -16,7 +16,7 @@ from helpers.tiny_contest import IMAGES, copied, darkened, entry, pixels
 from holdfast.contest.contest import open_contest
 from holdfast.contest.ledger import images_csv
 from holdfast.contest.rules import Member, Rules, Scale, Vote, read_rules
-from holdfast.contest.run import Judged, hits, mean_ap, scenario, score, score_of, vote
+from holdfast.contest.run import Judgement, hits, mean_ap, scenario, score, score_of, vote
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import Found
@@ -145,7 +145,7 @@ def test_the_whole_score_by_hand(folder):
     before, half = records(*[HIT] * 6), records(HIT, HIT, HIT, MISS, MISS, MISS)
     rng = np.random.default_rng(0)
     first = rng.normal(size=(6, 3))
-    judged = Judged(
+    judged = Judgement(
         {"single": before, "mimic": before}, {"single": half, "mimic": before}, (first, first + 0.5),
         (10,) * 6, (30.0,) * 6,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
-from holdfast.diagnose.dump import Likeness, Tried, like_input, like_output, ranked
+from holdfast.diagnose.dump import Likeness, Trial, like_input, like_output, ranked
 from holdfast.diagnose.lockstep import Apart
 from holdfast.diagnose.page import like_table, like_text
 from holdfast.graph.load import load_model
@@ -18,7 +18,7 @@ EXACT, NEAR = Apart(0.0, 0.0, 0.0), Apart(2.0, 0.5, 0.1)
 
 
 def tried(text, result, apart=NEAR, changes=0, odd=0):
-    return Tried({o.split("=")[0]: o for o in text.split()}, apart, result, changes, odd)
+    return Trial({o.split("=")[0]: o for o in text.split()}, apart, result, changes, odd)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +49,7 @@ def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> At
         diversity=options.diverse,
         rule=Rule(options.score, options.iou, options.nms_iou),
     )
-    limits = Limits(
-        pixels=options.pixels,
-        amplitude=options.amplitude,
-        regions=options.regions,
-        steps=options.steps,
-        restarts=options.restarts,
-        seconds=options.seconds,
-    )
+    limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
     return AttackPlan(
         plan,
         out,

@@ -45,17 +45,13 @@ def _costs(found: Outcome) -> Table:
         "SSIM": [a.ssim for a in found.aimed],
         "seconds": [a.seconds for a in found.aimed],
     }
-    rows: list[list[Cell]] = [
-        [name, *(_rounded(name, v) if v else (None, None, None))] for name, v in columns.items()
-    ]
+    rows: list[list[Cell]] = []
+    for name, values in columns.items():
+        three = (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
+        # SSIM is so near to 1 that two digits would say nothing.
+        rows.append([name, *(f"{v:.4f}" if name == "SSIM" and v is not None else v for v in three)])
     succeeded = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
     return Table(names, rows, f"What it costs an image: {succeeded}")
-
-
-def _rounded(name: str, values: list[float]) -> tuple[Cell, ...]:
-    """Mean, least and most; SSIM is so near to 1 that two digits would say nothing."""
-    three = float(np.mean(values)), min(values), max(values)
-    return tuple(f"{v:.4f}" for v in three) if name == "SSIM" else three
 
 
 def _curve(found: Outcome) -> Table:
@@ -123,10 +119,7 @@ def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section,
     """The sections of an attack, for its own page or for one about more."""
     effects, costs, curve = (Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found))
     figures = (effects, costs, *_charts(found), dataclasses.replace(curve, wide=True))
-    return (
-        Section("attack", "Patch attack", figures, verdict(found)),
-        _pictures(found, clean, shown),
-    )
+    return (Section("attack", "Patch attack", figures, verdict(found)), _pictures(found, clean, shown))
 
 
 def _charts(found: Outcome) -> list[Figure]:

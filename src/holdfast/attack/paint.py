@@ -212,16 +212,16 @@ def shifted(canvas: Canvas, paint: Paint, budget: int, side: int, rng: np.random
     block[rows, columns] = canvas.allowed[rows, columns]
     bright = paint.bright.copy()
     bright[block] = _colour(rng)
-    made = Paint(paint.where | block, bright)
+    candidate = Paint(paint.where | block, bright)
     for _ in range(200):
-        over = len(made) - budget
+        over = len(candidate) - budget
         if over <= 0:
             break
-        old = made.where & ~block
+        old = candidate.where & ~block
         if not old.any():
             break
-        made = without(made, _some(old, over, max(side, 2), rng))
-    return made
+        candidate = without(candidate, _some(old, over, max(side, 2), rng))
+    return candidate
 
 
 def _some(old: Bools, most: int, side: int, rng: np.random.Generator) -> Bools:
@@ -260,15 +260,15 @@ def improved(
     while lacks > 0 and not inquiry.spent(end) and stuck < STUCK:
         side = block_side(inquiry, (inquiry.queries - first) / max(1, end - first))
         if rng.random() < 0.5:
-            made = recoloured(paint, side, rng)
+            candidate = recoloured(paint, side, rng)
         else:
-            made = shifted(inquiry.canvas, paint, budget, side, rng)
-        made = cut(inquiry.canvas, made, free, rng)
-        if not fits(inquiry.canvas, made, free) or not len(made):
+            candidate = shifted(inquiry.canvas, paint, budget, side, rng)
+        candidate = cut(inquiry.canvas, candidate, free, rng)
+        if not fits(inquiry.canvas, candidate, free) or not len(candidate):
             stuck += 1  # no query was spent on it
             continue
         stuck = 0
-        now = inquiry.ask(made)
+        now = inquiry.ask(candidate)
         if now <= lacks:
-            paint, lacks = made, now
+            paint, lacks = candidate, now
     return paint, lacks

@@ -150,14 +150,14 @@ def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
     y, x = np.nonzero(paint.where)
     step = max(1, int(np.sqrt(size)))
     order = np.lexsort([x % step, y % step, x // step, y // step])
-    made = []
+    parts = []
     for start in range(0, len(order), size):
         part = np.zeros_like(paint.where)
         chosen = order[start : start + size]
         part[y[chosen], x[chosen]] = True
-        made.append(part)
-    rng.shuffle(made)
-    return made
+        parts.append(part)
+    rng.shuffle(parts)
+    return parts
 
 
 def _reduced(paint: Paint, budget: int, rng: np.random.Generator) -> Paint:

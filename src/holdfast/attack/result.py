@@ -69,7 +69,10 @@ def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
     if isinstance(attempt, Failed):
         return to_plain(attempt)
     png, toml = files_of(attempt.patch)
-    features = attempt.features
+    features = None
+    if attempt.features is not None:
+        packed = base64.b64encode(np.ascontiguousarray(attempt.features, "<f8").tobytes()).decode()
+        features = [list(attempt.features.shape), packed]
     return {
         **{name: getattr(attempt, name) for name in PLAIN},
         "record": to_plain(attempt.record(attempt.model, after=False)),
@@ -79,7 +82,7 @@ def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
         },
         "trail": [list(step) for step in attempt.trail],
         "patch": [base64.b64encode(png).decode(), toml.decode()],
-        "features": None if features is None else [list(features.shape), _packed(features)],
+        "features": features,
     }
 
 
@@ -127,10 +130,6 @@ def _detections_plain(found: Detections) -> dict[str, Any]:
 def _detections(plain: dict[str, Any]) -> Detections:
     boxes = np.array(plain["boxes"], np.float64).reshape(-1, 4)
     return Detections(boxes, np.array(plain["scores"]), np.array(plain["classes"], np.int64))
-
-
-def _packed(values: Floats) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, "<f8").tobytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -191,9 +190,8 @@ def effect_of(
     attempts: Sequence[Attempt], name: str, pairs: Sequence[Pair], alignment: Alignment, settings: Settings
 ) -> Effect:
     """What the attack does to the model that said `pairs`."""
-    before = [False] * len(attempts)
-    after = [True] * len(attempts)
-    return Effect(name, *(_map(attempts, pairs, which, alignment, settings) for which in (before, after)))
+    both = (_map(attempts, pairs, [after] * len(attempts), alignment, settings) for after in (False, True))
+    return Effect(name, *both)
 
 
 def _map(

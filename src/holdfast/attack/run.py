@@ -48,6 +48,8 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     `patch` is the universal one, if the plan wants one. The model's file and what it says of the first image
     are the same before and after, or ModelError says so.
     """
+    from holdfast.stages.features import open_features
+
     began = time.perf_counter()
     alignment = alignment_of(plan.plan)
     others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
@@ -71,7 +73,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     settings = plan.plan.settings
     points = points_of(attempts, alignment, settings, plan.limits.pixels)
     about = _about(plan, alignment, before, time.perf_counter() - began)
-    name = "" if attempts[0].features is None else _distance_name(plan)
+    name = "" if attempts[0].features is None else open_features(plan.features).name
     effects = _effects(plan, attempts, alignment, others)
     found = Outcome(attempts, failed, effects, points, name, alignment, about, cells.of())
     _save(plan, found)
@@ -87,12 +89,6 @@ def _effects(
         pairs = [a.unseen[other.name] for a in attempts]
         found.append(effect_of(attempts, other.name, pairs, own, settings))
     return tuple(found)
-
-
-def _distance_name(plan: AttackPlan) -> str:
-    from holdfast.stages.features import open_features
-
-    return open_features(plan.features).name
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def write_patch(plan: AttackPlan, patch: Patch) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Aimed:
+class UniversalTarget:
     """A target with the victims' view of it."""
 
     target: Target
@@ -144,7 +144,7 @@ def universal(
     if where is None:
         where = OnBoxes() if method.inside else Spot()
     blank = blank_patch(targets, limits, where)
-    aimed = [Aimed(t, open_oracle(victims, t, method)) for t in targets]
+    aimed = [UniversalTarget(t, open_oracle(victims, t, method)) for t in targets]
     end = time.perf_counter() + (limits.seconds * len(targets) if limits.seconds else np.inf)
     best, least = blank, np.inf
     judged = [aimed[i] for i in rng.permutation(len(aimed))[:JUDGED]]
@@ -157,7 +157,8 @@ def universal(
             progress(1, 0)
             late = time.perf_counter() >= end
             if late or (step + 1) % max(1, limits.steps // CHECKS) == 0 or step + 1 == limits.steps:
-                patch = _whole(blank, pixels)
+                values = np.rint(pixels).astype(np.uint8).reshape(blank.pixels.shape)
+                patch = Patch(values, blank.mask, blank.where)
                 left = remaining(judged, patch, method)
                 best, least = (patch, left) if left <= least else (best, least)
             if late:
@@ -214,7 +215,7 @@ def places_of(target: Target, patch: Patch) -> Ints:
     return np.asarray(seen[..., 0] + (seen[..., 1] << 8) + (seen[..., 2] << 16) - 1, np.int64)
 
 
-def remaining(aimed: Sequence[Aimed], patch: Patch, method: Method) -> float:
+def remaining(aimed: Sequence[UniversalTarget], patch: Patch, method: Method) -> float:
     """The part of targets that the first victim still finds under the patch; of images where goals differ."""
     left, total = 0, 0
     for one in aimed:
@@ -229,7 +230,9 @@ def remaining(aimed: Sequence[Aimed], patch: Patch, method: Method) -> float:
     return left / max(1, total)
 
 
-def _mean_slope(aimed: Sequence[Aimed], blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
+def _mean_slope(
+    aimed: Sequence[UniversalTarget], blank: Patch, pixels: Floats, rng: np.random.Generator
+) -> Floats:
     """The slope (k, 3) over a few targets drawn at random, of mean size 1."""
     chosen = rng.choice(len(aimed), size=min(BATCH, len(aimed)), replace=False)
     total = np.zeros_like(pixels)
@@ -242,8 +245,3 @@ def _mean_slope(aimed: Sequence[Aimed], blank: Patch, pixels: Floats, rng: np.ra
 def _step_size(step: int, steps: int) -> float:
     first = float(np.clip(WAY / steps, *FIRST))
     return float(first * (LAST / first) ** (step / max(1, steps - 1)))
-
-
-def _whole(blank: Patch, pixels: Floats) -> Patch:
-    values = np.rint(pixels).astype(np.uint8).reshape(blank.pixels.shape)
-    return Patch(values, blank.mask, blank.where)

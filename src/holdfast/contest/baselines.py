@@ -153,8 +153,8 @@ def _enter(contest: Contest, name: str, team: str, phase: Phase, jobs: int) -> R
             run(work, contest.shots, contest.store, jobs=jobs, progress=step)
     archive = pack(folder, team, contest.folder / CACHE)
     with phase(team, len(contest.shots)) as step:
-        made = score(contest, archive, step, jobs)
-    record = enter(contest.folder, archive, made)
+        result = score(contest, archive, step, jobs)
+    record = enter(contest.folder, archive, result)
     archive.unlink()
     shutil.rmtree(folder)
     return record

@@ -33,7 +33,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Stale:
+class StaleScore:
     """A score made under other rules, models, data, feature net or code: never ranked with the others."""
 
     record: Record
@@ -48,7 +48,7 @@ class Board:
     hashes: Hashes
     standings: tuple[Standing, ...]
     history: tuple[Record, ...]  # every score that counts, in the order of submission
-    stale: tuple[Stale, ...]  # submissions that have no score that counts, by the latest they have
+    stale: tuple[StaleScore, ...]  # submissions that have no score that counts, by the latest they have
 
     def to_plain(self) -> dict[str, Any]:
         """The board as JSON values."""
@@ -92,7 +92,7 @@ def board(folder: Path) -> Board:
         (current if record.hashes == hashes else old)[which] = record
     old = {which: record for which, record in old.items() if which not in current}
     counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
-    stale = tuple(Stale(r, hashes.differing(r.hashes)) for r in old.values())
+    stale = tuple(StaleScore(r, hashes.differing(r.hashes)) for r in old.values())
     return Board(rules, hashes, _ranked(counted), tuple(counted), stale)
 
 

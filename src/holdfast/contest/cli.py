@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.contest.contest import Contest
     from holdfast.contest.ledger import Record
     from holdfast.contest.messages import Lang
-    from holdfast.contest.run import Judged, Row, Score
-    from holdfast.contest.validate import Entry, Examined
+    from holdfast.contest.run import Judgement, Row, Score
+    from holdfast.contest.validate import Entry, Examination
     from holdfast.report.patched import Exhibit
 
 
@@ -217,7 +217,7 @@ def show(options: ContestShowOptions) -> int:
     return 0
 
 
-def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
+def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
     """The images of these rows with all that is drawn on them."""
     from holdfast.contest.page import describe_row
     from holdfast.contest.run import MIMIC, SINGLE
@@ -282,7 +282,7 @@ def pack(options: PackOptions) -> int:
     return 2 if _examine(result, options.contest, options.lang, options.jobs).problems else 0
 
 
-def _examine(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examined:
+def _examine(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
     """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
     from holdfast.contest.validate import examine
@@ -296,7 +296,7 @@ def _examine(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examined:
     return examined
 
 
-def examined_dict(examined: Examined) -> dict[str, object]:
+def examined_dict(examined: Examination) -> dict[str, object]:
     """What --json writes."""
     return {
         "archive": examined.archive,

@@ -139,11 +139,16 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     except InputError as problem:
         problems.append(str(problem))
     known = [m for m in models if m is not None]
-    alignments = tuple(_aligned(m, classes, problems) for m in known) if classes else ()
+    alignments = []
+    for model in known if classes else ():
+        try:
+            alignments.append(aligned(model, classes))
+        except DataError as problem:
+            problems.append(f"{model.name}: {problem}")
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
-    found = tuple(a for a in alignments if a is not None)
-    return Contest(folder, rules, classes, tuple(known), found, shots, hashes_of(folder, rules))
+    hashes = hashes_of(folder, rules)
+    return Contest(folder, rules, classes, tuple(known), tuple(alignments), shots, hashes)
 
 
 def _model(folder: Path, member: Member, rules: Rules, problems: list[str]) -> Model | None:
@@ -169,14 +174,6 @@ def with_thresholds(model: Model, rules: Rules) -> Model:
     """The model with the score and NMS thresholds of the rules instead of its card's."""
     card = dataclasses.replace(model.card, score=rules.score, nms_iou=rules.nms_iou)
     return dataclasses.replace(model, card=card)
-
-
-def _aligned(model: Model, classes: tuple[str, ...], problems: list[str]) -> Alignment | None:
-    try:
-        return aligned(model, classes)
-    except DataError as problem:
-        problems.append(f"{model.name}: {problem}")
-        return None
 
 
 def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:

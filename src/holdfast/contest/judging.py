@@ -31,7 +31,7 @@ from holdfast.metrics.similarity import psnr
 
 
 @dataclass(frozen=True)
-class Zipped:
+class ZippedImage:
     """An image in a team's zip."""
 
     archive: Path
@@ -39,7 +39,7 @@ class Zipped:
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoiseOnTargets:
     """The original with so many pixels inside its true boxes replaced by uniform noise."""
 
     pixels: int
@@ -55,7 +55,7 @@ class Shot:
     sha256: str  # of that file
     truth: PixelBoxes
     size: Size
-    change: Zipped | Noisy | None = None
+    change: ZippedImage | NoiseOnTargets | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Shot:
 
     def after(self) -> Image:
         """The pixels of what it became."""
-        if isinstance(self.change, Zipped):
+        if isinstance(self.change, ZippedImage):
             return read_image(self.change.archive, self.change.member, self.size)
         before = self.before()
         if self.change is None:

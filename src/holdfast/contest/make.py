@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
-from holdfast.contest.judging import JudgeCells, Noisy
+from holdfast.contest.judging import JudgeCells, NoiseOnTargets
 from holdfast.contest.pack import write_zip
 from holdfast.contest.pool import Candidate, Phase, PoolWork, search
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
@@ -65,7 +65,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Ready:
+class OpenedSetup:
     """The setup with everything opened: rules whose distance.max may still be unknown, data, models."""
 
     setup: Setup
@@ -89,7 +89,7 @@ class Ready:
         return found
 
 
-def open_setup(setup: Setup) -> Ready:
+def open_setup(setup: Setup) -> OpenedSetup:
     """Everything opened and checked; InputError for what does not fit together."""
     if setup.ap not in AP_RULES:
         raise UnknownName("AP rule", setup.ap, AP_RULES)
@@ -107,7 +107,7 @@ def open_setup(setup: Setup) -> Ready:
             raise DataError(f"{model.name}: {problem}") from None
     order = generator(setup.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
-    return Ready(setup, _rules(setup, models, data.name), data, entries, classes, models)
+    return OpenedSetup(setup, _rules(setup, models, data.name), data, entries, classes, models)
 
 
 def _load(name: str) -> Model:
@@ -168,7 +168,7 @@ def _rules(setup: Setup, models: tuple[Model, ...], data: str) -> Rules:
     )
 
 
-def claim(ready: Ready) -> bool:
+def claim(ready: OpenedSetup) -> bool:
     """Whether the folder holds this contest, unfinished; InputError if it holds something else."""
     folder, mark = ready.setup.folder, ready.setup.folder / MAKING
     if folder.exists() and not folder.is_dir():
@@ -203,7 +203,7 @@ def clear(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def make(ready: Ready, phase: Phase, jobs: int = 0) -> Contest:
+def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
     """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
 
     DataError if there are too few images the single model recognises, or the mimic model finds nothing; the
@@ -240,7 +240,7 @@ def finish(folder: Path) -> None:
     (folder / MAKING).unlink(missing_ok=True)
 
 
-def _chosen(ready: Ready, phase: Phase, jobs: int) -> list[Candidate]:
+def _chosen(ready: OpenedSetup, phase: Phase, jobs: int) -> list[Candidate]:
     setup, rules = ready.setup, ready.rules
     model = with_thresholds(ready.models[0], rules)
     cache = setup.folder / CACHE
@@ -255,7 +255,7 @@ def _chosen(ready: Ready, phase: Phase, jobs: int) -> list[Candidate]:
     return found
 
 
-def _write_images(folder: Path, chosen: Sequence[Candidate], ready: Ready) -> None:
+def _write_images(folder: Path, chosen: Sequence[Candidate], ready: OpenedSetup) -> None:
     """Write images/N.png, the truth and the manifest."""
     size, annotations, pictures = ready.setup.size, list[dict[str, Any]](), list[dict[str, Any]]()
     for number, candidate in enumerate(chosen, 1):
@@ -292,7 +292,7 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     """
     rules = contest.rules
     wanted = not math.isfinite(rules.distance_max)
-    noise = Noisy(rules.pixels, rules.seed) if wanted else None
+    noise = NoiseOnTargets(rules.pixels, rules.seed) if wanted else None
     shots = [dataclasses.replace(shot, change=noise) for shot in contest.shots]
     with phase("clean", len(shots)) as step:
         work = contest.judging(ask_after=False)

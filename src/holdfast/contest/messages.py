@@ -53,10 +53,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "the list of files in the zip is damaged: {got} bytes for {count} file{s}",
         "zip 的文件目录已损坏：{count} 个文件占 {got} 字节",
     ),
-    "list-damaged": (
-        "the list of files in the zip is damaged: {got}",
-        "zip 的文件目录已损坏：{got}",
-    ),
+    "list-damaged": ("the list of files in the zip is damaged: {got}", "zip 的文件目录已损坏：{got}"),
     # one file of the zip, before it is unpacked
     "overlap": ("overlaps {other}", "与 {other} 共用数据"),
     "encrypted": ("encrypted; expected a zip without a password", "已加密；zip 不得设置密码"),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.contest.contest import Contest, Hashes, open_contest
-from holdfast.contest.judging import JudgeCells, Shot, Zipped
+from holdfast.contest.judging import JudgeCells, Shot, ZippedImage
 from holdfast.contest.rules import Rules, Scale, Vote
 from holdfast.contest.validate import Entry, open_entry
 from holdfast.core import fingerprint
@@ -124,7 +124,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """Every answer about the images: by scenario the records before and after, features, what was changed."""
 
     before: Mapping[str, tuple[Found, ...]]
@@ -149,10 +149,10 @@ def score(contest: Path | Contest, archive: Path, progress: Progress = silent, j
     return score_of(opened, judged, entry.team, digest)
 
 
-def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judged:
+def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judgement:
     """What every scenario and the feature net say of the originals and of an entry's images."""
     shots = [
-        dataclasses.replace(shot, change=Zipped(entry.path, entry.members[shot.number]))
+        dataclasses.replace(shot, change=ZippedImage(entry.path, entry.members[shot.number]))
         for shot in contest.shots
     ]
     work = contest.judging()
@@ -160,10 +160,10 @@ def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int
     return gather(contest, JudgeCells(cells, work.count))
 
 
-def gather(contest: Contest, cells: JudgeCells) -> Judged:
+def gather(contest: Contest, cells: JudgeCells) -> Judgement:
     """All results, read from the store."""
     differences = cells.differences()
-    return Judged(
+    return Judgement(
         scenarios(contest, cells.records(after=False)),
         scenarios(contest, cells.records(after=True)),
         (cells.features(after=False), cells.features(after=True)),
@@ -196,20 +196,20 @@ def mean_ap(records: Sequence[Found], rules: Rules, classes: int) -> float:
     return evaluate(truth, found, rule, images=len(records), classes=classes, iou=rules.iou).mean_ap
 
 
-def score_of(contest: Contest, judged: Judged, team: str, archive: str) -> Score:
+def score_of(contest: Contest, judged: Judgement, team: str, archive: str) -> Score:
     """The score from all answers."""
     rules = contest.rules
     distance = frechet(*judged.features)
-    made = {}
+    results = {}
     for name, before in judged.before.items():
         first, second = (mean_ap(r, rules, len(contest.classes)) for r in (before, judged.after[name]))
-        made[name] = scenario(first, second, distance, rules)
+        results[name] = scenario(first, second, distance, rules)
     return Score(
         contest=rules.name,
         team=team,
         archive=archive,
-        scenarios=made,
-        final=math.fsum(s.score for s in made.values()),
+        scenarios=results,
+        final=math.fsum(s.score for s in results.values()),
         distance_name=rules.distance,
         distance=distance,
         hashes=contest.hashes,
@@ -231,7 +231,7 @@ def _clipped(value: float, scale: Scale) -> float:
     return min(max(value, scale.low), scale.high)
 
 
-def _row(shot: Shot, place: int, judged: Judged, rules: Rules) -> Row:
+def _row(shot: Shot, place: int, judged: Judgement, rules: Rules) -> Row:
     truth = judged.before[SINGLE][place].truth
     ratio = judged.psnr[place]
     both = {"before": judged.before, "after": judged.after}

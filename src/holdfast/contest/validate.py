@@ -84,7 +84,9 @@ def sort_out(members: Sequence[ZipInfo], images: int) -> Listing:
             outside.append(member.filename)
     folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
     strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
-    problems += _missing(numbered, images)
+    missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
+    if missing:
+        problems.append(Problem("missing", "", {"names": listed(missing), "count": len(missing)}))
     if outside:
         shown: dict[str, str | int] = {"names": listed(outside), "count": len(outside), "limit": images}
         problems += [Problem("number", facts=shown)]
@@ -142,12 +144,6 @@ def _collisions(files: Sequence[ZipInfo]) -> Iterator[Problem]:
             yield Problem("alike", name, {"other": printable(first[key])})
 
 
-def _missing(numbered: dict[int, ZipInfo], images: int) -> Iterator[Problem]:
-    gone = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
-    if gone:
-        yield Problem("missing", "", {"names": listed(gone), "count": len(gone)})
-
-
 def is_junk(name: str) -> bool:
     """Whether macOS or Windows adds files of this name."""
     parts = name.split("/")
@@ -201,7 +197,7 @@ def open_entry(path: Path, rules: Rules) -> Entry:
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """What an examination of an entry found: its problems, and the changed pixels of each image by number."""
 
     archive: str
@@ -233,7 +229,7 @@ def examine(
     lang: Lang = "en",
     jobs: int = 1,
     progress: Callable[[int], None] = lambda done: None,
-) -> Examined:
+) -> Examination:
     """All problems of an entry and the changed pixels of its images; a bomb ends the examination.
 
     `progress` is called after each image. Jobs are threads: zlib and Pillow release the interpreter lock.
@@ -258,7 +254,7 @@ def examine(
                 if any(problem.kind in BOMBS for problem in found):
                     pool.shutdown(cancel_futures=True)
                     break
-    return Examined(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
+    return Examination(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
 
 
 def _look(

@@ -55,7 +55,7 @@ def diagnose(options: DiagnoseOptions) -> int:
     return 0
 
 
-class Found(NamedTuple):
+class Diagnosis(NamedTuple):
     """A diagnosis; what was not asked for is empty."""
 
     stages: tuple[StageApart, ...] = ()
@@ -64,7 +64,7 @@ class Found(NamedTuple):
     calibration: Calibrated | None = None
 
 
-def _diagnosed(options: DiagnoseOptions) -> Found:
+def _diagnosed(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.errors import InputError
 
     dumps = options.input or options.output
@@ -83,7 +83,7 @@ def is_picture(where: str) -> bool:
     return path.is_file() and path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
-def _on_picture(options: DiagnoseOptions) -> Found:
+def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.data.open import open_dataset
     from holdfast.diagnose.dump import like_input, like_output, read_dump
@@ -106,11 +106,11 @@ def _on_picture(options: DiagnoseOptions) -> Found:
     def ready(pipeline: Pipeline) -> Pipeline:
         return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
 
-    found = Found()
+    found = Diagnosis()
     if options.deploy:
         both = ready(train), ready(_system(train, options.deploy, loaded))
         stages = lockstep(loaded, *both, [(picture.name, data)])
-        found = Found(stages, calibration=calibration_of(loaded, words, *both))
+        found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
         near = like_input(loaded, train, data, read_dump(options.input))
         found = found._replace(dumps=(like_table(near, "input"),))
@@ -140,7 +140,7 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     return applied(pipeline, chosen)
 
 
-def _on_data(options: DiagnoseOptions) -> Found:
+def _on_data(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.diagnose.lockstep import lockstep
     from holdfast.diagnose.run import blame, calibration_of
@@ -165,10 +165,10 @@ def _on_data(options: DiagnoseOptions) -> Found:
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, reserved.words, train, deploy)
-    return Found(stages, blame(prepared, chosen, watch), calibration=seen)
+    return Diagnosis(stages, blame(prepared, chosen, watch), calibration=seen)
 
 
-def to_text_all(found: Found) -> list[str]:
+def to_text_all(found: Diagnosis) -> list[str]:
     """The diagnosis as it is printed: tables, then what they say."""
     from holdfast.diagnose.page import blame_table, calibration_words, like_text, stage_table, words
     from holdfast.report.tables import to_text
@@ -189,7 +189,7 @@ def to_text_all(found: Found) -> list[str]:
     return [*parts, said.strip()] if said else parts
 
 
-def _plain(found: Found) -> dict[str, Any]:
+def _plain(found: Diagnosis) -> dict[str, Any]:
     return {
         "holdfast": 1,
         "kind": "diagnose",

@@ -215,7 +215,9 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     records = [r for r in evaluation.records if isinstance(r, Found)]
     values, labels = single_outputs(records)
     said = np.array([_said_class(r) for r in records], np.int64)
-    overlap = np.array([_overlap(r) for r in records], np.float64)
+    # IoU of the one detection with the true box, whatever its class.
+    boxes = [(r.detections.boxes[:1], r.truth.xyxy) for r in records]
+    overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
     bars = class_bars(evaluation, "iou_equal", "IoU × equal by class")
     overview = Section("overlap", "Overlap", (_overlaps(overlap, said == labels), bars))
     counts = np.zeros((len(classes), len(classes) + 1), np.int64)
@@ -230,11 +232,6 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
 def _said_class(record: Found) -> int:
     """The class of the one detection, or −1 (the last column) without one."""
     return int(record.detections.classes[0]) if len(record.detections) else -1
-
-
-def _overlap(record: Found) -> float:
-    """IoU of the one detection with the true box, whatever its class."""
-    return float(iou(record.detections.boxes[:1], record.truth.xyxy)[0, 0]) if len(record.detections) else 0.0
 
 
 def _overlaps(overlap: Floats, equal: Bools) -> Figure:

@@ -32,7 +32,7 @@ _WEAKEST = 3  # else these many of the weakest are named
 
 
 @dataclass(frozen=True)
-class Detected:
+class MatchedDetections:
     """The records of a detector, and all that its rule makes of them."""
 
     records: tuple[Found, ...]
@@ -52,7 +52,7 @@ class Detected:
         return f"IoU {'>' if self.result.rule.iou_strict else '≥'} {self.result.iou:g}"
 
 
-def detected(evaluation: Evaluation) -> Detected:
+def detected(evaluation: Evaluation) -> MatchedDetections:
     """The matches and curves behind the numbers, computed again from the records by the same rule."""
     about = evaluation.about
     records = tuple(r for r in evaluation.records if isinstance(r, Found))
@@ -67,7 +67,7 @@ def detected(evaluation: Evaluation) -> Detected:
         iou=settings.get("iou", 0.5),
         score=settings.get("score", 0.5),
     )
-    return Detected(records, about.classes, truth, detections, result)
+    return MatchedDetections(records, about.classes, truth, detections, result)
 
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
@@ -89,7 +89,7 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], Worst]:
     ], worst(d)
 
 
-def _curves(d: Detected) -> Figure:
+def _curves(d: MatchedDetections) -> Figure:
     present = [i for i, c in enumerate(d.result.curves) if c.positives]
     weakest = sorted(present, key=lambda i: (d.result.ap[i], -d.result.curves[i].positives, i))
     named = weakest if len(present) <= _NAMED else weakest[:_WEAKEST]
@@ -132,7 +132,7 @@ def _drawn(curve: Curve, bins: int) -> tuple[Floats, Floats]:
     return thinned(recall, precision, bins)
 
 
-def _bars(d: Detected) -> Figure:
+def _bars(d: MatchedDetections) -> Figure:
     order = sorted(range(len(d.classes)), key=lambda i: (np.isnan(d.result.ap[i]), -d.result.ap[i], i))
     bars = [
         Bar(d.classes[i], float(d.result.ap[i]), f"{int(d.result.matches.positives[i]):,} true boxes")
@@ -145,13 +145,13 @@ def _bars(d: Detected) -> Figure:
     return Figure(title, scroll(chart, title), note)
 
 
-def _counted(d: Detected) -> str:
+def _counted(d: MatchedDetections) -> str:
     total = d.result.counts.total()
     right, false, missed = (grouped(int(column[0])) for column in (total.tp, total.fp, total.fn))
     return f"{right} right, {false} false and {missed} missed, by {d.overlap}."
 
 
-def _fate(d: Detected) -> Figure:
+def _fate(d: MatchedDetections) -> Figure:
     table = d.result.confusion
     n = len(d.classes)
     right = int(np.trace(table[:n, :n]))
@@ -166,7 +166,7 @@ def _fate(d: Detected) -> Figure:
     return Figure(title, chart, "Every true box, and every detection at or above the threshold.")
 
 
-def _scores(d: Detected) -> Figure:
+def _scores(d: MatchedDetections) -> Figure:
     m = d.result.matches
     right = Kind("right", "right", m.score[m.outcome == TRUE_POSITIVE])
     false = Kind("false", "wrong", m.score[m.outcome == FALSE_POSITIVE])
@@ -185,7 +185,7 @@ def _scores(d: Detected) -> Figure:
     )
 
 
-def _sizes(d: Detected) -> Figure:
+def _sizes(d: MatchedDetections) -> Figure:
     m = d.result.matches
     hit = np.zeros(len(d.truth), bool)
     hit[_kept_rows(d, TRUE_POSITIVE)[1]] = True
@@ -199,7 +199,7 @@ def _sizes(d: Detected) -> Figure:
     return Figure(title, chart, "Area of the true box: small below 32², large from 96² pixels.")
 
 
-def _fit(d: Detected) -> Figure:
+def _fit(d: MatchedDetections) -> Figure:
     m = d.result.matches
     kept = passes(m.score, d.result.score, d.result.rule) & (m.outcome == TRUE_POSITIVE)
     overlap = Kind("right", "right", m.overlap[kept])
@@ -210,14 +210,14 @@ def _fit(d: Detected) -> Figure:
     return Figure(title, chart, f"IoU of each right detection with its true box{mean}.")
 
 
-def _kept_rows(d: Detected, outcome: int) -> tuple[Ints, Ints]:
+def _kept_rows(d: MatchedDetections, outcome: int) -> tuple[Ints, Ints]:
     """Rows of the detections of that outcome that pass the score threshold, and of the boxes they took."""
     m = d.result.matches
     kept = passes(m.score, d.result.score, d.result.rule) & (m.outcome == outcome)
     return m.detection[kept], m.truth[kept]
 
 
-def worst(d: Detected) -> Worst:
+def worst(d: MatchedDetections) -> Worst:
     """The images with the most missed boxes and confident false detections."""
     images = len(d.records)
     missed = d.result.matches.counted.copy()
@@ -233,7 +233,7 @@ def worst(d: Detected) -> Worst:
     return Worst(definition, tuple(_shot(d, i, float(error[i]), missed) for i in order))
 
 
-def _shot(d: Detected, image: int, error: float, missed: Bools) -> Shot:
+def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Shot:
     record, m = d.records[image], d.result.matches
     kind: MarkKind
     marks = []
@@ -249,7 +249,7 @@ def _shot(d: Detected, image: int, error: float, missed: Bools) -> Shot:
     return Shot(record.name, record.size, tuple(marks), f"error {error:.2f}: {_said(d, record)}")
 
 
-def _said(d: Detected, record: Found) -> str:
+def _said(d: MatchedDetections, record: Found) -> str:
     """What is wrong on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)

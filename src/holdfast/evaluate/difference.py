@@ -133,7 +133,9 @@ def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     score: dict[str, Callable[..., Any]] = {
         "classify": lambda records: places(records)[0] == 0,
         "single": lambda records: single_outputs(records)[0] > 0.5,
-        "segment": lambda records: np.array([_right_pixels(r) for r in records]),
+        "segment": lambda records: np.array(
+            [np.trace(r.confusion) / max(1, int(r.confusion.sum())) for r in records]
+        ),
     }
     if task == "detect":
         return _boxes_missed(before, after, settings)
@@ -141,10 +143,6 @@ def _broken(before: Sequence[Record], after: Sequence[Record], task: Task, setti
     if task == "segment":
         return np.asarray(first - second >= POINTS)
     return np.asarray(first & ~second)
-
-
-def _right_pixels(record: Counted) -> float:
-    return float(np.trace(record.confusion)) / max(1, int(record.confusion.sum()))
 
 
 def _boxes_missed(before: Sequence[Any], after: Sequence[Any], settings: Settings) -> Bools:
@@ -243,8 +241,8 @@ def difference(before: Evaluation, after: Evaluation) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, by the rule of `after`."""
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
         raise InputError("two runs can be compared only if they have the same task and the same classes")
-    told = after.about.settings
-    settings = Settings(rule_named(told["rule"]), told["iou"], told["score"])
+    stated = after.about.settings
+    settings = Settings(rule_named(stated["rule"]), stated["iou"], stated["score"])
     first, second = (
         Side(tuple(run.records), after.about.task, after.about.classes, settings) for run in (before, after)
     )

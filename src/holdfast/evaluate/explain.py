@@ -48,10 +48,7 @@ def explain_lecture() -> tuple[str, dict[str, Any]]:
         iou=example.iou,
     )
     text = explanation_text(
-        story,
-        scores=example.scores,
-        truth_names=example.truth_names,
-        detection_names=example.detection_names,
+        story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
     )
     at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in example.scores}
     plain = {"AP": story.ap, "at_score": at, "steps": step_rows(story.steps), **story.by_interpolation}

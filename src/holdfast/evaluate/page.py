@@ -103,7 +103,7 @@ def _document(evaluation: Evaluation, sections: list[Section]) -> Document:
 # name on the page and meaning of each metric that is known; others appear under their own key
 def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
     """The large cards and the small ones, from whatever metrics the result has."""
-    metrics = {k: v for k, v in result.get("metrics", {}).items() if _plain(v)}
+    metrics = {k: v for k, v in result.get("metrics", {}).items() if isinstance(v, int | float | None)}
     ordered = [k for k in _ORDER if k in metrics] + [k for k in metrics if k not in _ORDER]
     large = [_card(key, metrics[key], result) for key in ordered[:_LARGE]]
     counted = result.get("at_score", {})
@@ -145,10 +145,6 @@ def _card(key: str, value: float | None, result: dict[str, Any]) -> Card:
     if key == "mAP" and iou is not None:
         name, note = f"mAP@{iou:g}".replace("@0.", "@."), f"{note} at IoU {iou:g}"
     return Card(name, value, note)
-
-
-def _plain(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _of(part: int, whole: int, things: str) -> str:
@@ -265,10 +261,7 @@ def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:
         return lambda name: None
     try:
         dataset = open_dataset(
-            source["data"],
-            task=evaluation.about.task,
-            format=source.get("format"),
-            split=source.get("split"),
+            source["data"], task=evaluation.about.task, format=source.get("format"), split=source.get("split")
         )
     except HoldfastError:
         return lambda name: None

@@ -89,11 +89,7 @@ def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
 
 def score_tables(
-    truth: TruthTable,
-    detections: DetectionTable,
-    images: int,
-    classes: tuple[str, ...],
-    settings: Settings,
+    truth: TruthTable, detections: DetectionTable, images: int, classes: tuple[str, ...], settings: Settings
 ) -> dict[str, Any]:
     """Average precision by the rule, and counts per class at the score and IoU thresholds."""
     prepared = prepare(truth, detections, settings.rule, images)

@@ -94,6 +94,11 @@ def _policy() -> str:
     )
 
 
+def _sandboxed(text: str) -> Response:
+    """A page of a run, which may be anybody's file."""
+    return HTMLResponse(text, headers={"Content-Security-Policy": RUN_POLICY})
+
+
 def _site(request: Request) -> Site:
     site: Site = request.app.state.site
     return site
@@ -143,7 +148,7 @@ def _choose(request: Request) -> Response:
 
 def _run(request: Request) -> Response:
     run = run_of(_site(request).places.runs, request.path_params["key"])
-    return HTMLResponse(page_of(run), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(page_of(run))
 
 
 def _compare(request: Request) -> Response:
@@ -152,7 +157,7 @@ def _compare(request: Request) -> Response:
         raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
     runs = _site(request).places.runs
     newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
-    return HTMLResponse(compared(older, newer), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(compared(older, newer))
 
 
 def _log(request: Request) -> Response:
@@ -165,7 +170,7 @@ def _page(request: Request) -> Response:
     found = written(_site(request).queue.job(request.path_params["key"]).folder)
     if found is None:
         raise Refusal("this audit has written no page; its log says why", 404)
-    return HTMLResponse(found, headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(found)
 
 
 def _picture(request: Request) -> Response:
@@ -173,7 +178,7 @@ def _picture(request: Request) -> Response:
     path = next((p for p in site.pictures() if p.name == name), None)
     if path is None:
         raise Refusal("there is no such picture; load the page again", 404)
-    return HTMLResponse(picture_page(path), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(picture_page(path))
 
 
 async def _start(request: Request) -> Response:

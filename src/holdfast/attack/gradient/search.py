@@ -41,8 +41,8 @@ class Field:
 
         Where regions are counted every pixel of the support is made to differ: a hole could tear one in two.
         """
-        made = np.rint(np.clip(pixels, self.low, self.high)).astype(np.uint8)
-        image = np.where(support[..., None], made, self.clean)
+        values = np.rint(np.clip(pixels, self.low, self.high)).astype(np.uint8)
+        image = np.where(support[..., None], values, self.clean)
         if self.regions:
             same = support & (image == self.clean).all(axis=2)
             image[same, 0] = np.where(
@@ -75,7 +75,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, eq=False)
-class Climbed:
+class Walk:
     """Where a walk ended: the image judged best, and what the first victim says of it."""
 
     image: Image
@@ -114,11 +114,11 @@ def climb(
     ledger: Ledger,
     rng: np.random.Generator,
     grows: bool,
-) -> Climbed:
+) -> Walk:
     """The best image of one walk from `start`; with `grows` the support takes in pixels at every step."""
     pixels, momentum = start.astype(np.float64), np.zeros(start.shape)
     decay = LASTING if pace.thorough else MOMENTUM
-    best: Climbed | None = None
+    best: Walk | None = None
     floor, portion = 1.0, float(pace.first)
     for step in range(pace.steps):
         if step and ledger.late:
@@ -142,13 +142,13 @@ def climb(
     return _better(best, last)
 
 
-def _judged(oracle: Oracle, image: Image, loss: float, ledger: Ledger) -> Climbed:
+def _judged(oracle: Oracle, image: Image, loss: float, ledger: Ledger) -> Walk:
     success, after = oracle.judged(image)
     ledger.trail.append((int((image != oracle.parties[0].target.image).any(axis=2).sum()), success))
-    return Climbed(image, success, after, loss)
+    return Walk(image, success, after, loss)
 
 
-def _better(old: Climbed | None, new: Climbed) -> Climbed:
+def _better(old: Walk | None, new: Walk) -> Walk:
     """Success first; then what came later, if its loss is no larger."""
     if old is None or new.success > old.success:
         return new
@@ -273,7 +273,7 @@ def _walked(
     ledger: Ledger,
     rng: np.random.Generator,
     restart: int,
-) -> Climbed:
+) -> Walk:
     """One walk: from the clean image, or after the first from a random one on the support."""
     thorough = method.diversity or bool(method.transforms)
     mask = part("mask", method.mask)
@@ -295,8 +295,8 @@ def _walked(
 
 
 def shrink(
-    oracle: Oracle, ground: Field, found: Climbed, limits: Limits, ledger: Ledger, rng: np.random.Generator
-) -> Climbed:
+    oracle: Oracle, ground: Field, found: Walk, limits: Limits, ledger: Ledger, rng: np.random.Generator
+) -> Walk:
     """A success with fewer pixels, then less amplitude: pruned, then searched anew with a smaller budget."""
     best = pruned(oracle, ground, found, ledger, rng)
     failed, spent = 0, ledger.steps
@@ -314,9 +314,7 @@ def shrink(
     return quieter(oracle, ground, best, ledger)
 
 
-def pruned(
-    oracle: Oracle, ground: Field, found: Climbed, ledger: Ledger, rng: np.random.Generator
-) -> Climbed:
+def pruned(oracle: Oracle, ground: Field, found: Walk, ledger: Ledger, rng: np.random.Generator) -> Walk:
     """The success without pixels that it does not need, found by judging it without them.
 
     The least useful by the gradient are tried first, in portions that double after success and shrink after
@@ -336,7 +334,7 @@ def pruned(
     return found
 
 
-def quieter(oracle: Oracle, ground: Field, found: Climbed, ledger: Ledger) -> Climbed:
+def quieter(oracle: Oracle, ground: Field, found: Walk, ledger: Ledger) -> Walk:
     """The success with the least amplitude to which all its changes can be cut, by bisection."""
     change = found.image.astype(np.int16) - ground.clean.astype(np.int16)
     enough, little = int(np.abs(change).max(initial=0)), 0
@@ -353,8 +351,8 @@ def quieter(oracle: Oracle, ground: Field, found: Climbed, ledger: Ledger) -> Cl
 
 
 def _shorter(
-    oracle: Oracle, ground: Field, best: Climbed, count: int, ledger: Ledger, rng: np.random.Generator
-) -> Climbed | None:
+    oracle: Oracle, ground: Field, best: Walk, count: int, ledger: Ledger, rng: np.random.Generator
+) -> Walk | None:
     """A success with fewer pixels than `count`, searched from what is left without the least useful."""
     order = _least_useful(oracle, ground, best.image, ledger, rng)
     support: Bools = (best.image != ground.clean).any(axis=2)
@@ -379,7 +377,7 @@ def _least_useful(
     return places[np.argsort(uses(ground, image.astype(np.float64), slope).ravel()[places], kind="stable")]
 
 
-def _without(oracle: Oracle, ground: Field, found: Climbed, chosen: Ints, ledger: Ledger) -> Climbed | None:
+def _without(oracle: Oracle, ground: Field, found: Walk, chosen: Ints, ledger: Ledger) -> Walk | None:
     """The success with these pixels as they were; None if it is none any more."""
     image = found.image.copy()
     image.reshape(-1, 3)[chosen] = ground.clean.reshape(-1, 3)[chosen]
@@ -388,7 +386,7 @@ def _without(oracle: Oracle, ground: Field, found: Climbed, chosen: Ints, ledger
         return None
     success, after = oracle.judged(image)
     ledger.trail.append((int(support.sum()), success))
-    return Climbed(image, True, after, found.loss) if success else None
+    return Walk(image, True, after, found.loss) if success else None
 
 
 def _count(ground: Field, image: Image) -> int:

@@ -52,33 +52,33 @@ class Preparation:
         """The flat network inputs (b, n) of pixels (b, h, w, 3) in 0..255, in the card's layout."""
         if self.colour is not None:
             pixels = _through(pixels, self.colour)
-        made = pixels.permute(0, 3, 1, 2)
+        picture = pixels.permute(0, 3, 1, 2)
         if self.rows is not None:
-            made = torch.einsum("rh,bchw->bcrw", self.rows, made)
+            picture = torch.einsum("rh,bchw->bcrw", self.rows, picture)
         if self.columns is not None:
-            made = torch.einsum("sw,bcrw->bcrs", self.columns, made)
+            picture = torch.einsum("sw,bcrw->bcrs", self.columns, picture)
         if self.rows is not None or self.columns is not None:
-            made = made.clamp(0, 255)  # as uint8 does to the overshoot of cubic and Lanczos kernels
-        made = self._laid(made)
+            picture = picture.clamp(0, 255)  # as uint8 does to the overshoot of cubic and Lanczos kernels
+        picture = self._placed(picture)
         if self.wanted.colour == "bgr":
-            made = made.flip(1)
-        std = torch.tensor(self.wanted.std, dtype=made.dtype).reshape(1, -1, 1, 1)
-        mean = torch.tensor(self.wanted.mean, dtype=made.dtype).reshape(1, -1, 1, 1)
-        made = made * (self.wanted.scale / std) - mean / std
-        return (made if self.wanted.layout == "nchw" else made.permute(0, 2, 3, 1)).flatten(1)
+            picture = picture.flip(1)
+        std = torch.tensor(self.wanted.std, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        mean = torch.tensor(self.wanted.mean, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        picture = picture * (self.wanted.scale / std) - mean / std
+        return (picture if self.wanted.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
-    def _laid(self, made: Tensor) -> Tensor:
+    def _placed(self, picture: Tensor) -> Tensor:
         """The resized picture (b, c, h, w) cut out or laid on its border, as `core.frame.place` does."""
         frame, wanted = self.frame, self.wanted
         if wanted.policy in ("crop", "square"):
             top, left = -frame.offset_y, -frame.offset_x
-            return made[:, :, top : top + frame.network.height, left : left + frame.network.width]
+            return picture[:, :, top : top + frame.network.height, left : left + frame.network.width]
         if wanted.policy == "letterbox":
             right = frame.network.width - frame.resized.width - frame.offset_x
             bottom = frame.network.height - frame.resized.height - frame.offset_y
             sides = (frame.offset_x, right, frame.offset_y, bottom)
-            return functional.pad(made, sides, value=float(wanted.pad))
-        return made
+            return functional.pad(picture, sides, value=float(wanted.pad))
+        return picture
 
     def boxes_to_image(self, boxes: Tensor) -> Tensor:
         """Boxes (..., 4) xyxy of the network's input in pixels of the image, clipped to it."""
