@@ -35,6 +35,14 @@ SECTIONS = {
 }
 AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
 MEMBERS = "members"
+# Key of the section "distance" -> field of Rules.
+_DISTANCE = {
+    "features": "features",
+    "sha256": "features_sha256",
+    "name": "distance",
+    "min": "distance_min",
+    "max": "distance_max",
+}
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -133,48 +141,37 @@ def read_rules(folder: Path) -> Rules:
 
 
 def rules_text(rules: Rules) -> str:
-    """The rules as TOML, every point with a comment on what it means."""
-    members = [_member(m) for m in rules.mimic.members]
-    values = {
-        "": {k: getattr(rules, k) for k in ("name", "images", "width", "height", "pixels", "seed")},
-        "single": _member(rules.single),
-        "detection": {k: getattr(rules, k) for k in ("ap", "iou", "score", "nms_iou")},
-        "distance": {
-            "features": rules.features,
-            "sha256": rules.features_sha256,
-            "name": rules.distance,
-            "min": rules.distance_min,
-            "max": rules.distance_max,
-        },
-        "effect": {"low": rules.effect.low, "high": rules.effect.high},
-        "stealth": {"low": rules.stealth.low, "high": rules.stealth.high},
-        "archive": {k: getattr(rules.archive, k) for k in ("bytes", "ratio", "file_bytes")},
-        "mimic": {k: getattr(rules.mimic, k) for k in ("least", "iou", "hidden")},
-    }
-    return text_of(values, members)
+    """The rules as TOML: every point with a comment on what it means, one section per member."""
+    lines = [HEADER]
+    for section, about in SECTIONS.items():
+        if section:
+            lines += ["", f"[{section}]  # {about}"]
+        lines += [_point_line(p, _value(rules, p)) for p in POINTS if p.section == section]
+        if section == "mimic":
+            for member in rules.mimic.members:
+                values = [_point_line(p, getattr(member, p.key)) for p in _MEMBER]
+                lines += ["", f"[[mimic.{MEMBERS}]]", *values]
+    return "\n".join(lines) + "\n"
 
 
-def _member(member: Member) -> dict[str, str]:
-    return {"name": member.name, "file": member.file, "sha256": member.sha256}
+def _value(rules: Rules, point: Point) -> Any:
+    if point.section == "distance":
+        return getattr(rules, _DISTANCE[point.key])
+    return getattr(rules if point.section in ("", "detection") else getattr(rules, point.section), point.key)
 
 
-def _built(values: dict[str, dict[str, object]]) -> Rules:
+def _built(values: dict[str, dict[str, Any]]) -> Rules:
     """The rules from values that are all there and of the right kind."""
-    top, found, distance = values[""], values["detection"], values["distance"]
-    members = tuple(Member(**m) for m in values["mimic"].pop("members"))  # type: ignore[attr-defined]
+    members = tuple(Member(**m) for m in values["mimic"].pop(MEMBERS))
     return Rules(
-        single=Member(**values["single"]),  # type: ignore[arg-type]
-        mimic=Vote(members, **values["mimic"]),  # type: ignore[arg-type]
-        features=str(distance["features"]),
-        features_sha256=str(distance["sha256"]),
-        distance=str(distance["name"]),
-        distance_max=distance["max"],  # type: ignore[arg-type]
-        distance_min=distance["min"],  # type: ignore[arg-type]
-        effect=Scale(**values["effect"]),  # type: ignore[arg-type]
-        stealth=Scale(**values["stealth"]),  # type: ignore[arg-type]
-        archive=Archive(**values["archive"]),  # type: ignore[arg-type]
-        **top,  # type: ignore[arg-type]
-        **found,  # type: ignore[arg-type]
+        single=Member(**values["single"]),
+        mimic=Vote(members, **values["mimic"]),
+        effect=Scale(**values["effect"]),
+        stealth=Scale(**values["stealth"]),
+        archive=Archive(**values["archive"]),
+        **{_DISTANCE[key]: value for key, value in values["distance"].items()},
+        **values[""],
+        **values["detection"],
     )
 
 
@@ -328,19 +325,6 @@ def _unfit_text(form: str, value: Any) -> str:
     ):
         return "a path inside the contest's folder"
     return ""
-
-
-def text_of(values: Mapping[str, Mapping[str, Any]], members: Sequence[Mapping[str, str]]) -> str:
-    """The rules file: every point with its comment, sections with theirs, one section a member."""
-    lines = [HEADER]
-    for section, about in SECTIONS.items():
-        if section:
-            lines += ["", f"[{section}]  # {about}"]
-        lines += [_point_line(p, values[section][p.key]) for p in POINTS if p.section == section]
-        if section == "mimic":
-            for row in members:
-                lines += ["", f"[[mimic.{MEMBERS}]]", *(_point_line(p, row[p.key]) for p in _MEMBER)]
-    return "\n".join(lines) + "\n"
 
 
 def _point_line(point: Point, value: Any) -> str:
