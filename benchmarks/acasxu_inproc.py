@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from holdfast.core.model import Network
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.verify.run import verify
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 

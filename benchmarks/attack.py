@@ -44,7 +44,7 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 from holdfast.metrics.similarity import psnr
 from holdfast.stages.decode.pillow import pillow
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -91,7 +91,7 @@ def model_of(name: str, work: str) -> Model:
         return load_model(DATA / "models" / f"{name}.onnx")
     path = Path(work) / "yolo-fastest-xl.onnx"
     if not path.with_suffix(".toml").exists():
-        from holdfast.graph.card_text import write_card
+        from holdfast.graph.card import write_card
         from holdfast.graph.darknet.convert import convert
 
         files = [DATA / "models" / f"yolo-fastest-1.1-xl.{end}" for end in ("cfg", "weights")]

@@ -16,7 +16,7 @@ from holdfast.data.open import open_dataset
 from holdfast.metrics.frechet import frechet
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.features import open_features
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 SIDE = 416
 Change = Callable[[Image, np.random.Generator], Image]

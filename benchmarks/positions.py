@@ -34,7 +34,7 @@ from holdfast.patchbench.positions.models import map_positions, open_detector, r
 from holdfast.patchbench.positions.sweep import pasted
 from holdfast.report.tables import Column, Table, to_markdown
 from holdfast.stages.decode.pillow import pillow
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 from holdfast.verify.vnnlib import property_of, read_vnnlib
 
 Way = Callable[[int], Floats]  # with so many threads, the whole map

@@ -29,12 +29,20 @@ if TYPE_CHECKING:
     from holdfast.core.patch import OnBoxes, Patch, Spot
     from holdfast.core.patch import apply as apply_patch
     from holdfast.core.pipeline import Machine, Noise, Pipeline, open_machine, pipeline_of
-    from holdfast.core.property import Property, Rows
+    from holdfast.core.property import (
+        Box,
+        Budget,
+        PatchAnywhere,
+        Property,
+        Rows,
+        Threat,
+        Verdict,
+        linf_ball,
+        settle,
+    )
     from holdfast.core.registry import stage
     from holdfast.core.seeds import generator
-    from holdfast.core.threat import Box, PatchAnywhere, Threat, linf_ball
     from holdfast.core.types import Boxes, Detections, Label, LabelMap, MaskFile, Sample, Scores, Size
-    from holdfast.core.verdict import Budget, Verdict, settle
     from holdfast.data.open import open_dataset
     from holdfast.data.patchfile import read_patch
     from holdfast.evaluate.page import write as write_report
@@ -54,9 +62,9 @@ _HOMES = {
     "RULES": "metrics.rules",
     "AttackPlan": "attack.plan",
     "Audit": "audit.result",
-    "Box": "core.threat",
+    "Box": "core.property",
     "Boxes": "core.types",
-    "Budget": "core.verdict",
+    "Budget": "core.property",
     "Card": "core.model",
     "Dataset": "core.dataset",
     "Detections": "core.types",
@@ -77,7 +85,7 @@ _HOMES = {
     "NoisePlan": "noise.vision.run",
     "OnBoxes": "core.patch",
     "Patch": "core.patch",
-    "PatchAnywhere": "core.threat",
+    "PatchAnywhere": "core.property",
     "Pipeline": "core.pipeline",
     "Plan": "evaluate.run",
     "Property": "core.property",
@@ -89,14 +97,14 @@ _HOMES = {
     "Size": "core.types",
     "Spec": "verify.vnnlib",
     "Spot": "core.patch",
-    "Threat": "core.threat",
-    "Verdict": "core.verdict",
+    "Threat": "core.property",
+    "Verdict": "core.property",
     "Wanted": "noise.vision.choose",
     "apply_patch": "core.patch:apply",
     "attack_data": "attack.run:attack",
     "evaluate": "evaluate.run",
     "generator": "core.seeds",
-    "linf_ball": "core.threat",
+    "linf_ball": "core.property",
     "load_model": "graph.load",
     "measure_noise": "noise.vision.run:measure",
     "open_audit": "audit.result",
@@ -110,7 +118,7 @@ _HOMES = {
     "property_of": "verify.vnnlib",
     "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
-    "settle": "core.verdict",
+    "settle": "core.property",
     "show": "audit.pages.notebook",
     "stage": "core.registry",
     "verify": "verify.run",

@@ -10,7 +10,7 @@ from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.candidates import above
-from holdfast.graph.classes import numbered
+from holdfast.graph.card import numbered
 
 SIZE, K = Size(96, 64), 3
 

@@ -9,7 +9,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
-from holdfast.graph.classes import numbered
+from holdfast.graph.card import numbered
 
 K, SIZE = 3, Size(64, 32)
 ANCHORS = [[[10, 14], [23, 27]], [[37, 58], [81, 82]]]

@@ -29,8 +29,7 @@ from holdfast.evaluate.difference import Side, drawn
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
-from holdfast.metrics.intervals import paired
-from holdfast.metrics.replicates import mean_values
+from holdfast.metrics.intervals import mean_values, paired
 from holdfast.metrics.rules import RULES
 from holdfast.noise.vision.choose import Asked, tried
 from holdfast.noise.vision.run import NoisePlan, ground_of, unwatched

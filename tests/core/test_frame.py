@@ -7,7 +7,7 @@ from holdfast.core.errors import ImageError
 from holdfast.core.frame import frame_of, place
 from holdfast.core.model import Input
 from holdfast.core.types import Size
-from holdfast.stages.resize.opencv import opencv_nearest
+from holdfast.stages.resize.libraries import opencv_nearest
 
 sizes = st.builds(Size, st.integers(1, 900), st.integers(1, 900))
 policies = st.sampled_from(["stretch", "letterbox", "crop"])

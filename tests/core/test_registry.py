@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from holdfast.core import registry
-from holdfast.core.errors import InputError, MissingExtra, UnknownName
+from holdfast.core.errors import InputError, MissingExtra, UnknownName, one_line
 
 
 @pytest.fixture
@@ -118,3 +118,10 @@ def test_objects_of_one_name_are_told_apart_by_their_classes(scratch):
         InputError, match=r"test_registry.py:\d+: colour 'vendor-object' is already defined by"
     ):
         registry.stage("colour", "vendor-object")(Half())
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"), [(ValueError("one\n  two"), "one two"), (KeyError(), "KeyError")], ids=str
+)
+def test_an_error_is_one_line_and_never_empty(problem, line):
+    assert one_line(problem) == line

@@ -145,5 +145,5 @@ def test_a_name_of_holdfasts_own_is_not_blamed_on_the_user_who_takes_it(tmp_path
     assert done.returncode == 2
     assert done.stderr == (
         f"holdfast: {mine}:4: resize 'pillow-bilinear' is already defined by holdfast itself "
-        "(holdfast.stages.resize.pillow); choose another name\n"
+        "(holdfast.stages.resize.libraries); choose another name\n"
     )

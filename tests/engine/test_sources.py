@@ -9,7 +9,7 @@ import pytest
 from helpers import models as making
 from helpers.small_jobs import HOME, JOBS, code_in, evaluated, rewritten, traced, undeclared
 from holdfast.core import sources
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import Store
 from holdfast.evaluate.run import Plan
@@ -62,6 +62,8 @@ ASIDE = {
     "signs": ("core",),
     "verify": ("metrics", "stages"),
     "contest": ("attack", "stages.families"),
+    "language": ("data.files",),
+    "speech": ("stages.families",),
     "train": ("metrics", "noise"),
 }
 
@@ -156,15 +158,42 @@ REDONE = {
         "stages.decode.pillow",
         "data.images",
     ),
-    "evaluate, segments": ("metrics.segmentation", "data.signs.scene"),
+    "evaluate, segments": ("metrics.classification", "data.signs.scene"),
     "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares.work", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),
     "speech": ("noise.speech.model.mel", "metrics.speech"),
-    "train": ("train.loop", "stages.resize.pillow"),
+    "train": ("train.loop", "stages.resize.libraries"),
     "rewrite": ("graph.rewrite.types", "stages.normalise"),
 }
+
+
+PICTURES = {"evaluate", "attack", "squares", "contest", "patched", "train", "rewrite"}
+EVERY = set(sources.SOURCES)
+# A changed module -> the kinds of work whose cells are computed again, and no others.
+DEPENDS = {
+    "graph.heads.yolov3": PICTURES | {"verify"},
+    "graph.nms": PICTURES | {"verify"},
+    "stages.decode.pillow": PICTURES,
+    "metrics.detection": {"attack", "squares", "contest", "language", "speech"},
+    "metrics.classification": {"evaluate", "attack", "squares", "contest", "language", "speech"},
+    "graph.rewrite.types": PICTURES | {"verify", "language", "speech"},
+    "stages.deployed": PICTURES,  # calibration
+    "engine.cells": EVERY - {"signs", "rewrite", "patched"},
+    "attack.masks": {"attack", "squares"},
+    "core.fingerprint": EVERY - {"signs"},
+    "report.tables": set(),
+    "evaluate.cli": set(),
+}
+
+
+@pytest.mark.parametrize("module", DEPENDS)
+def test_a_changed_line_names_the_cells_of_exactly_the_work_that_depends_on_it(module, changed):
+    changed()
+    before = {kind: sources.code_of(kind) for kind in sources.SOURCES}
+    changed(module)
+    assert {kind for kind, code in before.items() if sources.code_of(kind) != code} == DEPENDS[module]
 
 
 @pytest.mark.parametrize("kind", each(*REDONE, slow=("attack", "contest", "language", "speech", "train")))

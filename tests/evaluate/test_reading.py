@@ -16,7 +16,7 @@ from holdfast.engine.records import Found
 from holdfast.evaluate.classes import align
 from holdfast.evaluate.reading import doubts
 from holdfast.evaluate.run import Plan, evaluate
-from holdfast.graph.classes import BUILT_IN, numbered
+from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.guess import write_guess
 from holdfast.graph.load import load_model
 

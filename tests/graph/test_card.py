@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import CardError, OutputError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.types import Size
-from holdfast.graph.card import card_path, parse_card, read_card
-from holdfast.graph.card_text import card_text, write_card
-from holdfast.graph.classes import BUILT_IN, numbered
+from holdfast.graph.card import BUILT_IN, card_path, card_text, numbered, parse_card, read_card, write_card
 
 GOOD = """
 task = "detect"

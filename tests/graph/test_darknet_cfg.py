@@ -6,9 +6,8 @@ import pytest
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.cfg import ACTIVATIONS, PARSERS, read_cfg
+from holdfast.graph.darknet.cfg import ACTIVATIONS, PARSERS, read_cfg, strides, trace
 from holdfast.graph.darknet.layers import Convolutional, MaxPool, Route, Same, Shortcut, Upsample, Yolo
-from holdfast.graph.darknet.shapes import strides, trace
 
 HEAD = (
     "[convolutional]\nfilters=18\nactivation=linear\n\n[yolo]\nanchors=4,6, 10,14, 20,30\nnum=3\nclasses=1\n"

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.graph.darknet.cfg import ACTIVATIONS, read_cfg
+from holdfast.graph.darknet.cfg import ACTIVATIONS, read_cfg, trace
 from holdfast.graph.darknet.export import build
-from holdfast.graph.darknet.shapes import trace
 from holdfast.graph.darknet.weights import blocks, read_weights
 
 ANCHORS = "10,13, 16,30, 33,23, 30,61, 62,45, 59,119, 116,90, 156,198, 373,326"

@@ -13,12 +13,10 @@ from holdfast.core.model import Card, Model
 from holdfast.core.pipeline import open_machine, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Size
-from holdfast.graph.card import read_card
-from holdfast.graph.card_text import write_card
-from holdfast.graph.darknet.cfg import read_cfg
+from holdfast.graph.card import read_card, write_card
+from holdfast.graph.darknet.cfg import read_cfg, trace
 from holdfast.graph.darknet.convert import convert
 from holdfast.graph.darknet.layers import Yolo
-from holdfast.graph.darknet.shapes import trace
 from holdfast.graph.darknet.weights import read_weights
 from holdfast.graph.nms import ious
 

@@ -8,11 +8,10 @@ from onnx import TensorProto, helper
 import holdfast
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.graph.determinism import check_deterministic
+from holdfast.core.property import Box, Property, Rows
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.lower import lower_onnx
+from holdfast.graph.nodes import check_deterministic
 from holdfast.verify import run as decide
 
 FLOAT = TensorProto.FLOAT

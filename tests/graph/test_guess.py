@@ -6,9 +6,9 @@ from onnx import TensorProto, helper, numpy_helper
 from holdfast.core.errors import CardError, ModelError
 from holdfast.core.types import Size
 from holdfast.graph.card import read_card
-from holdfast.graph.check import check_card
 from holdfast.graph.guess import guess, write_guess
 from holdfast.graph.inspect import inspect
+from holdfast.graph.load import check_card
 
 WHOLE = TensorProto.INT64
 CASES = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, inputs_of, inspect, opset_of, read_proto, rows
+from holdfast.graph.inspect import inputs_of, inspect, opset_of, read_proto, rows
 
 
 def conv_net(path, domain="", op="Conv", opset=17, ir=8, batch=1):
@@ -229,16 +229,6 @@ def test_weights_in_a_missing_file(tmp_path):
     assert inspect(path).parameters == 432
     (tmp_path / "net.data").unlink()
     assert "are in 'net.data', which is missing; put it beside the model" in refused(path)
-
-
-def test_messages_of_onnxruntime_become_one_line():
-    where = "/a/b/model.cc:205 onnxruntime::Model::Model(x)"
-    long = f"[ONNXRuntimeError] : 1 : FAIL : Load failed:{where} Unknown\nversion " + "x" * 300
-    got = condense(RuntimeError(long))
-    assert got.startswith("Load failed:")
-    assert "\n" not in got
-    assert len(got) <= 160
-    assert ".cc" not in got
 
 
 def test_the_hash_follows_weights_kept_beside_the_model(tmp_path):

@@ -5,8 +5,7 @@ import pytest
 
 from holdfast.core.errors import CardError, ModelError, UnknownName
 from holdfast.graph import load
-from holdfast.graph.facts import as_dict, describe, text
-from holdfast.graph.load import load_model, shipped
+from holdfast.graph.load import describe, load_model, shipped
 
 CARD = """
 task = "classify"
@@ -91,14 +90,14 @@ def test_a_file_in_the_way_of_a_name_is_a_path(make_net, tmp_path, monkeypatch):
 
 def test_a_model_described(make_net):
     facts = describe(make_net({"p": (1, 10)}))
-    told = text(facts)
+    told = facts.text()
     assert re.search(r"^head +classifier$", told, re.M)
     assert re.search(r"^guessed +head: classifier, because one output 'p'", told, re.M)
-    assert json.loads(json.dumps(as_dict(facts)))["card"]["task"] == "classify"
+    assert json.loads(json.dumps(facts.to_dict()))["card"]["task"] == "classify"
 
 
 def test_a_model_no_card_fits_is_still_described(make_net):
     facts = describe(make_net({"p": (1, 7, 7, 7, 7)}))
     assert facts.card is None
-    assert re.search(r"^problem +.*no known head fits", text(facts), re.M)
-    assert as_dict(facts)["card"] is None
+    assert re.search(r"^problem +.*no known head fits", facts.text(), re.M)
+    assert facts.to_dict()["card"] is None

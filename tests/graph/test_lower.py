@@ -12,8 +12,7 @@ from onnx import TensorProto, helper
 
 from helpers.lowering import agree, by_runtime, compare, model, one
 from holdfast.core.errors import ModelError
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Activation, Dense, Net, Start
+from holdfast.graph.ir import Activation, Dense, Net, Start, evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.torch import TorchNet
 

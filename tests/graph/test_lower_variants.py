@@ -11,9 +11,8 @@ from onnx import TensorProto, defs, helper, numpy_helper
 from helpers.lowering import by_runtime
 from helpers.operator_variants import VARIANTS
 from holdfast.core.errors import ModelError
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.lower import lower_onnx
-from holdfast.graph.lower.walk import OPERATORS
+from holdfast.graph.ir import evaluate
+from holdfast.graph.lower import OPERATORS, lower_onnx
 
 NEWEST = 22  # opset up to which ONNX Runtime is asked
 

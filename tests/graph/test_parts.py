@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.lower.nodes import needed, node_of, part_of
+from holdfast.graph.lower.values import node_of
+from holdfast.graph.nodes import needed, part_of
 
 FLOAT = TensorProto.FLOAT
 NUMBERS = (

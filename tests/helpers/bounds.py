@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Product, Scale, Start, Step, Take, Total, evaluate
 from holdfast.verify.problem import Case, Problem
 
 

@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.types import Size
-from holdfast.graph.inspect import runtime
 from holdfast.graph.rewrite.types import Context
+from holdfast.graph.session import runtime
 
 node = helper.make_node
 

@@ -10,8 +10,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.ir import Net, sources_of
+from holdfast.graph.ir import Net, evaluate, sources_of
 from holdfast.graph.lower import lower_onnx
 
 

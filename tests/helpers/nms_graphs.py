@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from holdfast.graph.classes import BUILT_IN
+from holdfast.graph.card import BUILT_IN
 
 COCO91_IDS = np.array([BUILT_IN["coco91"].index(name) for name in BUILT_IN["coco80"]])
 NODE = helper.make_node

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from helpers.bounds import Row, Sample, dense_net, least_on_line, points_of, problem, sample, values_of
-from holdfast.core.verdict import Budget
-from holdfast.graph.evaluate import curve_of
-from holdfast.graph.ir import Activation, Product, sources_of
+from holdfast.core.property import Budget
+from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import Depth, decide, refine
 from holdfast.verify.bab.search import Plan, Search, ask, closed, ground

@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.bounds import Row, dense_net, problem
 from helpers.few_inputs import Question, chain, exactly
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Dense
 from holdfast.verify.lowdim.search import search
 from holdfast.verify.problem import Answer, Case, Clock

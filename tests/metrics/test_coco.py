@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from holdfast.core.errors import InputError
+from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.coco import KEYS, coco_numbers
-from holdfast.metrics.tables import detection_table, truth_table
 
 BOX = [[0.0, 0.0, 40.0, 40.0]]  # area 1600: medium
 

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.metrics.counts import counts_at
-from holdfast.metrics.detection import evaluate
+from holdfast.metrics.boxes import detection_table, truth_table
+from holdfast.metrics.detection import counts_at, evaluate
 from holdfast.metrics.rules import RULES
-from holdfast.metrics.tables import detection_table, truth_table
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 
 from holdfast.core.errors import InputError
+from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.curves import all_point_ap, curve, eleven_point_ap, trapezoid_area
-from holdfast.metrics.explain import explain
-from holdfast.metrics.explain_text import explanation_text, step_rows, table
-from holdfast.metrics.lecture import LECTURE_EXAMPLE as LECTURE
+from holdfast.metrics.explain import LECTURE_EXAMPLE as LECTURE
+from holdfast.metrics.explain import explain, explanation_text, step_rows, table
 from holdfast.metrics.rules import RULES
-from holdfast.metrics.tables import detection_table, truth_table
 
 
 @pytest.fixture(scope="module")

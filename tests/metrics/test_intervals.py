@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.metrics import replicates
+from holdfast.metrics import intervals
+from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
+from holdfast.metrics.classification import segmentation_result
 from holdfast.metrics.curves import RECALLS, needed_hits
 from holdfast.metrics.detection import evaluate
 from holdfast.metrics.intervals import (
@@ -18,8 +20,6 @@ from holdfast.metrics.intervals import (
 )
 from holdfast.metrics.matching import match
 from holdfast.metrics.rules import RULES
-from holdfast.metrics.segmentation import segmentation_result
-from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
 
 
 def rng(seed=0):
@@ -27,20 +27,20 @@ def rng(seed=0):
 
 
 def map_interval(matches, rule, images, rng, count):
-    return interval_of(replicates.map_values(matches, rule, images, rng, replicates=count), 0.95)
+    return interval_of(intervals.map_values(matches, rule, images, rng, replicates=count), 0.95)
 
 
 def map_difference(before, after, rule, images, rng, count):
-    drawn = [replicates.map_values(m, rule, images, deepcopy(rng), replicates=count) for m in (before, after)]
+    drawn = [intervals.map_values(m, rule, images, deepcopy(rng), replicates=count) for m in (before, after)]
     return paired(*drawn)
 
 
 def miou_interval(tables, rng, count=1000):
-    return interval_of(replicates.miou_values(tables, rng, replicates=count), 0.95)
+    return interval_of(intervals.miou_values(tables, rng, replicates=count), 0.95)
 
 
 def miou_difference(before, after, rng, count=1000):
-    return paired(*(replicates.miou_values(t, deepcopy(rng), replicates=count) for t in (before, after)))
+    return paired(*(intervals.miou_values(t, deepcopy(rng), replicates=count) for t in (before, after)))
 
 
 def scene(seed, images=6, classes=3, noise=1.0):
@@ -78,7 +78,7 @@ def test_weights_give_what_scoring_the_drawn_copies_gives(seed, name):
     drawn = np.sort(rng(seed).integers(images, size=images))
     weights = np.bincount(drawn, minlength=images)[:, None].astype(np.int32)
     m = match(truth, found, rule, 0.5, images=images, classes=classes)
-    fast = replicates._mean_ap(replicates._rankings([m]), rule, weights)[0]
+    fast = intervals._mean_ap(intervals._rankings([m]), rule, weights)[0]
     again: tuple[TruthTable, DetectionTable] = copies(truth, drawn), copies(found, drawn)
     slow = evaluate(*again, rule, images=images, classes=classes, iou=0.5).mean_ap
     assert fast == pytest.approx(slow, abs=1e-12)
@@ -120,7 +120,7 @@ def test_blocks_do_not_change_the_numbers(monkeypatch, name, chunk):
     truth, found = scene(4)
     m = [match(truth, found, RULES[name], iou, images=6, classes=3) for iou in (0.4, 0.5, 0.7)]
     whole = map_interval(m, RULES[name], 6, rng(5), 31)
-    monkeypatch.setattr(replicates, "CHUNK_CELLS", chunk)
+    monkeypatch.setattr(intervals, "CHUNK_CELLS", chunk)
     assert map_interval(m, RULES[name], 6, rng(5), 31) == whole
 
 
@@ -130,19 +130,19 @@ def test_thresholds_together_are_the_mean_of_thresholds_alone(seed, name):
     truth, found = scene(seed % 11)  # with difficult boxes, which some thresholds ignore a detection for
     rule = RULES[name]
     m = [match(truth, found, rule, iou, images=6, classes=3) for iou in (0.3, 0.5, 0.55, 0.8)]
-    together = replicates.map_values(m, rule, 6, rng(seed), replicates=8)
-    alone = [replicates.map_values([one], rule, 6, rng(seed), replicates=8) for one in m]
+    together = intervals.map_values(m, rule, 6, rng(seed), replicates=8)
+    alone = [intervals.map_values([one], rule, 6, rng(seed), replicates=8) for one in m]
     np.testing.assert_allclose(together, np.mean(alone, axis=0), atol=1e-12)
 
 
 @given(st.integers(1, 400))
 def test_recalls_reached_are_those_of_the_curve(positives):
     tp = np.arange(1, positives + 1, dtype=np.int32)[:, None]
-    reached = replicates._reached(tp, np.array([positives]), 100)[:, 0]
+    reached = intervals._reached(tp, np.array([positives]), 100)[:, 0]
     np.testing.assert_array_equal(reached, [(t / positives >= RECALLS).sum() for t in tp[:, 0].tolist()])
     needed = needed_hits(np.array([positives]), at_least=1)[0]
     np.testing.assert_array_equal(reached, (needed[None, :] <= tp).sum(axis=1))
-    eleven = replicates._reached(tp, np.array([positives]), 10)[:, 0]
+    eleven = intervals._reached(tp, np.array([positives]), 10)[:, 0]
     np.testing.assert_array_equal(
         eleven, [sum(10 * t >= k * positives for k in range(11)) for t in tp[:, 0].tolist()]
     )
@@ -164,7 +164,7 @@ def pixel_tables(seed, images=8, k=4):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_miou_of_the_draws_is_that_of_the_summed_tables(seed):
     tables, drawer = pixel_tables(seed), rng(7)
-    values = replicates.miou_values(tables, rng(7), replicates=20)
+    values = intervals.miou_values(tables, rng(7), replicates=20)
     assert values[0] == pytest.approx(segmentation_result(np.sum(tables, axis=0)).mean_iou, abs=1e-12)
     for value in values[1:]:
         draw = drawer.integers(8, size=8)
@@ -174,8 +174,8 @@ def test_miou_of_the_draws_is_that_of_the_summed_tables(seed):
 
 def test_miou_leaves_out_what_is_absent():
     only = np.array([[5, 5, 0], [0, 0, 0], [0, 0, 0]])  # class 1 is only predicted, class 2 nowhere
-    assert replicates.miou_values([only], rng(), replicates=1).tolist() == [0.25, 0.25]
-    assert np.isnan(replicates.miou_values([np.zeros((2, 2))], rng(), replicates=3)).all()
+    assert intervals.miou_values([only], rng(), replicates=1).tolist() == [0.25, 0.25]
+    assert np.isnan(intervals.miou_values([np.zeros((2, 2))], rng(), replicates=3)).all()
 
 
 def test_miou_intervals_and_paired_differences():
@@ -216,7 +216,7 @@ def test_a_flip_or_two_are_never_clear_whatever_is_drawn(lost):
     for seed in range(30):  # of which every other one has a mean of draws below that of the images
         down = mean_difference(before, after, rng(seed), replicates=300)
         up = mean_difference(after, before, rng(seed), replicates=300)
-        by_pairs = paired(*(replicates.mean_values(v, rng(seed), replicates=300) for v in (before, after)))
+        by_pairs = paired(*(intervals.mean_values(v, rng(seed), replicates=300) for v in (before, after)))
         assert down.estimate == pytest.approx(-lost / 60)
         assert not any(found.excludes_zero for found in (down, up, by_pairs))
         assert down.low < -lost / 60

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError, UnknownName
+from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.boxes import iou as overlaps
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, match
 from holdfast.metrics.rules import RULES, Rule, rule_named
-from holdfast.metrics.tables import detection_table, truth_table
 
 LECTURE, VOC, COCO = RULES["lecture"], RULES["voc"], RULES["coco"]
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from holdfast.core.model import Network
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
 from holdfast.patchbench.folder import instances, open_bench
 from holdfast.patchbench.layout import output_of, unit
 from holdfast.verify.replay import session_of
 from holdfast.verify.run import verify
-from holdfast.verify.vnnlib import property_of, read_vnnlib
+from holdfast.verify.vnnlib.read import read_vnnlib
+from holdfast.verify.vnnlib.spec import property_of
 
 
 def decided(instance, seconds=600.0):

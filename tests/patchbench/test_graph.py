@@ -11,8 +11,8 @@ from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.graph.lower.nodes import part_of
-from holdfast.metrics.single import single_values
+from holdfast.graph.nodes import part_of
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.graph import INPUT, PICTURE, PREFIX, bench_graph
 from holdfast.patchbench.layout import Layout, Target, unit, whole
 from holdfast.patchbench.make import black

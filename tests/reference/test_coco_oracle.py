@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.coco import KEYS, CocoResult, coco_numbers
-from holdfast.metrics.tables import detection_table, truth_table
 
 pycocotools_coco = pytest.importorskip("pycocotools.coco")
 pycocotools_eval = pytest.importorskip("pycocotools.cocoeval")

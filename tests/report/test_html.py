@@ -1,10 +1,12 @@
 import base64
 import dataclasses
 import hashlib
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from helpers.pages import Reader
 from holdfast.core.errors import InputError, OutputError
@@ -12,7 +14,7 @@ from holdfast.core.types import Boxes, Size, no_detections
 from holdfast.engine.records import Found
 from holdfast.evaluate.page import page, write
 from holdfast.evaluate.result import Evaluation
-from holdfast.report.html import SIZE_LIMIT
+from holdfast.report.html import SIZE_LIMIT, data_uri, picture_uri, write_page
 
 NAMES = ["stop", "no-entry", "speed-limit-30"]
 
@@ -188,3 +190,21 @@ def test_a_detection_outside_the_size_is_no_problem(made, photo):
     base = made["detect"](NAMES)
     tiny = tuple(dataclasses.replace(r, size=Size(1, 1)) for r in base.records)
     Reader(page(dataclasses.replace(base, records=tiny), photo))
+
+
+def test_a_page_is_written_to_a_file_but_not_over_a_folder(tmp_path):
+    out = tmp_path / "new" / "page.html"
+    assert write_page("<p>é</p>", out) == out
+    assert out.read_text("utf-8") == "<p>é</p>"
+    with pytest.raises(OutputError, match=r"new: is a folder; give the name .*, such as .*new.noise\.html"):
+        write_page("", out.parent, "noise.html")
+
+
+def test_bytes_and_pictures_are_embedded_as_uris():
+    assert data_uri(b"\xff\x00", "audio/wav") == "data:audio/wav;base64,/wA="
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    kind, _, data = picture_uri(pixels, "PNG", optimize=True).partition(",")
+    assert kind == "data:image/png;base64"
+    picture = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert np.array_equal(np.asarray(picture), pixels)
+    assert picture_uri(picture, "PNG", optimize=True) == f"{kind},{data}"

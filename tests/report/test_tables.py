@@ -124,6 +124,28 @@ def test_html_without_sorting_has_no_buttons():
     assert "button" not in to_html(TABLE, sortable=False)
 
 
+def test_columns_get_their_cells_from_the_rows():
+    columns = [
+        Column("word", get=lambda word: word),
+        Column("length", get=len, note="in characters"),
+        Column("share", get=lambda word: len(word) / 7, digits=2),
+    ]
+    table = Table.of(iter(["stop", "give way"]), columns, "Words")
+    assert table == Table(columns, [("stop", 4, 4 / 7), ("give way", 8, 8 / 7)], "Words")
+    assert to_csv(table) == f"word,length,share\nstop,4,{4 / 7}\ngive way,8,{8 / 7}\n"
+    assert to_text(table).splitlines()[-1] == "give way       8   1.14"
+    assert 'title="in characters"' in to_html(table)
+
+
+def test_a_declared_table_without_rows_keeps_its_headings():
+    assert to_csv(Table.of([], [Column("a", get=len), Column("b", get=str)])) == "a,b\n"
+
+
+def test_columns_without_a_getter_take_the_value_of_their_name():
+    table = Table.of([{"a": 1, "b": 2}, {"b": 3}], [Column("b"), Column("a")])
+    assert table.rows == ((2, 1), (3, None))
+
+
 def test_table_of_takes_every_key_in_order_of_appearance():
     table = table_of([{"class": "a", "AP": 0.5}, {"class": "b", "tp": 3}], "c", digits=1)
     assert [h.name for h in table.heads] == ["class", "AP", "tp"]

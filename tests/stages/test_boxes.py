@@ -14,8 +14,7 @@ from holdfast.core.model import Card, Head, Input
 from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
-from holdfast.graph.anchors import LARGEST, apply_deltas
-from holdfast.graph.exponent import clamped_exp, exp_of, half_exp
+from holdfast.graph.candidates import LARGEST, apply_deltas, clamped_exp, exp_of, half_exp
 from holdfast.stages.boxes import Boxes, no_effect
 from holdfast.stages.families import option
 from holdfast.stages.post import by_card

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.registry import lookup
-from holdfast.stages.colour.bt601 import EXACT, FIXED, to_rgb, to_yuv
+from holdfast.stages.colour import EXACT, FIXED, to_rgb, to_yuv
 
 levels = st.integers(0, 255)
 

@@ -15,10 +15,8 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.core.registry import lookup, part
 from holdfast.core.types import Label, Sample, Size
 from holdfast.engine.preprocess import InputStages, distinct_tensors
-from holdfast.stages.decode import jpeg
-from holdfast.stages.decode.idct import basis, dct, idct
-from holdfast.stages.decode.ijg import without_notes
-from holdfast.stages.decode.jpeg import is_sound
+from holdfast.stages.decode import libjpeg
+from holdfast.stages.decode.libjpeg import basis, dct, idct, is_sound, without_notes
 
 
 def picture(height=61, width=83, seed=0):
@@ -221,23 +219,23 @@ def test_what_libjpeg_warns_of_is_not_sound():
 
 def test_whether_data_is_sound_is_found_out_once(monkeypatch):
     sound, odd = FILES["4:2:0"], FILES["4:4:4"][:-2] + bytes(40) + FILES["4:4:4"][-2:]
-    jpeg._SEEN.clear()
+    libjpeg._SEEN.clear()
     decode("fast-idct", sound)
     decode("no-fancy-upsampling", odd)
-    monkeypatch.setattr(jpeg, "_reads", lambda data: pytest.fail("looked again"))
+    monkeypatch.setattr(libjpeg, "_reads", lambda data: pytest.fail("looked again"))
     assert is_sound(sound)
     assert not is_sound(odd)
     decode("ffmpeg", sound)
-    jpeg._SEEN.clear()
+    libjpeg._SEEN.clear()
     with pytest.raises(pytest.fail.Exception, match="looked again"):
         is_sound(sound)
 
 
 def test_few_images_are_remembered():
-    jpeg._SEEN.clear()
+    libjpeg._SEEN.clear()
     for number in range(20):
         is_sound(bytes([number]))
-    assert len(jpeg._SEEN) == jpeg._ASKED
+    assert len(libjpeg._SEEN) == libjpeg._ASKED
 
 
 def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
@@ -245,10 +243,10 @@ def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
     wanted = Input(size=Size(16, 16))
     before = ("decode", "colour", "fit", "resize", "normalise")
     looked = []
-    reads = jpeg._reads
-    monkeypatch.setattr(jpeg, "_reads", lambda data: looked.append(data) or reads(data))
+    reads = libjpeg._reads
+    monkeypatch.setattr(libjpeg, "_reads", lambda data: looked.append(data) or reads(data))
     for decoders, times in ((("ffmpeg", "opencv", "fast-idct"), 0), (("ffmpeg", "opencv"), 1)):
-        jpeg._SEEN.clear()
+        libjpeg._SEEN.clear()
         looked.clear()
         rows = [Pipeline(decode=name).describe() for name in decoders]
         routes = {

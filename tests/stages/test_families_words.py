@@ -15,9 +15,9 @@ from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
+from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.graph.rewrite.types import Context
 from holdfast.graph.rewrite.upsample import upsample_bilinear, upsample_nearest
-from holdfast.graph.unchanged import unchanged
 from holdfast.noise.vision.choose import Wanted
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.noise.vision.show import shown

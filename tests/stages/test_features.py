@@ -16,7 +16,7 @@ from holdfast.core.types import Size
 from holdfast.data.signs import scene
 from holdfast.metrics.frechet import frechet
 from holdfast.stages.features import FeatureNet, open_features
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_an_image_has_its_features_whatever_comes_with_it(net, scenes):
 
 def test_signs_is_the_trunk_of_the_classifier(net):
     """At the classifier's own size the means of the last map, through its last layer, are its logits."""
-    from holdfast.graph.inspect import runtime
     from holdfast.graph.load import find_model
+    from holdfast.graph.session import runtime
 
     path = find_model("signs-class")
     image = scene(1, 1).image[:64, :64]
@@ -345,7 +345,7 @@ def test_another_file_is_not_called_fid(tmp_path):
 
 
 def test_a_checkpoint_with_something_missing(state):
-    from holdfast.stages.features.inception_graph import build
+    from holdfast.stages.features.inception import build
 
     arrays = {
         name: np.asarray(value) for name, value in state.items() if name != "Mixed_6c.branch1x1.bn.bias"
@@ -369,7 +369,7 @@ class Evil:
     ],
 )
 def test_what_is_no_checkpoint(data, told):
-    from holdfast.stages.features.checkpoint import read_checkpoint
+    from holdfast.stages.features.inception import read_checkpoint
 
     with pytest.raises(ModelError, match=told):
         read_checkpoint(data, "w.pth")
@@ -377,7 +377,7 @@ def test_what_is_no_checkpoint(data, told):
 
 def test_checkpoint_values_and_views():
     torch = pytest.importorskip("torch", reason="writing a checkpoint needs torch")
-    from holdfast.stages.features.checkpoint import read_checkpoint
+    from holdfast.stages.features.inception import read_checkpoint
 
     base = torch.arange(24, dtype=torch.float64)
     state = {

@@ -9,10 +9,8 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
-from holdfast.graph.evaluate import evaluate
+from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.graph.ir import evaluate
 from holdfast.verify.build import cases_of, problem_of, without_softmax
 from holdfast.verify.problem import Case, Clock, domain_of
 from holdfast.verify.random_search import search_randomly

@@ -12,9 +12,7 @@ from onnx import TensorProto, helper
 
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.inspect import read_proto
 from holdfast.verify import enumerate as engine
 from holdfast.verify.finite import Cells, NotFinite, cells_of, number, ordinal

@@ -11,7 +11,7 @@ import torch
 from onnx import helper
 
 from helpers.lowering import by_runtime, model
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify.falsify import Hunt, falsify, targets_of
 from holdfast.verify.problem import Answer, Case, Clock, Problem

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers.bounds import KINDS, Row, points_of, problem, values_of
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Dense, Product, Take
 from holdfast.verify.problem import Case, Clock, Problem
 from holdfast.verify.split import forms, planes, search

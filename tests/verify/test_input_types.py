@@ -7,9 +7,7 @@ from onnx import TensorProto, helper
 import holdfast
 from helpers.models import save_graph
 from holdfast.core.errors import ModelError
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.verify import run as decide
 from holdfast.verify.problem import domain_of, first_float, last_float
 from holdfast.verify.vnnlib import property_of, read_vnnlib

@@ -16,9 +16,7 @@ from helpers.bounds import points_of
 from helpers.lowering import by_runtime, model
 from helpers.soundness import ALPHA, CROWN
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, Property, Rows
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.support import support
 from holdfast.verify.linear import root

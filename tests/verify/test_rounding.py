@@ -8,10 +8,8 @@ from onnx import TensorProto, helper
 
 import holdfast
 from helpers.models import save_graph
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
-from holdfast.core.verdict import Budget
-from holdfast.graph.evaluate import evaluate
+from holdfast.core.property import Box, Budget, Property, Rows
+from holdfast.graph.ir import evaluate
 from holdfast.graph.lower import lower_onnx
 from holdfast.verify import run as decide
 from holdfast.verify.build import problem_of

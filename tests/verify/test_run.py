@@ -11,9 +11,7 @@ import holdfast
 from helpers.bounds import KINDS, Row, dense_net, problem
 from helpers.models import save_graph
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box, PatchAnywhere
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Box, Budget, PatchAnywhere, Property, Rows
 from holdfast.verify import run as decide
 from holdfast.verify.problem import Answer, Clock
 

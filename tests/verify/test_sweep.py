@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.bounds import Row, only_in, problem
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Conv, Dense, Product, Scale, Start, Take, Total, sources_of
 from holdfast.verify import sweep
 from holdfast.verify.problem import Case, Clock, Problem

@@ -10,13 +10,12 @@ from typing import TypeAlias
 import numpy as np
 
 from holdfast.attack.result import Attempt, Outcome
-from holdfast.config.output import write_page
 from holdfast.core.patch import apply
 from holdfast.core.types import Image
 from holdfast.engine.records import Found
 from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
-from holdfast.report.html import document
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
 from holdfast.report.patched import GAIN, Exhibit, exhibition
 from holdfast.report.tables import Cell, Column, Table, to_html

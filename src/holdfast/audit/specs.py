@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from holdfast.audit.result import Answer, Proof, Recheck
 from holdfast.core import fingerprint
-from holdfast.core.errors import InputError
+from holdfast.core.errors import InputError, one_line
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run
-from holdfast.core.property import Property
+from holdfast.core.property import Property, Verdict, settle
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats
-from holdfast.core.verdict import Verdict, settle
 from holdfast.engine.cells import Computed, Missing, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
@@ -156,7 +155,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
         try:
             witness = read_counterexample(said.witness).inputs.reshape(domain.box.lower.shape)
         except (InputError, ValueError) as problem:
-            return Verdict("error", engine, said.seconds, note=_line(problem))
+            return Verdict("error", engine, said.seconds, note=one_line(problem))
     verdict = Verdict(said.status, engine, said.seconds, witness, None, said.margin, said.note)
     if witness is None:
         return verdict
@@ -206,7 +205,7 @@ def recheck_specs(
         try:
             run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as problem:  # noqa: BLE001 - runtimes raise errors of their own kinds
-            run = f"cannot be opened: {_line(problem)}"
+            run = f"cannot be opened: {one_line(problem)}"
         for one in asked:
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
@@ -251,7 +250,7 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
             if time.monotonic() > end:
                 break
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
-        return Now("unknown", tried, _line(problem))
+        return Now("unknown", tried, one_line(problem))
     lost = "the witness does not break it there; " if one.witness is not None else ""
     return Now("unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}")
 
@@ -269,10 +268,6 @@ def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[st
     """Whether a point that broke the property does so when it is run once more."""
     output = _output(run, point, names)
     return bool(np.isfinite(output).all()) and question.violated_by(output, point)
-
-
-def _line(problem: Exception) -> str:
-    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 class _Walk:

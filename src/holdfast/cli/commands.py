@@ -136,12 +136,12 @@ def data_crop(options: CropOptions) -> None:
 
 def model_info(options: ModelInfoOptions) -> None:
     """Print inputs, outputs, operators and how holdfast would read the model, with reasons."""
-    from holdfast.graph.facts import as_dict, describe, text
+    from holdfast.graph.load import describe
 
     facts = describe(options.path, options.card)
-    say(text(facts))
+    say(facts.text())
     if options.json:
-        write_json(options.json, as_dict(facts))
+        write_json(options.json, facts.to_dict())
 
 
 def model_card(options: ModelCardOptions) -> None:
@@ -169,7 +169,7 @@ def model_convert(options: ModelConvertOptions) -> None:
     """Turn a darknet YOLO network into ONNX and a card; every float of the weights must be used."""
     from holdfast.core.errors import CardError
     from holdfast.core.types import Size
-    from holdfast.graph.card_text import write_card
+    from holdfast.graph.card import write_card
     from holdfast.graph.darknet.convert import convert as convert_darknet
 
     out, size = options.out, options.size

@@ -24,7 +24,7 @@ from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import same_truth
-from holdfast.metrics.replicates import mean_values
+from holdfast.metrics.intervals import mean_values
 
 STRUCK = "attack"
 # What, its key in the manifest, what its rise means, and the largest difference in points.

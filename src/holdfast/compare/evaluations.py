@@ -17,10 +17,8 @@ from holdfast.evaluate.difference import Side, broken, common, compare, drawn
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, places, tables
 from holdfast.metrics.coco import IOU_THRESHOLDS
-from holdfast.metrics.intervals import mean_difference
-from holdfast.metrics.matching import Matches, match
-from holdfast.metrics.pairing import prepare
-from holdfast.metrics.replicates import map_values
+from holdfast.metrics.intervals import map_values, mean_difference
+from holdfast.metrics.matching import Matches, match, prepare
 from holdfast.metrics.rules import rule_named
 
 WHOLE, CLASSES = "all images", "classes"

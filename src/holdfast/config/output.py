@@ -33,17 +33,6 @@ def write_json(path: Path, value: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_page(page: str, out: Path, example: str = "report.html") -> Path:
-    """Write an HTML page as a whole or not at all; raise OutputError if `out` is a folder. Return `out`."""
-    from holdfast.core.errors import OutputError
-    from holdfast.engine.store import write_atomic
-
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / example}")
-    write_atomic(out, page.encode())
-    return out
-
-
 def check_writable(path: Path) -> None:
     """Raise OutputError now, before hours of work, if this file cannot be created.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.config.output import check_outputs, say, write_json, write_page
+from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.contest.options import (
     BoardOptions,
@@ -146,6 +146,7 @@ def board(options: BoardOptions) -> int:
         write_json(options.json, found.to_plain())
     if options.html:
         from holdfast.contest.page import board_page
+        from holdfast.report.html import write_page
 
         write_page(board_page(found, command_line(options)), options.html, "contest.html")
         sys.stderr.write(f"page     {options.html.resolve()}\n")
@@ -198,6 +199,7 @@ def show(options: ContestShowOptions) -> int:
     from holdfast.core.fingerprint import of_file
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
+    from holdfast.report.html import write_page
 
     check_outputs({"--out": options.out}, {})
     archive = options.archive

@@ -25,7 +25,7 @@ from holdfast.data.readers.coco import coco
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, align
-from holdfast.graph.fields import join_problems
+from holdfast.graph.card import join_problems
 from holdfast.graph.load import load_model
 
 _LIBRARIES = ("numpy", "onnxruntime", "pillow")  # they do the arithmetic

@@ -28,7 +28,7 @@ from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.cells import run
 from holdfast.engine.store import Store, to_json, write_atomic
-from holdfast.graph.card_text import card_text
+from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model, shipped
 from holdfast.metrics.frechet import frechet
 

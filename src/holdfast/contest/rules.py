@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import InputError
-from holdfast.graph.fields import join_problems, shortened
+from holdfast.graph.card import join_problems, shortened
 
 RULES_FILE = "rules.toml"
 HEADER = """\

@@ -22,6 +22,11 @@ def _rebuilt(kind: type[HoldfastError], message: str) -> HoldfastError:
     return error
 
 
+def one_line(problem: BaseException) -> str:
+    """The message of an error as one line; the name of its class if it has no message."""
+    return " ".join(str(problem).split()) or type(problem).__name__
+
+
 class InputError(HoldfastError):
     """A value or an option that cannot be used."""
 

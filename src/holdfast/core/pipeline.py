@@ -131,7 +131,7 @@ def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], Prep
 
 
 def check_names(pipeline: Pipeline) -> None:
-    """Nothing if every named stage exists; UnknownName with the nearest one otherwise."""
+    """Raise UnknownName with the nearest name unless every named stage exists."""
     for field in fields(pipeline):
         lookup(field.name, getattr(pipeline, field.name))
 

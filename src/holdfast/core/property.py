@@ -1,16 +1,102 @@
-"""A property: a network, a set of inputs, and what must stay true of the outputs."""
+"""Properties and verdicts: a network, a set of inputs, what must stay true of the outputs, and the answer.
+
+An attack searches the set for a bad input, a verifier shows that there is none. No violation counts without a
+replay.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Network
-from holdfast.core.threat import Box, Threat
-from holdfast.core.types import Floats
+from holdfast.core.types import Floats, Tensor
+
+
+@runtime_checkable
+class Threat(Protocol):
+    """A set of inputs that can say whether it contains a point, with the reason when it does not."""
+
+    def excludes(self, point: NDArray[np.floating]) -> str:
+        """Why the point is not in the set; empty if it is."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """All inputs between `lower` and `upper`, end points included."""
+
+    lower: Floats
+    upper: Floats
+
+    def __post_init__(self) -> None:
+        lower, upper = (np.asarray(v, np.float64) for v in (self.lower, self.upper))
+        if lower.shape != upper.shape:
+            raise InputError(f"Box: expected bounds of one shape, got {lower.shape} and {upper.shape}")
+        if not (lower <= upper).all():
+            at = np.argwhere(~(lower <= upper))[0].tolist()
+            raise InputError(f"Box: expected lower <= upper, got {lower[*at]} > {upper[*at]} at {at}")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def excludes(self, point: NDArray[np.floating]) -> str:
+        """Why the point is outside the box; empty if it is inside."""
+        if point.shape != self.lower.shape:
+            return f"shape {point.shape} is not {self.lower.shape}"
+        inside = (self.lower <= point) & (point <= self.upper)
+        if inside.all():
+            return ""
+        at = np.argwhere(~inside)[0].tolist()
+        return f"value {point[*at]!r} at {at} is outside [{self.lower[*at]!r}, {self.upper[*at]!r}]"
+
+
+def linf_ball(centre: Floats, radius: float, low: float = -np.inf, high: float = np.inf) -> Box:
+    """All inputs whose every value is within `radius` of the centre's and inside [low, high]."""
+    centre = np.asarray(centre, np.float64)
+    return Box(np.clip(centre - radius, low, high), np.clip(centre + radius, low, high))
+
+
+@dataclass(frozen=True, eq=False)
+class PatchAnywhere:
+    """An image (c, h, w) with one rectangle, anywhere inside, filled with values of [low, high]."""
+
+    image: Floats
+    height: int
+    width: int
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        image = np.asarray(self.image, np.float64)
+        if image.ndim != 3 or not (0 < self.height <= image.shape[1] and 0 < self.width <= image.shape[2]):
+            raise InputError(
+                f"PatchAnywhere: expected a patch inside an image (c, h, w), got "
+                f"{self.height}×{self.width} in {image.shape}"
+            )
+        object.__setattr__(self, "image", image)
+
+    def excludes(self, point: NDArray[np.floating]) -> str:
+        """Why the point is not the image with one such patch; empty if it is."""
+        if point.shape != self.image.shape:
+            return f"shape {point.shape} is not {self.image.shape}"
+        # The network sees the image in the point's precision: 0.1 in float32 is not 0.1 in float64.
+        changed = point != self.image.astype(point.dtype)
+        if not changed.any():
+            return ""
+        rows, columns = (np.flatnonzero(changed.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+        extent = (int(rows[-1] - rows[0] + 1), int(columns[-1] - columns[0] + 1))
+        if extent[0] > self.height or extent[1] > self.width:
+            return f"changed extent {extent[0]}×{extent[1]} is larger than {self.height}×{self.width}"
+        values = point[changed]
+        if not ((self.low <= values) & (values <= self.high)).all():
+            return f"patch values {values.min()}..{values.max()} leave [{self.low}, {self.high}]"
+        return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +155,91 @@ class Property:
     def violated_by(self, output: NDArray[np.floating], point: NDArray[np.floating] | None = None) -> bool:
         """Whether this output (of this point) lies in one of the unsafe sets."""
         return any(rows.met_by(output, point) for rows in self.unsafe)
+
+
+Status: TypeAlias = Literal["holds", "violated", "unknown", "timeout", "error"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may spend."""
+
+    seconds: float = 60.0
+    memory_bytes: int = 8 << 30
+    jobs: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What ONNX Runtime said of a witness on the user's original file."""
+
+    output: NDArray[np.floating]
+    violated: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of an attack or a verifier; an attack can never say `holds`.
+
+    `real_only` restricts `holds` to real arithmetic: the rounding of an evaluation in the network's own
+    floating-point type may exceed the margin.
+    """
+
+    status: Status
+    engine: str
+    seconds: float
+    witness: NDArray[np.floating] | None = None
+    replay: Replay | None = None
+    bound: float | None = None
+    note: str = ""
+    real_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.status == "violated" and self.witness is None:
+            raise InputError("Verdict: expected a witness with 'violated', got none")
+
+
+def settle(
+    question: Property,
+    verdict: Verdict,
+    run: Callable[[Tensor], Mapping[str, Any]],
+    dtype: np.dtype[Any] | type = np.float32,
+) -> Verdict:
+    """The verdict after its witness was replayed by `run` (ONNX Runtime on the original file).
+
+    `dtype` is the type of the network's input, in which the witness must be representable. A violation whose
+    witness is outside the threat, or that does not replay, becomes `unknown`; an exception on the way becomes
+    `error`, never `holds`.
+    """
+    if verdict.status != "violated" or verdict.witness is None:
+        return verdict
+    try:
+        replay = _replay(question, np.asarray(verdict.witness), run, np.dtype(dtype))
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        return dataclasses.replace(verdict, status="error", note=f"replay failed: {problem}")
+    if replay.violated:
+        return dataclasses.replace(verdict, replay=replay)
+    note = f"witness did not replay: {replay.why_not}"
+    return dataclasses.replace(verdict, status="unknown", replay=replay, note=note)
+
+
+def _replay(
+    question: Property,
+    witness: NDArray[Any],
+    run: Callable[[Tensor], Mapping[str, Any]],
+    dtype: np.dtype[Any],
+) -> Replay:
+    point = witness.astype(dtype)
+    if not np.array_equal(point.astype(np.float64), witness.astype(np.float64)):
+        return Replay(np.zeros(0), False, f"its values are not representable in {dtype.name}")
+    outside = question.threat.excludes(point)
+    if outside:
+        return Replay(np.zeros(0), False, outside)
+    outputs = run(point)
+    output = np.concatenate([np.asarray(v, np.float64).ravel() for v in outputs.values()])
+    if not np.isfinite(output).all():
+        return Replay(output, False, "the outputs are not finite")
+    violated = question.violated_by(output, point)
+    return Replay(output, violated, "" if violated else "the outputs are safe")

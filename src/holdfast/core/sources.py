@@ -21,9 +21,10 @@ PACKAGE = Path(__file__).parents[1]
 SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
+_REWRITE = ("graph.inspect", "graph.kept", "graph.nodes", "graph.rewrite", "graph.session")
 _CELLS = ("engine.cells", "engine.store", "engine.versions")
 _EVALUATE = (
-    *_KERNEL, *_CELLS, "metrics.segmentation", "engine.infer", "engine.pipelines", "engine.preprocess",
+    *_KERNEL, *_CELLS, "metrics.classification", "engine.infer", "engine.pipelines", "engine.preprocess",
     "engine.records",
 )  # fmt: skip
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
@@ -43,8 +44,10 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "contest": (
             *_EVALUATE, "metrics", "contest", "evaluate.classes", "evaluate.result", "evaluate.score",
         ),
-        "language": (*_KERNEL, *_CELLS, "metrics", "noise.language"),
-        "speech": (*_KERNEL, *_CELLS, "metrics", "noise.speech", "noise.speech.options"),
+        "language": ("core", *_CELLS, *_REWRITE, "metrics", "noise.language"),
+        "speech": (
+            "core", *_CELLS, *_REWRITE, "graph.card", "metrics", "noise.speech", "noise.speech.options",
+        ),
         "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.records"),
     }
 )  # fmt: skip

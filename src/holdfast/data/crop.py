@@ -1,4 +1,4 @@
-"""Any detection data set cut into square pictures of one target each."""
+"""Any detection dataset cut into square pictures of one target each."""
 
 from __future__ import annotations
 
@@ -18,19 +18,14 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Floats, Image, Sample
+from holdfast.data.files import whole_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
-from holdfast.data.whole import whole_folder
 
 MARK = "holdfast-crop.json"
-INTRUDED, SMALL, LARGE, OUTSIDE, CROWD = (
-    "another target intrudes",
-    "too small",
-    "no square around it fits into the image",
-    "reaches beyond the image",
-    "a crowd",
-)
+INTRUDED, SMALL, CROWD = "another target intrudes", "too small", "a crowd"
+LARGE, OUTSIDE = "no square around it fits into the image", "reaches beyond the image"
 
 
 @dataclass(frozen=True)
@@ -75,48 +70,47 @@ class _Piece:
 def crop(
     data: Dataset, folder: Path, cut: Cut, progress: Callable[[int, int], None] = lambda done, reused: None
 ) -> Cropped:
-    """What was written to a new or empty folder, which is there whole or not at all.
+    """Write the pictures to a new or empty folder, whole or not at all, and say what was cut.
 
     Of CCTSDB's three classes the layout is images/ and gt_labels/, of others images/ and annotations.json
     (COCO).
     """
-    with whole_folder(folder) as place:
-        made = _written(data, place, cut, progress)
-    return Cropped(folder, *made)
-
-
-def _written(
-    data: Dataset, place: Path, cut: Cut, progress: Callable[[int, int], None]
-) -> tuple[str, int, int, Mapping[str, int], tuple[str, ...]]:
     three = set(data.classes) <= set(CLASSES)
     skipped, unreadable, names = Counter[str](), list[str](), set[str]()
-    rows: list[dict[str, Any]] = []
-    for part in ("images", *(["gt_labels"] if three else [])):
-        (place / part).mkdir()
-    for entry in data.entries:
-        try:
-            pieces = list(_pieces(entry.load(), cut, skipped))
-        except ImageError as problem:
-            unreadable.append(str(problem))
-            pieces = []
-        for piece in pieces:
-            name = _unique(piece.name, names)
-            (place / "images" / f"{name}.png").write_bytes(png_of(piece.image))
-            if three:
-                label = CLASSES.index(data.classes[piece.label])
-                line = f"{label} {' '.join(f'{corner:.9g}' for corner in piece.box)}\n"
-                (place / "gt_labels" / f"{name}.txt").write_text(line)
-            rows.append({"name": name, "box": piece.box * cut.size, "label": piece.label})
-        progress(1, 0)
-    if not rows:
-        why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
-        raise DataError(f"{data.name}: no target can be cut out ({why})")
-    if not three:
-        (place / "annotations.json").write_bytes(orjson.dumps(_coco(rows, data.classes, cut)))
-    about = {"data": data.name, "format": data.format, "pictures": len(rows), **vars(cut)}
-    (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
-    kind = "cctsdb-yolo" if three else "coco"
-    return kind, len(rows), len(rows) + skipped.total(), dict(skipped), tuple(unreadable)
+    written: list[tuple[str, Floats, int]] = []  # name, box and label of each picture
+    with whole_folder(folder) as place:
+        for part in ("images", *(["gt_labels"] if three else [])):
+            (place / part).mkdir()
+        for entry in data.entries:
+            try:
+                pieces = list(_pieces(entry.load(), cut, skipped))
+            except ImageError as problem:
+                unreadable.append(str(problem))
+                pieces = []
+            for piece in pieces:
+                name = _unique(piece.name, names)
+                (place / "images" / f"{name}.png").write_bytes(png_of(piece.image))
+                if three:
+                    label = CLASSES.index(data.classes[piece.label])
+                    line = f"{label} {' '.join(f'{corner:.9g}' for corner in piece.box)}\n"
+                    (place / "gt_labels" / f"{name}.txt").write_text(line)
+                written.append((name, piece.box * cut.size, piece.label))
+            progress(1, 0)
+        if not written:
+            why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
+            raise DataError(f"{data.name}: no target can be cut out ({why})")
+        if not three:
+            (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, cut)))
+        about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(cut)}
+        (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
+    return Cropped(
+        folder=folder,
+        format="cctsdb-yolo" if three else "coco",
+        pictures=len(written),
+        targets=len(written) + skipped.total(),
+        skipped=dict(skipped),
+        unreadable=tuple(unreadable),
+    )
 
 
 def _pieces(sample: Sample, cut: Cut, skipped: Counter[str]) -> Iterator[_Piece]:
@@ -188,23 +182,13 @@ def _unique(name: str, names: set[str]) -> str:
     return new
 
 
-def _coco(rows: list[dict[str, Any]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
+def _coco(rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], cut: Cut) -> dict[str, Any]:
     """The annotations as COCO writes them; ids begin at 1."""
-    images, boxes = [], []
-    for number, row in enumerate(rows, 1):
-        x1, y1, x2, y2 = row["box"].tolist()
-        images.append(
-            {"id": number, "file_name": f"{row['name']}.png", "width": cut.size, "height": cut.size}
-        )
-        boxes.append(
-            {
-                "id": number,
-                "image_id": number,
-                "category_id": row["label"] + 1,
-                "bbox": [x1, y1, x2 - x1, y2 - y1],
-                "area": (x2 - x1) * (y2 - y1),
-                "iscrowd": 0,
-            }
-        )
+    from holdfast.data.signs.scene import coco_annotations
+
+    images, annotations = [], []
+    for number, (name, box, label) in enumerate(rows, 1):
+        images.append({"id": number, "file_name": f"{name}.png", "width": cut.size, "height": cut.size})
+        annotations += coco_annotations(box[None], [label], number, number)
     categories = [{"id": index + 1, "name": name} for index, name in enumerate(classes)]
-    return {"images": images, "annotations": boxes, "categories": categories}
+    return {"images": images, "annotations": annotations, "categories": categories}

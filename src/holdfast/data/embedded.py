@@ -1,4 +1,4 @@
-"""The embedded data sets, drawn when they are loaded: `signs`, in the view a task needs, and `far`."""
+"""The embedded datasets, drawn when they are loaded: `signs`, in the view a task needs, and `far`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import of
 from holdfast.core.model import Task
 from holdfast.core.sources import code_of
-from holdfast.core.types import Boxes, Label, MaskFile, Sample
+from holdfast.core.types import Boxes, Image, Label, MaskFile, Sample
 
 DEFAULT_SEED, DEFAULT_COUNT = 0, 1000
 NAMES = ("signs", "far")
 
 
 def is_embedded(name: str) -> bool:
-    """Whether a name, with or without seed and count, is that of an embedded data set."""
+    """Whether a name, with or without seed and count, is that of an embedded dataset."""
     return name.split(":")[0] in NAMES
 
 
@@ -42,7 +42,10 @@ class SignsEntry:
 
     def load(self) -> Sample:
         """The picture as JPEG, with its truth."""
-        return _LOADERS[self.task](self.name, self.seed, self.index)
+        from holdfast.data.signs import encode
+
+        image, truth = _draw(self.task, self.seed, self.index)
+        return Sample(self.name, encode(image), truth)
 
 
 @dataclass(frozen=True)
@@ -70,26 +73,18 @@ class FarEntry:
 
 
 def embedded_dataset(name: str, task: Task | None, images: int | None = None) -> Dataset:
-    """The data set of `signs` or `far`, each with `:SEED` or `:SEED:COUNT` behind it if wanted."""
-    if name.split(":")[0] == "signs":
-        return signs_dataset(name, task or "detect", images)
-    from holdfast.data.signs import CLASSES
-
-    if task not in (None, "classify"):
-        raise DataError(f"{name}: holds pictures to classify, expected some to {task}; use `signs`")
-    seed, count = _numbers(name)
-    entries = tuple(FarEntry(seed, index) for index in range(count if images is None else images))
-    return Dataset(name, "far", "classify", tuple(CLASSES), entries)
-
-
-def signs_dataset(name: str, task: Task, images: int | None = None) -> Dataset:
-    """The data set of `signs`, `signs:SEED` or `signs:SEED:COUNT` for a task."""
+    """The dataset of `signs` (for any task) or `far`, each with `:SEED` or `:SEED:COUNT` behind it."""
     from holdfast.data.signs import CLASSES, GROUPS, SEGMENTS
 
     seed, count = _numbers(name)
-    classes = {"detect": CLASSES, "classify": CLASSES, "single": GROUPS, "segment": SEGMENTS}[task]
-    entries = tuple(SignsEntry(seed, index, task) for index in range(count if images is None else images))
-    return Dataset(name, "signs", task, tuple(classes), entries)
+    indices = range(count if images is None else images)
+    if name.split(":")[0] == "signs":
+        task = task or "detect"
+        classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
+        return Dataset(name, "signs", task, classes, tuple(SignsEntry(seed, i, task) for i in indices))
+    if task not in (None, "classify"):
+        raise DataError(f"{name}: holds pictures to classify, expected some to {task}; use `signs`")
+    return Dataset(name, "far", "classify", CLASSES, tuple(FarEntry(seed, i) for i in indices))
 
 
 def _numbers(name: str) -> tuple[int, int]:
@@ -104,37 +99,22 @@ def _numbers(name: str) -> tuple[int, int]:
     return seed, count
 
 
-def _detect(name: str, seed: int, index: int) -> Sample:
-    from holdfast.data.signs import encode, scene
-
-    drawn = scene(seed, index)
-    return Sample(name, encode(drawn.image), Boxes(drawn.boxes, drawn.classes))
-
-
-def _classify(name: str, seed: int, index: int) -> Sample:
-    from holdfast.data.signs import crop_classify, encode
-
-    image, label = crop_classify(seed, index)
-    return Sample(name, encode(image), Label(int(label)))
-
-
-def _single(name: str, seed: int, index: int) -> Sample:
-    from holdfast.data.signs import crop_single, encode
-
-    image, box, group = crop_single(seed, index)
-    height, width = image.shape[:2]
-    xyxy = np.asarray(box, np.float64).reshape(1, 4) * np.array([width, height, width, height])
-    return Sample(name, encode(image), Boxes(xyxy, np.array([group])))
-
-
-def _segment(name: str, seed: int, index: int) -> Sample:
+def _draw(task: Task, seed: int, index: int) -> tuple[Image, Boxes | Label | MaskFile]:
+    """A picture and its truth for a task: a whole scene, or a crop around one sign."""
     from PIL import Image as Pillow
 
-    from holdfast.data.signs import encode, scene
+    from holdfast.data.signs import crop_classify, crop_single, scene
 
+    if task == "classify":
+        image, label = crop_classify(seed, index)
+        return image, Label(int(label))
+    if task == "single":
+        image, box, group = crop_single(seed, index)
+        height, width = image.shape[:2]
+        xyxy = np.asarray(box, np.float64).reshape(1, 4) * np.array([width, height, width, height])
+        return image, Boxes(xyxy, np.array([group]))
     drawn, stream = scene(seed, index), BytesIO()
+    if task == "detect":
+        return drawn.image, Boxes(drawn.boxes, drawn.classes)
     Pillow.fromarray(np.ascontiguousarray(drawn.mask, np.uint8)).save(stream, "PNG")
-    return Sample(name, encode(drawn.image), MaskFile(stream.getvalue()))
-
-
-_LOADERS = {"detect": _detect, "classify": _classify, "single": _single, "segment": _segment}
+    return drawn.image, MaskFile(stream.getvalue())

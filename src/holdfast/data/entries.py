@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -47,17 +47,23 @@ def _boxes(rows: bytes, scale: tuple[float, float] = (1.0, 1.0)) -> Boxes:
 
 
 @dataclass(frozen=True)
-class PixelBoxes:
-    """Boxes whose corners are stated in pixels."""
-
+class _StoredBoxes:
     rows: bytes = field(default=b"", repr=False)
+    unit: ClassVar[str]
 
     def __len__(self) -> int:
         return len(self.rows) // 64
 
     def fingerprint(self) -> str:
-        """The hash of the packed rows."""
-        return "pixels:" + of_bytes(self.rows)
+        """The hash of the packed rows and their unit."""
+        return f"{self.unit}:{of_bytes(self.rows)}"
+
+
+@dataclass(frozen=True)
+class PixelBoxes(_StoredBoxes):
+    """Boxes whose corners are stated in pixels."""
+
+    unit = "pixels"
 
     def read(self, name: str, data: bytes) -> Boxes:
         """The boxes as stated."""
@@ -69,17 +75,10 @@ class PixelBoxes:
 
 
 @dataclass(frozen=True)
-class UnitBoxes:
+class UnitBoxes(_StoredBoxes):
     """Boxes whose corners are stated as shares (0 to 1) of the image's width and height."""
 
-    rows: bytes = field(default=b"", repr=False)
-
-    def __len__(self) -> int:
-        return len(self.rows) // 64
-
-    def fingerprint(self) -> str:
-        """The hash of the packed rows."""
-        return "shares:" + of_bytes(self.rows)
+    unit = "shares"
 
     def read(self, name: str, data: bytes) -> Boxes:
         """The boxes in pixels of the image, whose size is taken from its header."""

@@ -1,22 +1,27 @@
-"""Finding and reading the files of a data set: image folders, splits, label files."""
+"""The files of a dataset: image folders, splits, label files, class names; and folders written whole."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from holdfast.core.dataset import Problem
-from holdfast.core.errors import DataError
+from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.data.images import SUFFIXES
-from holdfast.data.problems import SEVERAL_SPLITS
+from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 
 # When a data set has several splits and none is asked for: what a finished model is measured on comes first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
 _SAME = dict.fromkeys(("val", "valid", "validation"), ("val", "valid", "validation"))
 MAX_LABEL_BYTES = 4 << 30
+MAX_CLASSES = 65536  # as many as a 16-bit mask can tell apart
+_NAME_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
+T = TypeVar("T")
 
 
 def is_image(name: str) -> bool:
@@ -38,6 +43,12 @@ def file_names(folder: Path) -> list[str]:
             return sorted(item.name for item in found if not item.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def yaml_files(path: Path) -> list[Path]:
+    """The YAML files directly in a folder, sorted by name; of a file the file itself if it is one."""
+    files = [path] if path.is_file() else [path / name for name in file_names(path)]
+    return [file for file in files if file.suffix.lower() in (".yaml", ".yml")]
 
 
 def image_names(folder: Path, *, deep: bool = True) -> list[str]:
@@ -87,22 +98,39 @@ def best_folder(names: Sequence[str], candidates: Sequence[Path], disk: Disk) ->
     return candidates[hits.index(max(hits))]
 
 
-def choose_split(
-    found: dict[str, Any], split: str | None, where: Path, problems: list[Problem]
-) -> tuple[str, Any]:
+def choose_split(found: Mapping[str, T], split: str | None, where: Path, problems: Problems) -> T:
     """The split asked for, or the first of val, test, train that is there; a note if there are several."""
     if split is not None:
         same = _SAME.get(split, ())
         longer = [name for name in found if name.startswith(split)]  # val for val2017
         for name in (split, *same, *(longer if len(longer) == 1 else ())):
             if name in found:
-                return name, found[name]
+                return found[name]
         raise DataError(f"{where}: no split {split!r}; there are: {', '.join(found) or 'none'}")
     names = sorted(found, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
     if len(names) > 1:
         said = f"has the splits {', '.join(names)}; {names[0]} is taken, another one by --split"
-        problems.append(Problem(SEVERAL_SPLITS, str(where), said))
-    return names[0], found[names[0]]
+        problems.add(SEVERAL_SPLITS, where, said)
+    return found[names[0]]
+
+
+def choose_file(
+    path: Path, find: Callable[[Path], dict[str, Path]], split: str | None, problems: Problems, nothing: str
+) -> Path:
+    """The path if it is a file, else the file of the chosen split among those that `find` finds in it."""
+    if not path.is_dir():
+        return path
+    found = find(path)
+    if not found:
+        raise DataError(f"{path}: {nothing}")
+    return choose_split(found, split, path, problems)
+
+
+def note_unlabelled(folder: Path, known: Container[str], why: str, problems: Problems) -> None:
+    """Add a note for each image directly in a folder that is not known."""
+    for name in image_names(folder, deep=False):
+        if name not in known:
+            problems.add(IMAGE_WITHOUT_LABEL, folder / name, f"{why}; the image is left out")
 
 
 def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
@@ -163,7 +191,68 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
+def yaml_base(content: Mapping[str, Any], config: Path) -> Path:
+    """The folder that the paths in a YAML file start from: its `path`, or the file's own if that is gone."""
+    base = config.parent / str(content.get("path") or "")
+    return base if base.is_dir() else config.parent
+
+
 def data_name(path: Path) -> str:
-    """A short name for a data set: its folder's name, and the file's if a file was given."""
+    """A short name for a dataset: its folder's name, and the file's if a file was given."""
     whole = path.resolve()
     return whole.name if path.is_dir() else f"{whole.parent.name}/{whole.name}"
+
+
+def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
+    """Class names by id in the order of the ids, from a list, a mapping, or a mere number of classes."""
+    if names is None and isinstance(count, int):
+        return {number: str(number) for number in range(min(count, MAX_CLASSES))}
+    if isinstance(names, list):
+        return {number: str(name) for number, name in enumerate(names)}
+    if isinstance(names, dict):
+        try:
+            ids = {int(key): str(name) for key, name in names.items()}
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: expected integer class ids, got {list(names)[:5]}") from None
+        if ids and not 0 <= min(ids) <= max(ids) < MAX_CLASSES:
+            raise DataError(
+                f"{where}: expected class ids of 0 to {MAX_CLASSES - 1}, got {min(ids)} to {max(ids)}"
+            )
+        return dict(sorted(ids.items()))
+    raise DataError(f"{where}: expected class names as a list or as `id: name`, got {type(names).__name__}")
+
+
+def classes_beside(*folders: Path) -> dict[int, str]:
+    """Class names by id from the first text file of names in these folders (a name a line); or none."""
+    for folder in folders:
+        for name in _NAME_FILES:
+            if (folder / name).is_file():
+                return {number: text for number, (_, text) in enumerate(lines_of(folder / name))}
+    return {}
+
+
+def check_new(folder: Path) -> None:
+    """Raise InputError unless the folder is new or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: expected a new or empty folder, got one with something in it")
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes its place at the end; after an error nothing is kept."""
+    check_new(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as problem:
+        raise OutputError(f"{folder}: cannot write there: {problem.strerror}; choose another") from problem
+    try:
+        yield place
+        place.chmod(0o755)
+        place.replace(folder)
+    except OSError as problem:
+        raise OutputError(
+            f"{folder}: could not be written: {problem.strerror}; nothing was kept"
+        ) from problem
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

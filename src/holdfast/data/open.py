@@ -1,11 +1,11 @@
-"""One door to all data: recognise a path's format, read it, refuse what holds nothing."""
+"""Open any dataset: recognise a path's format, read it, refuse what holds nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Task
 from holdfast.core.registry import Part, names, part
@@ -13,7 +13,7 @@ from holdfast.data import problems as kinds
 from holdfast.data.embedded import embedded_dataset, is_embedded
 from holdfast.data.entries import FileEntry, PixelBoxes, UnitBoxes
 from holdfast.data.files import file_names, is_image, subfolders
-from holdfast.data.problems import grouped
+from holdfast.data.problems import Problems, grouped
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def open_dataset(
     split: str | None = None,
     images: int | None = None,
 ) -> Dataset:
-    """The data set of a path, or the embedded one called `signs` or `far` (and `:SEED` or `:SEED:COUNT`).
+    """The dataset of a path, or the embedded one called `signs` or `far` (and `:SEED` or `:SEED:COUNT`).
 
     `task` picks among the formats that fit; `format` names the reader instead. What is wrong with the data is
     in `problems`; DataError is raised only if nothing usable remains.
@@ -41,7 +41,12 @@ def open_dataset(
     if images is not None and images < 1:
         raise InputError(f"expected a number of images of 1 or more, got {images}")
     if isinstance(name_or_path, str) and is_embedded(name_or_path) and format is None:
-        return _embedded(name_or_path, task, split, images)
+        if split is not None:
+            raise InputError(
+                f"{name_or_path}: the embedded data set has no splits; choose a seed: "
+                f"{name_or_path.split(':')[0]}:SEED"
+            )
+        return embedded_dataset(name_or_path, task, images)
     try:
         return _open(Path(name_or_path), task, format, split).first(images)
     except OSError as problem:  # a folder that may not be listed, a disk that is gone
@@ -54,11 +59,11 @@ def _open(path: Path, task: Task | None, wanted: str | None, split: str | None) 
         raise DataError(f"{path}: no such file or folder; expected a data set (or `signs`, the embedded one)")
     if path.is_dir() and not any(path.iterdir()):
         raise DataError(f"{path}: the folder is empty; expected a data set")
-    note: list[Problem] = []
+    problems = Problems()
     if chosen is None:
-        chosen = _choose(path, task, note)
+        chosen = _choose(path, task, problems)
     dataset: Dataset = chosen.function(path, split=split)
-    dataset = _for_task(replace(dataset, problems=(*note, *dataset.problems)), task, path)
+    dataset = _for_task(replace(dataset, problems=(*problems, *dataset.problems)), task, path)
     if not dataset.entries:
         raise DataError(_nothing(dataset, path))
     return dataset
@@ -78,12 +83,12 @@ def _readers() -> list[Part]:
     )
 
 
-def _choose(path: Path, task: Task | None, notes: list[Problem]) -> Part:
+def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
     fitting = recognise(path)
     if not fitting:
         raise DataError(
             f"{path}: no data set recognised; looked for {', '.join(reader.name for reader in _readers())}; "
-            f"found {_contents(path)}{_unlabelled(path)}"
+            f"found {_contents(path)}"
         )
     usable = [found for found in fitting if task is None or _serves(found.task, task)]
     if not usable:
@@ -94,7 +99,7 @@ def _choose(path: Path, task: Task | None, notes: list[Problem]) -> Part:
         others = ", ".join(f"{found.name} ({found.why})" for found in usable[1:])
         first = usable[0]
         said = f"read as {first.name}, the most specific ({first.why}); also fits {others}; --format decides"
-        notes.append(Problem(kinds.SEVERAL_FORMATS, str(path), said))
+        problems.add(kinds.SEVERAL_FORMATS, path, said)
     return part("reader", usable[0].name)
 
 
@@ -103,7 +108,7 @@ def _serves(offered: Task, wanted: Task) -> bool:
 
 
 def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
-    """The data set for that task: boxes serve detect and single, where an image has exactly one object."""
+    """The dataset for that task: boxes serve detect and single, where an image has exactly one object."""
     if task is None or dataset.task == task:
         return dataset
     if not _serves(dataset.task, task):
@@ -112,7 +117,7 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
         )
     if task == "detect":
         return replace(dataset, task=task)
-    kept, problems = [], list(dataset.problems)
+    kept, problems = [], Problems(dataset.problems)
     for entry in dataset.entries:
         truth = entry.truth if isinstance(entry, FileEntry) else None
         count = len(truth) if isinstance(truth, PixelBoxes | UnitBoxes) else 1
@@ -120,7 +125,7 @@ def _for_task(dataset: Dataset, task: Task | None, path: Path) -> Dataset:
             kept.append(entry)
         else:
             said = f"{count} objects; the task needs exactly one; the image is left out"
-            problems.append(Problem(kinds.NOT_ONE_OBJECT, entry.name, said))
+            problems.add(kinds.NOT_ONE_OBJECT, entry.name, said)
     return replace(dataset, task=task, entries=tuple(kept), problems=tuple(problems))
 
 
@@ -133,24 +138,12 @@ def _nothing(dataset: Dataset, path: Path) -> str:
 
 
 def _contents(path: Path) -> str:
+    """What is there, in words, and what is missing if a folder holds images alone."""
     if path.is_file():
         return f"a {path.suffix or 'nameless'} file of {path.stat().st_size} bytes"
     folders = [f"{place.name}/" for place in subfolders(path)]
     files = file_names(path)
     shown = ", ".join([*folders[:6], *files[:6]]) or "nothing but hidden files"
     rest = len(folders[6:]) + len(files[6:])
-    return f"{shown}{f' and {rest} more' if rest else ''}"
-
-
-def _unlabelled(path: Path) -> str:
-    """What is missing, in words, where a folder holds images and no format fits."""
-    if not path.is_dir() or not any(is_image(name) for name in file_names(path)):
-        return ""
-    return "; images alone tell nothing: labels are needed beside them (docs/data.md)"
-
-
-def _embedded(name: str, task: Task | None, split: str | None, images: int | None) -> Dataset:
-    if split is not None:
-        one = name.split(":")[0]
-        raise InputError(f"{name}: the embedded data set has no splits; choose a seed: {one}:SEED")
-    return embedded_dataset(name, task, images)
+    alone = "; images alone tell nothing: labels are needed beside them (docs/data.md)"
+    return f"{shown}{f' and {rest} more' if rest else ''}{alone if any(map(is_image, files)) else ''}"

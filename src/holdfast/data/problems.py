@@ -1,10 +1,13 @@
-"""The kinds of problems a data set can have, and which of them are only notes."""
+"""The kinds of problems a dataset can have, which of them are only notes, and the check of truth boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 from holdfast.core.dataset import Problem
+from holdfast.core.types import Size
+from holdfast.data.entries import Row
 
 MISSING_FILE = "missing file"
 EMPTY_FILE = "empty file"
@@ -32,6 +35,14 @@ ODD_IMAGE = "unusual image"
 NOTES = frozenset({IMAGE_WITHOUT_LABEL, SEVERAL_FORMATS, SEVERAL_SPLITS, CHOICE, ODD_IMAGE})
 
 
+class Problems(list[Problem]):
+    """The problems met while a dataset is read."""
+
+    def add(self, kind: str, where: object, what: str) -> None:
+        """Add a problem of a kind at a place, such as a path."""
+        self.append(Problem(kind, str(where), what))
+
+
 def grouped(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
     """The problems by kind: faults before notes, the most frequent kind first."""
     groups: dict[str, list[Problem]] = {}
@@ -39,3 +50,54 @@ def grouped(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
         groups.setdefault(problem.kind, []).append(problem)
     order = sorted(groups, key=lambda kind: (kind in NOTES, -len(groups[kind]), kind))
     return {kind: tuple(groups[kind]) for kind in order}
+
+
+# Annotation tools round; a corner this far beyond the border is no fault.
+BORDER_PIXELS = 1.0
+BORDER_SHARE = 0.002  # the same for boxes stated as shares of the image
+
+
+def lies_inside(row: Row, size: Size | None) -> bool:
+    """Whether a box is not empty and lies inside an image of that size; False if the size is not known."""
+    if size is None:
+        return False
+    x1, y1, x2, y2, *_ = row
+    slack = BORDER_PIXELS
+    return -slack <= x1 < x2 <= size[0] + slack and -slack <= y1 < y2 <= size[1] + slack
+
+
+def check_box(row: Row, size: Size | None, where: str, problems: Problems) -> bool:
+    """Whether a box can be used; a problem is added if it cannot, or if it lies beyond the border.
+
+    A box beyond the border is kept as it is stated, as the reference scorers do. `size` is that of the image
+    in the unit of the box, (1, 1) for shares, None if it is not known yet.
+    """
+    x1, y1, x2, y2 = row[:4]
+    if not math.isfinite(x1 + y1 + x2 + y2):
+        said = f"expected finite corners, got {_corners(row[:4])}; the box is left out"
+        problems.add(NOT_A_NUMBER, where, said)
+        return False
+    if x2 <= x1 or y2 <= y1:
+        kind = "inverted" if x2 < x1 or y2 < y1 else "empty"
+        said = f"{kind} box {_corners(row[:4])}: expected x1 < x2 and y1 < y2; the box is left out"
+        problems.add(EMPTY_BOX, where, said)
+        return False
+    if size is not None:
+        check_inside(row[:4], size, where, problems)
+    return True
+
+
+def check_inside(corners: Sequence[float], size: Size, where: str, problems: Problems) -> None:
+    """Add a problem if a box reaches beyond the border of an image of that size."""
+    x1, y1, x2, y2 = corners
+    slack = BORDER_SHARE if size == (1, 1) else BORDER_PIXELS
+    if x1 < -slack or y1 < -slack or x2 > size.width + slack or y2 > size.height + slack:
+        extent = "0 to 1" if size == (1, 1) else f"{size.width}×{size.height}"
+        wholly = x1 >= size.width or y1 >= size.height or x2 <= 0 or y2 <= 0
+        part = "wholly" if wholly else "partly"
+        said = f"box {_corners(corners)} lies {part} outside the image ({extent}); kept as stated"
+        problems.add(BOX_OUTSIDE, where, said)
+
+
+def _corners(corners: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:.6g}" for value in corners) + ")"

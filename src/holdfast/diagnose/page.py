@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.config.output import write_page
 from holdfast.diagnose.dump import Likeness
 from holdfast.diagnose.lockstep import StageApart, first_apart
 from holdfast.diagnose.run import Blame, Calibrated
 from holdfast.noise.vision.tables import METRICS
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.html import document
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 

@@ -25,7 +25,7 @@ from holdfast.core.types import (
     Scores,
     Size,
 )
-from holdfast.metrics.segmentation import pixel_confusion
+from holdfast.metrics.classification import pixel_confusion
 
 TOP = 5  # classes kept of a classifier's answer
 GRID = 64  # points a side at which a segmenter's labels are kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,12 @@ from holdfast.engine.records import Counted, Found, Ranked
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import places, single_outputs
 from holdfast.metrics.boxes import iou
-from holdfast.metrics.segmentation import segmentation_result
+from holdfast.metrics.classification import segmentation_result
 from holdfast.report.charts.bars import Bar, bar_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.matrix import matrix_chart
-from holdfast.report.gallery import MOST, Shot, Worst
+from holdfast.report.gallery import MOST, Mark, Shot, Worst
 from holdfast.report.parts import Figure, Section, scroll
-from holdfast.report.pictures import Mark
 from holdfast.report.tables import Column, Table, to_html
 
 _NOTES = {
@@ -60,8 +60,11 @@ def class_section(result: dict[str, Any], lead: str = "") -> Section:
     rows = result.get("per_class", [])
     keys: list[str] = list(dict.fromkeys(key for row in rows for key in row))
     ordered: list[str] = [k for k in _FIRST if k in keys] + [k for k in keys if k not in _FIRST]
-    columns = [Column(_NAMES.get(key, key), 3, _NOTES.get(key, "")) for key in ordered]
-    table = Table(columns, [[row.get(key) for key in ordered] for row in rows])
+    columns = [
+        Column(_NAMES.get(key, key), get=methodcaller("get", key), note=_NOTES.get(key, ""))
+        for key in ordered
+    ]
+    table = Table.of(rows, columns)
     body = scroll(to_html(table), "Numbers per class")
     note = "Click a heading to sort; n/a: there is nothing to measure."
     return Section("classes", "Class by class", (Figure("", body, note, wide=True),), lead)
@@ -123,17 +126,19 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     np.fill_diagonal(inner, 0)
     whole = counts[:n].sum(axis=1)
     best = [divmod(int(k), n) for k in np.argsort(-inner, axis=None, kind="stable")[:_MOST_PAIRS]]
-    lines = [
-        (classes[i], classes[j], int(inner[i, j]), float(inner[i, j] / whole[i]))
-        for i, j in best
-        if inner[i, j]
-    ]
-    if not lines:
+    pairs = [(i, j) for i, j in best if inner[i, j]]
+    if not pairs:
         return ()
     title = "Most frequent confusions"
-    body = to_html(
-        Table(["true", "taken for", unit, Column("share", note=f"of the {unit} of the true class")], lines)
-    )
+    columns: list[Column[tuple[int, int]]] = [
+        Column("true", get=lambda pair: classes[pair[0]]),
+        Column("taken for", get=lambda pair: classes[pair[1]]),
+        Column(unit, get=lambda pair: inner[pair]),
+        Column(
+            "share", get=lambda pair: inner[pair] / whole[pair[0]], note=f"of the {unit} of the true class"
+        ),
+    ]
+    body = to_html(Table.of(pairs, columns))
     return (Figure(title, scroll(body, title), wide=wide),)
 
 

@@ -11,19 +11,17 @@ from holdfast.engine.records import Found
 from holdfast.evaluate.class_pages import class_section, confusion_section
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
+from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.coco import AREAS
-from holdfast.metrics.counts import confusion, passes
 from holdfast.metrics.curves import Curve, hundred_one_points
-from holdfast.metrics.detection import DetectionResult, evaluate
+from holdfast.metrics.detection import DetectionResult, confusion, evaluate, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, match
 from holdfast.metrics.rules import rule_named
-from holdfast.metrics.tables import DetectionTable, TruthTable
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
 from holdfast.report.charts.lines import Line, line_chart, thinned
-from holdfast.report.gallery import MOST, Shot, Worst
+from holdfast.report.gallery import MOST, Mark, MarkKind, Shot, Worst
 from holdfast.report.parts import Figure, Section, scroll
-from holdfast.report.pictures import Mark, MarkKind
 from holdfast.report.tables import grouped
 
 _MOST_LINES = 100

@@ -25,11 +25,9 @@ from holdfast.evaluate.classes import realign
 from holdfast.evaluate.score import Settings, places, score_records, single_outputs, tables
 from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
-from holdfast.metrics.counts import passes
-from holdfast.metrics.intervals import Flips, Interval, flips, paired
-from holdfast.metrics.matching import TRUE_POSITIVE, match
-from holdfast.metrics.pairing import prepare
-from holdfast.metrics.replicates import map_values, mean_values, miou_values
+from holdfast.metrics.detection import passes
+from holdfast.metrics.intervals import Flips, Interval, flips, map_values, mean_values, miou_values, paired
+from holdfast.metrics.matching import TRUE_POSITIVE, match, prepare
 from holdfast.metrics.rules import rule_named
 
 if TYPE_CHECKING:

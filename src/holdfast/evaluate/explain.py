@@ -11,12 +11,10 @@ from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.records import Found
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, tables
+from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.cocofile import read_predictions, read_truth
-from holdfast.metrics.explain import explain
-from holdfast.metrics.explain_text import explanation_text, step_rows
-from holdfast.metrics.lecture import LECTURE_EXAMPLE
+from holdfast.metrics.explain import LECTURE_EXAMPLE, explain, explanation_text, step_rows
 from holdfast.metrics.rules import RULES
-from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
 def explain_run(evaluation: Evaluation, settings: Settings, class_name: str | None) -> str:

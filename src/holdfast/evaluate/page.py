@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.output import write_page
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
 from holdfast.evaluate.result import About, Evaluation
 from holdfast.report.gallery import Picture, Worst, gallery
-from holdfast.report.html import SIZE_LIMIT, document
+from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
 from holdfast.report.tables import Table, grouped, many, to_html
 

@@ -23,8 +23,7 @@ from holdfast.core.registry import part
 from holdfast.core.types import Boxes, Detections, Floats, Ints
 from holdfast.engine.records import Found, Record
 from holdfast.evaluate.classes import Alignment
-from holdfast.graph.card_text import toml
-from holdfast.graph.classes import BUILT_IN
+from holdfast.graph.card import BUILT_IN, toml
 from holdfast.graph.nms import ious
 from holdfast.stages.post import finish
 

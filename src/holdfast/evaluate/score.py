@@ -12,14 +12,13 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Detections, Floats, Ints
+from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
 from holdfast.metrics.coco import KEYS, coco_numbers
 from holdfast.metrics.cocofile import read_predictions, read_truth
-from holdfast.metrics.counts import Counts, counts_at
 from holdfast.metrics.curves import average_precision
-from holdfast.metrics.matching import match
-from holdfast.metrics.pairing import prepare
+from holdfast.metrics.detection import Counts, counts_at
+from holdfast.metrics.matching import match, prepare
 from holdfast.metrics.rules import Rule
-from holdfast.metrics.tables import DetectionTable, TruthTable, detection_table, truth_table
 
 if TYPE_CHECKING:
     from holdfast.core.model import Task
@@ -145,7 +144,7 @@ def _totals(counts: Counts) -> dict[str, Any]:
 
 
 def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.single import single_result
+    from holdfast.metrics.boxes import single_result
 
     values, labels = single_outputs(records)
     per_class = []
@@ -163,7 +162,7 @@ def _single(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
 def single_outputs(records: Sequence[Found]) -> tuple[Floats, Ints]:
     """Per image IoU × [class equal] of the one box with the one true box (0 without a box), and its class."""
-    from holdfast.metrics.single import single_values
+    from holdfast.metrics.boxes import single_values
 
     for record in records:
         if len(record.truth) != 1:
@@ -201,7 +200,7 @@ def _classify(records: Sequence[Ranked], classes: tuple[str, ...], settings: Set
 
 
 def _segment(records: Sequence[Counted], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from holdfast.metrics.segmentation import segmentation_result
+    from holdfast.metrics.classification import segmentation_result
 
     total = np.sum([r.confusion for r in records], axis=0)
     whole = segmentation_result(total)

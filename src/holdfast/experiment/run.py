@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.audit.gates import Judged
 from holdfast.config.parser import command_line
-from holdfast.core.errors import HoldfastError, OutputError, UnknownName
+from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.engine.manifest import now
 from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
@@ -105,5 +105,5 @@ def planned(bench: Bench, only: Sequence[str] = ()) -> tuple[Line, ...]:
         try:
             found.append(bench.line(piece, images=check_piece(bench, piece)))
         except HoldfastError as problem:
-            found.append(bench.line(piece, state="failed", words=" ".join(str(problem).split())))
+            found.append(bench.line(piece, state="failed", words=one_line(problem)))
     return tuple(found)

@@ -108,7 +108,7 @@ def audited(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
 def verified(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]:
     """The line of one specification; an error of the verifier is one of the piece."""
     from holdfast.core.model import Network
-    from holdfast.core.verdict import Budget
+    from holdfast.core.property import Budget
     from holdfast.engine.executor import cores
     from holdfast.graph.load import find_model
     from holdfast.verify.run import verify

@@ -1,16 +1,70 @@
-"""What heads share on the way out: activations, grids of cell centres, and the choice of candidates."""
+"""What heads share: options and outputs, activations, grids, anchors, deltas and the choice of candidates."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.errors import CardError
+from holdfast.core.model import Card
+from holdfast.core.registry import part
 from holdfast.core.types import Floats, Ints, Size, Tensor
+from holdfast.graph.card import fit_fields
+
+T = TypeVar("T")
+
+
+def options_of(shape: type[T], card: Card) -> T:
+    """The card's head options as the dataclass `shape`, or a CardError that names every wrong one."""
+    problems: list[str] = []
+    values = fit_fields(shape, card.head.options, "head.", problems)
+    if problems:
+        raise wrong(card, "; ".join(problems))
+    return shape(**values)
+
+
+def wrong(card: Card, what: str) -> CardError:
+    """The error of a card that does not fit its model, naming the head."""
+    return CardError(f"head {card.head.name!r}: {what}")
+
+
+def shapes(raw: Mapping[str, Tensor]) -> str:
+    """The outputs with their shapes, for messages."""
+    return ", ".join(f"{name!r} {value.shape}" for name, value in raw.items())
+
+
+def named(raw: Mapping[str, Any], names: Sequence[str], card: Card) -> dict[str, Tensor]:
+    """The outputs of those names in that order, or all when none are named; one image's worth each."""
+    for name in names:
+        if name not in raw:
+            raise wrong(card, f"no output is named {name!r}; the model has {shapes(raw)}")
+    return {name: raw[name] for name in (names or raw)}
+
+
+def single(raw: Mapping[str, Tensor], names: Sequence[str], card: Card) -> tuple[str, Tensor]:
+    """The one output that is named, or the only one there is."""
+    chosen = named(raw, names, card)
+    if len(chosen) != 1:
+        raise wrong(
+            card,
+            f"expected one output, got {len(chosen)}: {shapes(chosen)}; "
+            'name it in the card: outputs = ["..."]',
+        )
+    return next(iter(chosen.items()))
+
+
+def one_image(name: str, value: Tensor, card: Card) -> Tensor:
+    """The tensor without its first axis, which must count one image."""
+    if value.ndim < 2 or value.shape[0] != 1:
+        raise wrong(card, f"output {name!r}: expected a batch of one image, got shape {value.shape}")
+    return np.asarray(value[0])
+
 
 LARGEST_LOG = 40.0  # exp of more than this is no box size; keeps an adversarial output finite
 
@@ -124,3 +178,92 @@ def upright_sides(sides: Floats, angles: Floats) -> Floats:
     cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
     width, height = sides[:, 0], sides[:, 1]
     return np.stack([width * cos + height * sin, width * sin + height * cos], axis=1)
+
+
+LARGEST = math.log(1000.0 / 16.0)  # the equations' limit of dw and dh
+
+
+def base_anchors(
+    size: float,
+    ratios: Sequence[float],
+    scales: Sequence[float],
+    major: Literal["ratios", "scales"],
+    whole: bool,
+) -> Floats:
+    """Anchors (A, 4) xyxy around the origin; a ratio is height over width; `whole` rounds their corners."""
+    root = np.sqrt(np.asarray(ratios, np.float64))
+    reach = size * np.asarray(scales, np.float64)
+    widths, heights = reach[None, :] / root[:, None], reach[None, :] * root[:, None]
+    if major == "scales":
+        widths, heights = widths.T, heights.T
+    half = 0.5 * np.stack([-widths.ravel(), -heights.ravel(), widths.ravel(), heights.ravel()], axis=1)
+    return np.round(half) if whole else half
+
+
+def spread(base: Floats, rows: int, columns: int, stride: float, centre: float) -> Floats:
+    """Anchors (rows·columns·A, 4) at every cell, row by row; cell x has its centre at (x + centre)·stride."""
+    y, x = np.divmod(np.arange(rows * columns), columns)
+    shift = (np.stack([x, y, x, y], axis=1) + centre) * stride
+    return (shift[:, None, :] + base[None, :, :]).reshape(-1, 4)
+
+
+def apply_deltas(
+    anchors: Floats,
+    deltas: Floats,
+    means: Sequence[float],
+    stds: Sequence[float],
+    offset: float,
+    *,
+    weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    exp: Callable[[Tensor], Floats] = bounded_exp,
+) -> Floats:
+    """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset.
+
+    `weights` divide what `stds` and `means` have scaled; `exp` is given deltas that are clamped already.
+    """
+    deltas = deltas * np.asarray(stds, np.float64) + np.asarray(means, np.float64)
+    deltas = deltas / np.asarray(weights, np.float64)
+    sides = anchors[:, 2:] - anchors[:, :2]
+    centres = anchors[:, :2] + 0.5 * sides
+    centres = deltas[:, :2] * sides + centres
+    sides = exp(np.minimum(deltas[:, 2:], LARGEST)) * sides
+    return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides - offset], axis=1)
+
+
+Exp: TypeAlias = Callable[[Tensor], Floats]
+Kind: TypeAlias = Literal["", "plain", "clamped"]
+
+LARGEST_HALF = 65504.0  # the largest finite number of binary16
+
+
+def half_exp(x: Tensor) -> Floats:
+    """exp(x) as binary16 arithmetic gives it: x rounded to binary16, the result rounded to it again.
+
+    The result is the nearest half to exp of the rounded x. What overflows is the largest half, not infinite:
+    on a box, which is cut at the border of the image, that is the same.
+    """
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(x, np.float64).astype(np.float16).astype(np.float64)
+        found = np.exp(np.minimum(rounded, 12.0)).astype(np.float16).astype(np.float64)
+    return np.minimum(found, LARGEST_HALF)
+
+
+def clamped_exp(x: Tensor) -> Floats:
+    """exp(min(x, log(1000/16))): a side is at most 62.5 times its anchor or stride."""
+    return bounded_exp(np.minimum(x, LARGEST))
+
+
+def clamped_half_exp(x: Tensor) -> Floats:
+    """exp(min(x, log(1000/16))) as binary16 arithmetic gives it."""
+    return half_exp(np.minimum(x, LARGEST))
+
+
+def exp_of(card: Card) -> Kind:
+    """How the card's head takes exp of sides; empty if it takes none, or the graph has done it already.
+
+    A head that takes exp has the fact `exp`, a function of its options, and takes the exponential to use as
+    an argument of that name. "clamped" is by the limit of SysNoise, appendix A.
+    """
+    head = part("head", card.head.name)
+    kind: Callable[[object], Kind] | None = head.facts.get("exp")
+    return kind(options_of(head.facts["options"], card)) if kind else ""

@@ -1,21 +1,169 @@
-"""Model cards: read from and written to TOML, with every problem of a card told at once."""
+"""Model cards: read from and written to TOML, with every problem of a card reported at once."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import json
+import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from holdfast.core.errors import CardError, UnknownName
+from holdfast.core.errors import CardError, OutputError, UnknownName
 from holdfast.core.model import Card, Head, Input, Task
 from holdfast.core.registry import Part, part
-from holdfast.graph.classes import BUILT_IN, numbered
-from holdfast.graph.fields import fit_fields, join_problems
+from holdfast.core.types import Size
+
+_COCO = (
+    "person|bicycle|car|motorcycle|airplane|bus|train|truck|boat|traffic light|fire hydrant|stop sign|"
+    "parking meter|bench|bird|cat|dog|horse|sheep|cow|elephant|bear|zebra|giraffe|backpack|umbrella|handbag|"
+    "tie|suitcase|frisbee|skis|snowboard|sports ball|kite|baseball bat|baseball glove|skateboard|surfboard|"
+    "tennis racket|bottle|wine glass|cup|fork|knife|spoon|bowl|banana|apple|sandwich|orange|broccoli|carrot|"
+    "hot dog|pizza|donut|cake|chair|couch|potted plant|bed|dining table|toilet|tv|laptop|mouse|remote|"
+    "keyboard|cell phone|microwave|oven|toaster|sink|refrigerator|book|clock|vase|scissors|teddy bear|"
+    "hair drier|toothbrush"
+)
+_COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)  # category ids from 0 to 90 that no class has
+_VOC = (
+    "aeroplane|bicycle|bird|boat|bottle|bus|car|cat|chair|cow|diningtable|dog|horse|motorbike|person|"
+    "pottedplant|sheep|sofa|train|tvmonitor"
+)
+
+
+def _coco91() -> tuple[str, ...]:
+    """The names at their COCO category ids, as networks with 91 outputs count them."""
+    names = iter(_COCO.split("|"))
+    return tuple(f"unused {i}" if i in _COCO_UNUSED else next(names) for i in range(91))
+
+
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "coco80": tuple(_COCO.split("|")),
+    "coco91": _coco91(),
+    "voc20": tuple(_VOC.split("|")),
+    "voc21": ("background", *_VOC.split("|")),
+    "cctsdb3": ("mandatory", "prohibitory", "warning"),
+}
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """The names "0", "1", ... of classes nobody named."""
+    return tuple(str(i) for i in range(count))
+
+
+class Unfit(ValueError):
+    """A value that is not of the wanted kind; the message says what was expected."""
+
+
+_hints = lru_cache(maxsize=64)(get_type_hints)
+
+
+def fit_fields(
+    shape: type, table: Mapping[str, Any], where: str, problems: list[str], only: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The values of `table` that fit the fields of the dataclass `shape` (or `only` some of them).
+
+    What does not fit is added to `problems`.
+    """
+    wanted = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in wanted:
+            near = difflib.get_close_matches(key, wanted, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(wanted)}"
+            problems.append(f"{where}{key}: unknown field; {hint}")
+            continue
+        try:
+            values[key] = fit(wanted[key], value)
+        except Unfit as problem:
+            problems.append(f"{where}{key}: expected {problem}, got {shortened(value)}")
+    for field in dataclasses.fields(shape):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name in wanted and field.name not in table:
+            problems.append(f"{where}{field.name}: missing; give {describe(wanted[field.name])}")
+    return values
+
+
+def shortened(value: Any) -> str:
+    """The value's repr, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def join_problems(problems: list[str]) -> str:
+    """One problem as it is, several on a line each."""
+    if len(problems) == 1:
+        return problems[0]
+    return f"{len(problems)} problems:" + "".join(f"\n  {p}" for p in problems)
+
+
+def describe(kind: Any) -> str:
+    """The wanted kind in words."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if kind is Size:
+        return "[width, height] in whole pixels"
+    if origin is Literal:
+        return " or ".join(repr(v) for v in inside)
+    if origin is tuple:
+        each = describe(inside[0])
+        return "a list of " + (each.replace("a list", "lists", 1) if "list" in each else f"{each[2:]}s")
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(k) for k in inside if k is not type(None))
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(kind, str(kind))
+
+
+def fit(kind: Any, value: Any) -> Any:
+    """The value as the wanted kind (lists become tuples, whole numbers floats), or Unfit."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if kind is Size:
+        numbers = fit(tuple[int, ...], value)
+        if len(numbers) == 2 and min(numbers) > 0:
+            return Size(*numbers)
+    elif origin is Literal:
+        if isinstance(value, str | int) and value in inside:
+            return value
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(_inside(kind, inside[0], v) for v in value)
+    elif origin in (Union, types.UnionType):
+        return _fit_any(kind, inside, value)
+    elif kind is float:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise Unfit(describe(kind))
+
+
+def _inside(outer: Any, kind: Any, value: Any) -> Any:
+    try:
+        return fit(kind, value)
+    except Unfit:
+        raise Unfit(describe(outer)) from None
+
+
+def _fit_any(kind: Any, inside: tuple[Any, ...], value: Any) -> Any:
+    for choice in inside:
+        if choice is type(None):
+            if value is None:
+                return None
+            continue
+        try:
+            return fit(choice, value)
+        except Unfit:
+            continue
+    raise Unfit(describe(kind))
+
 
 _SECTIONS = ("input", "head", "thresholds", "trained_with")
+_THRESHOLDS = ("score", "nms_iou", "max_detections")  # fields of a Card in section [thresholds]
+_TRAINED_WITH = ("decode", "resize")  # in section [trained_with]: the stages the model was trained with
 
 
 @dataclass(frozen=True)
@@ -24,23 +172,6 @@ class _Top:
 
     task: Task
     classes: str | int | tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Thresholds:
-    """Section [thresholds]."""
-
-    score: float = Card.score
-    nms_iou: float = Card.nms_iou
-    max_detections: int = Card.max_detections
-
-
-@dataclass(frozen=True)
-class _TrainedWith:
-    """Section [trained_with]: the stages the model was trained with."""
-
-    decode: str = Card.decode
-    resize: str = Card.resize
 
 
 def card_path(model: Path) -> Path | None:
@@ -76,8 +207,8 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     classes = _read_classes(values.get("classes"), folder, problems)
     tables = {name: _section(document, name, problems) for name in _SECTIONS}
     size = fit_fields(Input, _with_fraction(tables["input"]), "input.", problems)
-    thresholds = fit_fields(_Thresholds, tables["thresholds"], "thresholds.", problems)
-    trained = fit_fields(_TrainedWith, tables["trained_with"], "trained_with.", problems)
+    thresholds = fit_fields(Card, tables["thresholds"], "thresholds.", problems, _THRESHOLDS)
+    trained = fit_fields(Card, tables["trained_with"], "trained_with.", problems, _TRAINED_WITH)
     head = _read_head(tables["head"], problems)
     if not problems and head:
         card = Card(values["task"], Input(**size), head, classes, **thresholds, **trained)
@@ -176,3 +307,73 @@ def contradictions(card: Card) -> list[str]:
         ),
     ]
     return [text for holds, text in checks if not holds]
+
+
+WIDTH = 100  # lists longer than this are written over several lines
+
+
+def write_card(card: Card, path: Path, guessed: Sequence[str] = ()) -> None:
+    """Write the card as TOML, with the reasons of guesses as comments."""
+    try:
+        path.write_text(card_text(card, guessed), encoding="utf-8")
+    except OSError as problem:
+        raise OutputError(f"{path}: the card could not be written: {problem.strerror}") from problem
+
+
+def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
+    """The card as TOML; a guess "colour: bgr, because ..." stands as a comment above its field."""
+    reasons: dict[str, list[str]] = {}
+    for line in guessed:
+        field, _, why = line.partition(": ")
+        reasons.setdefault(field, []).append(why or line)
+    image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
+    if card.input.policy != "letterbox":
+        image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
+    sections: dict[str, Mapping[str, Any]] = {
+        "": {"task": card.task, "classes": _classes(card.classes)},
+        "input": {k: v for k, v in image.items() if v is not None},
+        "head": {"name": card.head.name, **card.head.options},
+        "thresholds": {k: getattr(card, k) for k in _THRESHOLDS},
+        "trained_with": {k: getattr(card, k) for k in _TRAINED_WITH},
+    }
+    lines: list[str] = []
+    for section, table in sections.items():
+        lines += ["", f"[{section}]"] if section else []
+        for key, value in table.items():
+            known = "head" if (section, key) == ("head", "name") else key
+            lines += [f"# guess: {why}" for why in reasons.pop(known, ())]
+            lines.append(f"{_key(key)} = {toml(value, scale=key == 'scale')}")
+    left = [f"# {field}: {why}" for field, whys in reasons.items() for why in whys]
+    return "\n".join([*left, *lines]) + "\n"
+
+
+def _classes(names: tuple[str, ...]) -> Any:
+    """The shortest form a card can give the names in."""
+    for name, known in BUILT_IN.items():
+        if known == names:
+            return name
+    return len(names) if names == numbered(len(names)) else names
+
+
+def _key(name: str) -> str:
+    plain = all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+    return name if plain and name else toml(name)
+
+
+def toml(value: Any, scale: bool = False) -> str:
+    """A plain value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if scale and value == 1 / 255:
+        return '"1/255"'
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(str(k))} = {toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, Iterable):
+        items = [toml(v) for v in value]
+        flat = f"[{', '.join(items)}]"
+        return flat if len(flat) <= WIDTH else "[\n" + "".join(f"  {i},\n" for i in items) + "]"
+    raise TypeError(f"a card cannot hold a {type(value).__name__}")

@@ -7,17 +7,14 @@ from typing import Any
 
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
-from holdfast.graph.card_text import write_card
-from holdfast.graph.classes import BUILT_IN, numbered
-from holdfast.graph.rules import RULES, Proposal
-from holdfast.graph.seen import Seen, look
+from holdfast.graph import exporter_rules, shape_rules
+from holdfast.graph.card import BUILT_IN, numbered, write_card
+from holdfast.graph.evidence import Proposal, Rule, Seen, look
 
+# The first rule that proposes is taken: what a file says of itself goes before the shapes of its outputs.
+RULES: tuple[Rule, ...] = (*exporter_rules.RULES, *shape_rules.RULES)
 NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
-IMAGENET: dict[str, Any] = {
-    "scale": 1 / 255,
-    "mean": (0.485, 0.456, 0.406),
-    "std": (0.229, 0.224, 0.225),
-}
+IMAGENET: dict[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
@@ -106,21 +103,13 @@ def _input(seen: Seen, proposal: Proposal) -> tuple[Input, list[str]]:
         reasons.append(f"scale: 1, because {first}")
     else:
         facts = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **facts}
-        reasons.append(
-            f"scale: {_fraction(facts['scale'])}, assumed as {proposal.like}: the graph does not normalise"
-        )
+        scale = "1/255" if facts["scale"] == 1 / 255 else f"{facts['scale']:g}"
+        reasons.append(f"scale: {scale}, assumed as {proposal.like}: the graph does not normalise")
         if "mean" in facts:
-            reasons.append(f"mean: {_list(facts['mean'])}, assumed as {proposal.like}")
-            reasons.append(f"std: {_list(facts['std'])}, assumed as {proposal.like}")
+            for name in ("mean", "std"):
+                numbers = " ".join(f"{v:g}" for v in facts[name])
+                reasons.append(f"{name}: {numbers}, assumed as {proposal.like}")
     image = Input(**facts)
     reasons.append(f"colour: {image.colour}, assumed as {proposal.like}: a graph does not tell")
     reasons.append(f"policy: {image.policy}, assumed as {proposal.like}: a graph does not tell")
     return image, reasons
-
-
-def _fraction(scale: float) -> str:
-    return "1/255" if scale == 1 / 255 else f"{scale:g}"
-
-
-def _list(values: tuple[float, ...]) -> str:
-    return " ".join(f"{v:g}" for v in values)

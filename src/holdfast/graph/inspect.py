@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,18 +12,12 @@ from typing import Any
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
-from holdfast.graph.work import multiply_adds
+from holdfast.graph.session import condense, open_session, runtime
 
 Dim = int | str
 STANDARD = ("", "ai.onnx")  # the two names of the domain of ONNX's own operators
 # Domains onnxruntime itself has kernels for; everything else must be brought by the model as functions.
-KNOWN_DOMAINS = (
-    *STANDARD,
-    "ai.onnx.ml",
-    "ai.onnx.preview.training",
-    "com.microsoft",
-    "com.ms.internal.nhwc",
-)
+KNOWN_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.ms.internal.nhwc")
 # What the oldest onnxruntime we allow accepts; newer files are tried on the installed one.
 OPSET_ALWAYS, IR_ALWAYS = 20, 9
 _FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float32, float16, float64 and bfloat16
@@ -205,19 +197,16 @@ def _check_version(path: Path, proto: Any) -> None:
     opset, ir = opset_of(proto), int(proto.ir_version)
     if opset <= OPSET_ALWAYS and ir <= IR_ALWAYS:
         return
-    onnxruntime = runtime()
     from onnx import TensorProto, helper
 
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", value[:1], value[1:])
     probe = helper.make_model(graph, opset_imports=[helper.make_opsetid("", max(opset, 1))], ir_version=ir)
-    quiet = onnxruntime.SessionOptions()
-    quiet.log_severity_level = 4
     try:
-        onnxruntime.InferenceSession(probe.SerializeToString(), quiet, providers=["CPUExecutionProvider"])
+        open_session(probe.SerializeToString())
     except Exception as problem:  # noqa: BLE001 - onnxruntime has no common error class
         raise ModelError(
-            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {onnxruntime.__version__} can run; "
+            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run; "
             f"export with an older opset, e.g. 17, or upgrade onnxruntime ({condense(problem)})"
         ) from None
 
@@ -245,22 +234,6 @@ def _sha256(path: Path, proto: Any) -> str:
     return of_bytes("\n".join([whole, *(of_file(path.parent / file) for file in beside)]).encode())
 
 
-def runtime() -> Any:
-    """The onnxruntime module, with its telemetry off: it would write a device id into the user's home."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime
-
-    return onnxruntime
-
-
-def condense(problem: BaseException, limit: int = 160) -> str:
-    """An error of onnxruntime as one short line without source paths and codes."""
-    text = " ".join(str(problem).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
-    text = re.sub(r"/\S+?\.(?:cc|h|cpp):\d+ \S+(?: \[with [^\]]*\])? ?", "", text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
 def _tensor(value: Any) -> TensorInfo:
     from onnx import helper
 
@@ -278,3 +251,69 @@ def _parameters(graph: Any) -> int:
     constants = (a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute)
     weights = [*graph.initializer, *(t for t in constants if t.dims and t.data_type in _FLOATS)]
     return sum(prod(weight.dims) for weight in weights)
+
+
+def image_input(info: ModelInfo) -> TensorInfo:
+    """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
+    if len(info.inputs) == 1:
+        shape = info.inputs[0].shape
+        if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
+            return info.inputs[0]
+    seen = ", ".join(str(t) for t in info.inputs) or "none"
+    raise ModelError(
+        f"{info.path}: expected one input that takes an image, of four axes or of three without a batch, "
+        f"got {seen}"
+    )
+
+
+_Shape = tuple[int, ...]
+
+
+def multiply_adds(proto: Any) -> int | None:
+    """Multiply-adds for one image, or None if the shape of a tensor they depend on is not known."""
+    shapes = known_shapes(proto)
+    total = 0
+    for node in proto.graph.node:
+        count = _COUNTS.get(node.op_type)
+        if count is None:
+            continue
+        needed = [*node.input[:2], node.output[0]]
+        if any(name not in shapes for name in needed):
+            return None
+        total += count(node, *(shapes[name] for name in needed))
+    return total
+
+
+def known_shapes(proto: Any) -> Mapping[str, _Shape]:
+    """The shapes of all tensors that ONNX can infer, by name; a free batch counts as 1."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for value in [*copy.graph.input, *copy.graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) > 1 and not dims[0].HasField("dim_value"):
+            dims[0].dim_value = 1
+    try:
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    except Exception:  # noqa: BLE001 - inference is a convenience: a graph it cannot follow has unknown shapes
+        return {}
+    found: dict[str, _Shape] = {w.name: tuple(w.dims) for w in copy.graph.initializer}
+    for value in [*copy.graph.input, *copy.graph.value_info, *copy.graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            found[value.name] = tuple(d.dim_value for d in dims)
+    return found
+
+
+_COUNTS: dict[str, Callable[[Any, _Shape, _Shape, _Shape], int]] = {
+    "Conv": lambda node, x, weight, out: prod(out) * prod(weight[1:]),  # weight (out, in/groups, kernel...)
+    # every input value meets the weights of its channel
+    "ConvTranspose": lambda node, x, weight, out: prod(x) * prod(weight[1:]),
+    "Gemm": lambda node, a, b, out: prod(out) * a[0 if _is_set(node, "transA") else -1],
+    "MatMul": lambda node, a, b, out: prod(out) * a[-1] if a else 0,
+}
+
+
+def _is_set(node: Any, flag: str) -> bool:
+    return any(attribute.name == flag and attribute.i for attribute in node.attribute)

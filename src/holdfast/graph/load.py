@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from holdfast.core.errors import ModelError, UnknownName
-from holdfast.core.model import Model, found_file
+import numpy as np
+
+from holdfast.core.errors import CardError, InputError, ModelError, UnknownName
+from holdfast.core.model import Card, Model, found_file
+from holdfast.core.registry import lookup
 from holdfast.graph.card import card_path, read_card
-from holdfast.graph.check import check_card
 from holdfast.graph.guess import guess
-from holdfast.graph.inspect import inspect
+from holdfast.graph.inspect import ModelInfo, image_input, inspect, rows
+
+QUIET = -30.0  # as a logit it is no object; as a probability it is below every threshold
+
+
+def check_card(card: Card, info: ModelInfo) -> None:
+    """Raise a CardError naming the model if input or outputs cannot be as the card says."""
+    _check_input(card, info)
+    if not all(t.static for t in info.outputs):
+        return  # free shapes: the head checks what really comes out
+    # The head itself knows best what it needs: it is shown outputs of these shapes in which nothing is found.
+    raw = {
+        t.name: np.full(
+            [1, *(int(d) for d in t.shape[1:])], 0 if np.dtype(t.dtype).kind in "iub" else QUIET, t.dtype
+        )
+        for t in info.outputs
+        if t.shape and t.dtype != "unknown"
+    }
+    try:
+        lookup("head", card.head.name)(raw, dataclasses.replace(card, score=1.0))
+    except CardError as problem:
+        raise CardError(f"{info.path}: {problem}") from None
+
+
+def _check_input(card: Card, info: ModelInfo) -> None:
+    tensor = image_input(info)
+    width, height = card.input.size
+    wanted = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
+    got = tensor.shape[-3:]
+    if any(isinstance(g, int) and g != w for g, w in zip(got, wanted, strict=True)):
+        raise CardError(
+            f"{info.path}: the card says an input of (1, {', '.join(map(str, wanted))}) "
+            f"({card.input.layout}, {width}×{height}), the model takes {tensor}; correct `size` or `layout`"
+        )
+    if tensor.dtype != card.input.dtype:
+        raise CardError(
+            f"{info.path}: the card says input of type {card.input.dtype}, the model takes {tensor}; "
+            "correct `dtype`"
+        )
 
 
 def shipped() -> list[str]:
@@ -45,3 +88,45 @@ def find_model(name_or_path: str | Path) -> Path:
         raise UnknownName("model", str(name_or_path), shipped())
     what = "is a folder" if path.is_dir() else "no such model file"
     raise ModelError(f"{path}: {what}; give the path of an .onnx file or one of {', '.join(shipped())}")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The file's content and its card; without a card that fits, `problem` says why."""
+
+    info: ModelInfo
+    card: Card | None
+    guessed: tuple[str, ...]
+    problem: str
+
+    def text(self) -> str:
+        """The facts as plain lines of two columns."""
+        lines = rows(self.info)
+        if self.card is not None:
+            image, names = self.card.input, self.card.classes
+            shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+            size = f"{image.size.width}×{image.size.height}"
+            lines += [
+                ("task", f"{self.card.task}, {len(names)} classes: {shown}"),
+                ("reads", f"{size} {image.colour} {image.layout}, {image.policy}"),
+                ("head", self.card.head.name),
+            ]
+        lines += [("guessed", line) for line in self.guessed]
+        lines += [("problem", self.problem)] if self.problem else []
+        return "\n".join(f"{name:14} {value}" for name, value in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as plain values, for JSON."""
+        found = dataclasses.asdict(self)
+        found["info"]["path"] = str(self.info.path)
+        return found
+
+
+def describe(name_or_path: str | Path, card: Path | None = None) -> Facts:
+    """What there is to say of a model; a file that is ONNX is described even if no card fits it."""
+    info = inspect(find_model(name_or_path))
+    try:
+        model = load_model(name_or_path, card)
+    except InputError as problem:
+        return Facts(info, None, (), str(problem))
+    return Facts(info, model.card, model.guessed, "")

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import opset_of
+from holdfast.graph.inspect import known_shapes, opset_of
 from holdfast.graph.ir import Activation, Product, Scale, Start, Step, Take, sources_of
-from holdfast.graph.lower.nodes import needed, node_of
-from holdfast.graph.lower.values import Build, Node, Value, View
-from holdfast.graph.lower.walk import lowered
-from holdfast.graph.lower.whole import entered, whole_proto
-from holdfast.graph.work import known_shapes
+from holdfast.graph.lower import entered, lowered, whole_proto
+from holdfast.graph.lower.values import Build, Node, Value, View, node_of
+from holdfast.graph.nodes import needed
 
 _ROUNDING = ("Floor", "Ceil", "Round")
 _ENUMERATED = "enumerated: run in ONNX Runtime for every value its rounded inputs can have"

@@ -10,18 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.graph.ir import (
-    Activation,
-    Conv,
-    Dense,
-    Net,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    sources_of,
-)
+from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
 
 
 class TorchNet:

@@ -1,12 +1,14 @@
-"""Boxes: areas, overlaps and the two ways of writing them down."""
+"""Boxes: areas, overlaps, and all boxes of a dataset as columns, one row per box."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Bools, Floats
+from holdfast.core.types import Bools, Floats, Ints
 
 
 def as_boxes(boxes: ArrayLike, name: str = "boxes") -> Floats:
@@ -78,3 +80,149 @@ def _quotient(inner: Floats, union: Floats) -> Floats:
     out: Floats = np.zeros_like(inner)
     np.divide(inner, union, out=out, where=inner > 0.0)
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class _BoxTable:
+    """Boxes as xywh in the order of the file; image and category are *indices* 0, 1, 2 …, never file ids."""
+
+    image: Ints
+    category: Ints
+    xywh: Floats
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    @property
+    def xyxy(self) -> Floats:
+        """The boxes as corners, (n, 4)."""
+        return xywh_to_xyxy(self.xywh)
+
+
+@dataclass(frozen=True, eq=False)
+class TruthTable(_BoxTable):
+    """The true boxes; `area` may differ from w·h (COCO's is the mask's)."""
+
+    area: Floats
+    crowd: Bools
+    difficult: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionTable(_BoxTable):
+    """The detected boxes with one score each."""
+
+    score: Floats
+
+
+def truth_table(
+    image: ArrayLike,
+    category: ArrayLike,
+    *,
+    xyxy: ArrayLike | None = None,
+    xywh: ArrayLike | None = None,
+    area: ArrayLike | None = None,
+    crowd: ArrayLike | None = None,
+    difficult: ArrayLike | None = None,
+) -> TruthTable:
+    """A checked `TruthTable`; area defaults to w·h, crowd and difficult to no."""
+    boxes = _boxes(xyxy, xywh)
+    n = len(boxes)
+    no = np.zeros(n, dtype=bool)
+    return TruthTable(
+        _indices(image, n, "image"),
+        _indices(category, n, "category"),
+        boxes,
+        boxes[:, 2] * boxes[:, 3] if area is None else _column(area, n, "area"),
+        no if crowd is None else _column(crowd, n, "crowd").astype(bool),
+        no if difficult is None else _column(difficult, n, "difficult").astype(bool),
+    )
+
+
+def detection_table(
+    image: ArrayLike,
+    category: ArrayLike,
+    score: ArrayLike,
+    *,
+    xyxy: ArrayLike | None = None,
+    xywh: ArrayLike | None = None,
+) -> DetectionTable:
+    """A checked `DetectionTable`."""
+    boxes = _boxes(xyxy, xywh)
+    n = len(boxes)
+    return DetectionTable(
+        _indices(image, n, "image"), _indices(category, n, "category"), boxes, _column(score, n, "score")
+    )
+
+
+def check_range(table: TruthTable | DetectionTable, images: int, classes: int, name: str) -> None:
+    """Raise InputError unless every index of the table is below `images` and `classes`."""
+    for field, column, limit in (("image", table.image, images), ("category", table.category, classes)):
+        wrong = np.flatnonzero(column >= limit)
+        if len(wrong):
+            row = int(wrong[0])
+            raise InputError(f"{name} row {row}: {field} index {column[row]} but there are only {limit}")
+
+
+def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
+    if (xyxy is None) == (xywh is None):
+        raise InputError("give the boxes either as xyxy or as xywh, not both and not neither")
+    boxes = as_boxes(xywh, "xywh") if xywh is not None else xyxy_to_xywh(np.asarray(xyxy))
+    wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InputError(
+            f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {boxes[row].tolist()}"
+        )
+    return boxes
+
+
+def _column(values: ArrayLike, n: int, name: str) -> Floats:
+    column = np.asarray(values, dtype=np.float64).reshape(-1)
+    if len(column) != n:
+        raise InputError(f"{name}: expected {n} values, one a box, got {len(column)}")
+    wrong = np.flatnonzero(np.isnan(column))
+    if len(wrong):
+        raise InputError(f"{name} row {int(wrong[0])}: expected a number, got NaN")
+    return column
+
+
+def _indices(values: ArrayLike, n: int, name: str) -> Ints:
+    column = np.asarray(values).reshape(-1)
+    if len(column) != n:
+        raise InputError(f"{name}: expected {n} indices, one a box, got {len(column)}")
+    if len(column) and (not np.issubdtype(column.dtype, np.integer) or int(column.min()) < 0):
+        raise InputError(f"{name}: expected indices 0, 1, 2 …, got {column.dtype} from {column.min()}")
+    return column.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SingleResult:
+    """CCTSDB-YOLO's output for every image, (n,), in 0 … 1; its mean; and the share above 0.5."""
+
+    values: Floats
+    mean: float
+    above_half: float
+
+
+def single_values(
+    boxes: ArrayLike, classes: ArrayLike, true_boxes: ArrayLike, true_classes: ArrayLike
+) -> Floats:
+    """IoU · equal(class) of each image, (n,); boxes are xyxy, one an image."""
+    first, second = as_boxes(boxes, "boxes"), as_boxes(true_boxes, "true_boxes")
+    predicted, wanted = np.asarray(classes).reshape(-1), np.asarray(true_classes).reshape(-1)
+    sizes = {len(first), len(second), len(predicted), len(wanted)}
+    if len(sizes) != 1:
+        raise InputError(f"expected one box and one class an image on both sides, got sizes {sorted(sizes)}")
+    proper = (area(first) > 0) & (area(second) > 0)  # corners in the wrong order enclose nothing
+    return np.where(proper & (predicted == wanted), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0)
+
+
+def single_result(values: Floats) -> SingleResult:
+    """The result from the outputs of all images."""
+    empty = len(values) == 0
+    return SingleResult(
+        values=values,
+        mean=float("nan") if empty else float(values.mean()),
+        above_half=float("nan") if empty else float((values > 0.5).mean()),
+    )

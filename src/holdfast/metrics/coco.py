@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.boxes import DetectionTable, TruthTable, check_range
 from holdfast.metrics.curves import RECALLS, needed_hits
-from holdfast.metrics.pairing import (
+from holdfast.metrics.matching import (
     Arranged,
     Bits,
     Pairs,
@@ -28,7 +29,6 @@ from holdfast.metrics.pairing import (
     threshold_bits,
 )
 from holdfast.metrics.rules import RULES
-from holdfast.metrics.tables import DetectionTable, TruthTable, check_range
 
 IOU_THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
 AREAS: dict[str, tuple[float, float]] = {

@@ -2,30 +2,29 @@
 
 Ids may be any integers, 0 included: they become indices in rising order and are never used as flags.
 (pycocotools marks a match by the id of the annotation, so that there an annotation of id 0 is never found.)
+Each column is converted and checked as a whole; only if a check fails are the values checked one by one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from holdfast.core.errors import DataError
-from holdfast.core.types import Bools, Ints
-from holdfast.metrics.records import (
-    Problems,
-    boxes,
-    collector_paused,
-    integers,
-    numbers,
-    objects,
-    parse_json,
-    read_bytes,
-    records_of,
-)
-from holdfast.metrics.tables import DetectionTable, TruthTable
+from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.boxes import DetectionTable, TruthTable
+
+SHOWN_PROBLEMS = 20
+FARTHEST = 1e9  # pixels; the square of more could not be told from infinity
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,122 +52,281 @@ class TruthFile:
 def read_truth(path: str | Path) -> TruthFile:
     """The truth of a COCO JSON file with `images`, `categories` and `annotations`."""
     path = Path(path)
-    with collector_paused():
-        content = parse_json(path, read_bytes(path))
+    with _collector_paused():
+        content = _read_json(path)
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
             raise DataError(
                 f"{path}: expected an object with images, categories and annotations, "
                 f"got {_kind(content)}{hint}"
             )
-        problems = Problems(path)
-        images, image_ids = _identified(content, "images", problems)
-        categories, category_ids = _identified(content, "categories", problems)
-        table = _truth_table(content, image_ids, category_ids, problems)
+        problems = _Problems(path)
+        images = _Records.under(content, "images", problems)
+        image_ids = images.unique("id")
+        categories = _Records.under(content, "categories", problems)
+        category_ids = categories.unique("id")
+        annotations = _Records.under(content, "annotations", problems)
+        table = _truth_table(annotations, np.sort(image_ids), np.sort(category_ids))
         problems.raise_if_any()
-        if table is None:  # unreachable: every None has noted a problem
-            raise DataError(f"{path}: annotations could not be read")
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
         return TruthFile(
             path=path,
             table=table,
             image_ids=image_ids[image_order],
             category_ids=category_ids[category_order],
-            image_names=tuple(str(images[i].get("file_name", images[i]["id"])) for i in image_order.tolist()),
-            class_names=tuple(str(categories[i].get("name", categories[i]["id"])) for i in category_order),
+            image_names=images.names("file_name", image_order),
+            class_names=categories.names("name", category_order),
         )
+
+
+def _truth_table(records: _Records, image_ids: Ints, category_ids: Ints) -> TruthTable:
+    image = records.indices("image_id", image_ids, "images")
+    category = records.indices("category_id", category_ids, "categories")
+    xywh = records.boxes()
+    default = xywh[:, 2] * xywh[:, 3] if len(xywh) == len(records) else np.zeros(len(records))
+    area = records.numbers("area", default)
+    crowd, difficult = records.flags("iscrowd"), records.flags("difficult")
+    if any("id" in record for record in records.items):
+        records.unique("id")
+    return TruthTable(image, category, xywh, area, crowd, difficult)
 
 
 def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
     """The detections of a COCO result file, a list of {image_id, category_id, bbox, score}."""
     path = Path(path)
-    with collector_paused():
-        content = parse_json(path, read_bytes(path))
+    with _collector_paused():
+        content = _read_json(path)
         if not isinstance(content, list):
             hint = " (is this the truth file?)" if isinstance(content, dict) and "images" in content else ""
             raise DataError(
                 f"{path}: expected a list of objects with image_id, category_id, bbox and score, "
                 f"got {_kind(content)}{hint}"
             )
-        problems = Problems(path)
-        records = objects(content, "", problems)
-        image = _indices(records, "image_id", "", truth.image_ids, "images", problems)
-        category = _indices(records, "category_id", "", truth.category_ids, "categories", problems)
-        xywh = boxes(records, "", problems)
-        score = numbers(records, "score", "", problems)
+        problems = _Problems(path)
+        records = _Records.of(content, "", problems)
+        table = DetectionTable(
+            image=records.indices("image_id", truth.image_ids, "images"),
+            category=records.indices("category_id", truth.category_ids, "categories"),
+            xywh=records.boxes(),
+            score=records.numbers("score"),
+        )
         problems.raise_if_any()
-        if image is None or category is None or xywh is None or score is None:
-            raise DataError(f"{path}: predictions could not be read")
-        return DetectionTable(image, category, xywh, score)
-
-
-def _truth_table(
-    content: dict[str, Any], image_ids: Ints, category_ids: Ints, problems: Problems
-) -> TruthTable | None:
-    where = "annotations"
-    records = records_of(content, where, problems)
-    image = _indices(records, "image_id", where, np.sort(image_ids), "images", problems)
-    category = _indices(records, "category_id", where, np.sort(category_ids), "categories", problems)
-    xywh = boxes(records, where, problems)
-    zero = np.zeros(len(records))
-    area = numbers(records, "area", where, problems, zero if xywh is None else xywh[:, 2] * xywh[:, 3])
-    crowd = _flags(records, "iscrowd", where, problems)
-    difficult = _flags(records, "difficult", where, problems)
-    if any("id" in record for record in records):
-        ids = integers(records, "id", where, problems)
-        if ids is not None:
-            _unique(ids, where, problems)
-    if image is None or category is None or xywh is None or area is None:
-        return None
-    return TruthTable(image, category, xywh, area, crowd, difficult)
-
-
-def _identified(content: dict[str, Any], key: str, problems: Problems) -> tuple[list[dict[str, Any]], Ints]:
-    """The records under a key and their ids, which must be unique."""
-    records = records_of(content, key, problems)
-    ids = integers(records, "id", key, problems)
-    if ids is None:
-        return [], np.zeros(0, dtype=np.int64)
-    _unique(ids, key, problems)
-    return records, ids
-
-
-def _unique(ids: Ints, where: str, problems: Problems) -> None:
-    rising = np.sort(ids)
-    if bool((rising[1:] > rising[:-1]).all()):  # np.unique takes 30 ms to import what it needs
-        return
-    _, first = np.unique(ids, return_index=True)
-    for index in np.setdiff1d(np.arange(len(ids)), first).tolist():
-        problems.add(f"{where}[{index}].id", "an id of its own", int(ids[index]))
-
-
-def _indices(
-    records: list[dict[str, Any]], key: str, where: str, known: Ints, kind: str, problems: Problems
-) -> Ints | None:
-    """The places of the ids of a column among the known ones, which are in rising order."""
-    ids = integers(records, key, where, problems)
-    if ids is None:
-        return None
-    place = np.searchsorted(known, ids)
-    place[place == len(known)] = 0
-    unknown = known[place] != ids if len(known) else np.ones(len(ids), dtype=bool)
-    for index in np.flatnonzero(unknown).tolist():
-        problems.add(f"{where}[{index}].{key}", f"an id of the truth's {kind}", int(ids[index]))
-    return place
-
-
-def _flags(records: list[dict[str, Any]], key: str, where: str, problems: Problems) -> Bools:
-    """The column of yes or no `key`, no where the key is absent."""
-    values = [record.get(key, 0) for record in records]
-    if not set(map(type, values)) <= {int, bool}:
-        for index, value in enumerate(values):
-            if type(value) not in (int, bool):
-                problems.add(f"{where}[{index}].{key}", "0 or 1", value)
-        return np.zeros(len(records), dtype=bool)
-    return np.array(values, dtype=bool)
+        return table
 
 
 def _kind(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return "a list" if isinstance(value, list) else repr(value)[:80]
+
+
+@dataclass
+class _Problems:
+    """The faults of one file: the first twenty in words, and how many there are."""
+
+    path: Path
+    shown: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, where: str, expected: str, got: object) -> None:
+        """Note one fault: at `where`, what was expected and what was got."""
+        self.count += 1
+        if len(self.shown) < SHOWN_PROBLEMS:
+            text = repr(got)
+            self.shown.append(
+                f"{where}: expected {expected}, got {text if len(text) <= 80 else text[:77] + '...'}"
+            )
+
+    def raise_if_any(self) -> None:
+        """Raise one DataError that names every fault, if there is any."""
+        if self.count == 1:
+            raise DataError(f"{self.path}: {self.shown[0]}")
+        if self.count:
+            rest = f", the first {len(self.shown)}" if self.count > len(self.shown) else ""
+            raise DataError("\n  ".join([f"{self.path}: {self.count} problems{rest}:", *self.shown]))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause Python's cycle collector for the block.
+
+    A parsed file is hundreds of thousands of new containers and no cycle; walking them again and again
+    doubles the time of reading.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read_json(path: Path) -> Any:
+    """The parsed content of a file; raise DataError with line and column if it is no JSON."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not data or data.isspace():
+        raise DataError(f"{path}: expected JSON, got an empty file")
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        return _lenient(path, data, error)
+
+
+def _lenient(path: Path, data: bytes, first: orjson.JSONDecodeError) -> Any:
+    """The file parsed with NaN and Infinity allowed, so that the checks can say which record holds them."""
+    import json
+
+    try:
+        return json.loads(data)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: expected UTF-8 text, got byte {data[error.start]:#x} at {error.start}"
+        ) from first
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}: not JSON at line {error.lineno} column {error.colno}: {error.msg}"
+        ) from first
+    except (RecursionError, ValueError) as error:  # nested too deeply, or an integer of thousands of digits
+        raise DataError(f"{path}: cannot be read: {error}") from first
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing (the key is missing)"
+
+
+_MISSING = _Missing()
+
+
+@dataclass(frozen=True)
+class _Records:
+    """A list of objects, read column by column; a column with faults is empty after they are noted."""
+
+    items: list[dict[str, Any]]
+    where: str  # the key of the list, empty if the file is the list
+    problems: _Problems
+
+    @staticmethod
+    def under(parent: dict[str, Any], key: str, problems: _Problems) -> _Records:
+        """The list of objects under a key."""
+        if key in parent:
+            return _Records.of(parent[key], key, problems)
+        problems.add(key, "a list", "nothing (the key is missing)")
+        return _Records([], key, problems)
+
+    @staticmethod
+    def of(items: Any, where: str, problems: _Problems) -> _Records:
+        """The value, if it is a list of objects."""
+        if not isinstance(items, list):
+            problems.add(where or "the file", "a list", items)
+        elif set(map(type, items)) <= {dict}:
+            return _Records(items, where, problems)
+        else:
+            for index, item in enumerate(items):
+                if not isinstance(item, dict):
+                    problems.add(f"{where}[{index}]", "an object", item)
+        return _Records([], where, problems)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def names(self, key: str, order: Ints) -> tuple[str, ...]:
+        """The names under a key in this order of records; the id where there is none."""
+        return tuple(str(self.items[i].get(key, self.items[i]["id"])) for i in order.tolist())
+
+    def integers(self, key: str) -> Ints:
+        """The integer column, (n,)."""
+        values = self._column(key)
+        if set(map(type, values)) <= {int}:
+            with suppress(OverflowError):
+                return np.fromiter(values, np.int64, len(values))
+        self._note(key, values, _is_integer, "an integer")
+        return np.zeros(0, dtype=np.int64)
+
+    def unique(self, key: str) -> Ints:
+        """The integer column, (n,), whose values must differ."""
+        ids = self.integers(key)
+        rising = np.sort(ids)
+        if not (rising[1:] > rising[:-1]).all():  # np.unique takes 30 ms to import what it needs
+            _, first = np.unique(ids, return_index=True)
+            for index in np.setdiff1d(np.arange(len(ids)), first).tolist():
+                self.problems.add(f"{self.where}[{index}].{key}", "an id of its own", int(ids[index]))
+        return ids
+
+    def indices(self, key: str, known: Ints, kind: str) -> Ints:
+        """The places of a column's ids among the known ones, which are in rising order, (n,)."""
+        ids = self.integers(key)
+        place = np.searchsorted(known, ids)
+        place[place == len(known)] = 0
+        unknown = known[place] != ids if len(known) else np.ones(len(ids), dtype=bool)
+        for index in np.flatnonzero(unknown).tolist():
+            where = f"{self.where}[{index}].{key}"
+            self.problems.add(where, f"an id of the truth's {kind}", int(ids[index]))
+        return place
+
+    def numbers(self, key: str, default: Floats | None = None) -> Floats:
+        """The column of finite numbers, (n,); with a default, records without the key take theirs from it."""
+        values = self._column(key)
+        if default is not None and _MISSING in values:
+            values = [b if a is _MISSING else a for a, b in zip(values, default.tolist(), strict=True)]
+        column = _floats(values)
+        if column is not None and np.isfinite(column).all():
+            return column
+        self._note(key, values, _is_number, "a finite number")
+        return np.zeros(0)
+
+    def boxes(self) -> Floats:
+        """The column `bbox` as xywh, (n, 4)."""
+        values = self._column("bbox")
+        if set(map(type, values)) <= {list} and set(map(len, values)) <= {4}:
+            column = _floats(list(chain.from_iterable(values)))
+            if column is not None and (np.abs(column) <= FARTHEST).all():
+                xywh = column.reshape(-1, 4)
+                if (xywh[:, 2:] >= 0).all():
+                    return xywh
+        expected = "4 finite numbers x, y, w, h (at most 1e9) with w ≥ 0 and h ≥ 0"
+        self._note("bbox", values, _is_box, expected)
+        return np.zeros((0, 4))
+
+    def flags(self, key: str) -> Bools:
+        """The column of yes or no, (n,), no where the key is absent."""
+        values = [record.get(key, 0) for record in self.items]
+        if set(map(type, values)) <= {int, bool}:
+            return np.array(values, dtype=bool)
+        self._note(key, values, lambda value: type(value) in (int, bool), "0 or 1")
+        return np.zeros(0, dtype=bool)
+
+    def _column(self, key: str) -> list[Any]:
+        return [record.get(key, _MISSING) for record in self.items]
+
+    def _note(self, key: str, values: list[Any], valid: Callable[[Any], bool], expected: str) -> None:
+        """Note every value that is not valid."""
+        for index, value in enumerate(values):
+            if not valid(value):
+                self.problems.add(f"{self.where}[{index}].{key}", expected, value)
+
+
+def _floats(values: list[Any]) -> Floats | None:
+    """The values as floats, (n,); None if one is no number or too large."""
+    if set(map(type, values)) <= {int, float}:
+        with suppress(OverflowError):
+            return np.fromiter(values, np.float64, len(values))
+    return None
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _is_box(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    return all(_is_number(v) and abs(v) <= FARTHEST for v in value) and not any(v < 0 for v in value[2:])

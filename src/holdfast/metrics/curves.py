@@ -64,11 +64,15 @@ def curve(score: ArrayLike, outcome: ArrayLike, positives: int, *, end_points: b
 
 
 def eleven_points(c: Curve) -> Floats:
-    """The largest precision at recall ≥ 0, .1 … 1, (11,).
+    """The largest precision at recall ≥ 0, .1 … 1, (11,), 0 where that recall is not reached.
 
     Recall TP/n ≥ k/10 is asked as 10·TP ≥ k·n: the float 0.1·6 is 0.6000000000000001 and would drop 9/15.
     """
-    return _largest_to_the_right(c, 10)
+    envelope = np.append(np.maximum.accumulate(c.precision[::-1])[::-1], 0.0)
+    values = envelope[np.searchsorted(c.tp * 10, np.arange(11) * c.positives, side="left")]
+    if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
+        values[0] = 1.0
+    return values
 
 
 def eleven_point_ap(c: Curve) -> float:
@@ -105,28 +109,18 @@ def all_point_ap(c: Curve) -> float:
     return float((envelope * steps).sum() / c.positives)
 
 
+INTERPOLATIONS = {"11-point": eleven_point_ap, "all-point": all_point_ap, "101-point": hundred_one_point_ap}
+
+
 def average_precision(c: Curve, rule: Rule) -> float:
     """AP of one class by the rule's interpolation; NaN without true boxes."""
-    by_name = {
-        "11-point": eleven_point_ap, "all-point": all_point_ap, "101-point": hundred_one_point_ap
-    }  # fmt: skip
-    return by_name[rule.interpolation](c)
+    return INTERPOLATIONS[rule.interpolation](c)
 
 
 def trapezoid_area(c: Curve) -> float:
     """The area under straight lines between the plotted points (no rule uses it; shown for comparison)."""
     recall, precision = c.points()
     return float(np.sum(np.diff(recall) * (precision[1:] + precision[:-1]) / 2.0))
-
-
-def _largest_to_the_right(c: Curve, steps: int) -> Floats:
-    """The largest precision among points with recall ≥ k/steps, k = 0 … steps, 0 if there is none."""
-    envelope = np.append(np.maximum.accumulate(c.precision[::-1])[::-1], 0.0)
-    needed = np.arange(steps + 1) * c.positives
-    values = envelope[np.searchsorted(c.tp * steps, needed, side="left")]
-    if c.end_points:  # (recall 0, precision 1) is a point of the curve; (1, 0) can never be the largest
-        values[0] = 1.0
-    return values
 
 
 def needed_hits(positives: Ints, *, at_least: int) -> Ints:

@@ -1,4 +1,4 @@
-"""Detection: all scores of one detector on one data set, by a named rule."""
+"""All scores of one detector on one dataset by a named rule: AP, counts at a score, confusions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Floats, Ints
-from holdfast.metrics.counts import Counts, confusion, counts_at
+from holdfast.core.types import Bools, Floats, Ints
+from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.curves import Curve, average_precision, curve
-from holdfast.metrics.matching import Matches, match
+from holdfast.metrics.matching import (
+    FALSE_POSITIVE,
+    TRUE_POSITIVE,
+    Matches,
+    arrange,
+    assign,
+    match,
+    pair_up,
+    select,
+    threshold_bits,
+)
 from holdfast.metrics.rules import Rule
-from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,20 +90,126 @@ def evaluate(
 
 def class_curves(matches: Matches, rule: Rule) -> tuple[Curve, ...]:
     """The precision-recall curve of each class."""
-    classes = len(matches.positives)
-    start = np.searchsorted(matches.category, np.arange(classes + 1))
-    return tuple(
-        curve(
-            matches.score[start[c] : start[c + 1]],
-            matches.outcome[start[c] : start[c + 1]],
-            int(matches.positives[c]),
-            end_points=rule.end_points,
-        )
-        for c in range(classes)
-    )
+    positives = matches.positives.tolist()
+    start = np.searchsorted(matches.category, np.arange(len(positives) + 1))
+    curves = []
+    for n, low, high in zip(positives, start[:-1], start[1:], strict=True):
+        scores, outcomes = matches.score[low:high], matches.outcome[low:high]
+        curves.append(curve(scores, outcomes, n, end_points=rule.end_points))
+    return tuple(curves)
 
 
 def mean_of_present(values: Floats) -> float:
     """The mean of the numbers that are not NaN; NaN if there are none."""
     present = values[~np.isnan(values)]
     return float(present.mean()) if len(present) else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """TP, FP and FN per class, (classes,), at one score threshold."""
+
+    score: float
+    tp: Ints
+    fp: Ints
+    fn: Ints
+
+    @property
+    def precision(self) -> Floats:
+        """TP / (TP + FP) per class; NaN where nothing was detected."""
+        return ratio(self.tp, self.tp + self.fp)
+
+    @property
+    def recall(self) -> Floats:
+        """TP / (TP + FN) per class; NaN where there is nothing to find."""
+        return ratio(self.tp, self.tp + self.fn)
+
+    @property
+    def f1(self) -> Floats:
+        """2 TP / (2 TP + FP + FN) per class: the harmonic mean of precision and recall; NaN for 0/0."""
+        return ratio(2 * self.tp, 2 * self.tp + self.fp + self.fn)
+
+    def total(self) -> Counts:
+        """All classes taken together, as one class."""
+        return Counts(self.score, *(column.sum(keepdims=True) for column in (self.tp, self.fp, self.fn)))
+
+
+def ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> Floats:
+    """The quotient as floats, NaN where the whole is 0."""
+    out: Floats = np.full(part.shape, np.nan)
+    np.divide(part, whole, out=out, where=whole != 0)
+    return out
+
+
+def passes(score: Floats, threshold: float, rule: Rule) -> Bools:
+    """Which scores count at the threshold, by the rule's > or ≥."""
+    return score > threshold if rule.score_strict else score >= threshold
+
+
+def counts_at(matches: Matches, score: float, rule: Rule) -> Counts:
+    """Counts per class of the detections that pass the score threshold.
+
+    No matching is repeated: a detection chooses before all those of lower score, so removing those
+    changes nothing for it.
+    """
+    kept = passes(matches.score, score, rule)
+    classes = len(matches.positives)
+    tp = np.bincount(matches.category[kept & (matches.outcome == TRUE_POSITIVE)], minlength=classes)
+    fp = np.bincount(matches.category[kept & (matches.outcome == FALSE_POSITIVE)], minlength=classes)
+    return Counts(score, tp, fp, matches.positives - tp)
+
+
+def confusion(
+    truth: TruthTable, detections: DetectionTable, matches: Matches, rule: Rule, iou: float, score: float,
+    *, images: int
+) -> Ints:  # fmt: skip
+    """Truth (rows) against detection (columns), (classes + 1, classes + 1); the last is the background.
+
+    The diagonal holds the true positives. The false positives are then offered, best score first, the true
+    boxes of *other* classes in their image that are still free: such a pair is a confusion. What remains
+    is background taken for an object (last row) or an object missed (last column).
+    """
+    classes = len(matches.positives)
+    kept = passes(matches.score, score, rule)
+    hit = kept & (matches.outcome == TRUE_POSITIVE)
+    free = matches.counted.copy()
+    free[matches.truth[hit]] = False
+    wrong = kept & (matches.outcome == FALSE_POSITIVE)
+    true_rows, found_rows = np.flatnonzero(free), matches.detection[wrong]
+    pairs_truth, pairs_found = _other_class(truth, detections, true_rows, found_rows, rule, iou, images)
+    table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
+    np.add.at(table, (matches.category[hit], matches.category[hit]), 1)
+    np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_found]), 1)
+    missed = np.setdiff1d(true_rows, pairs_truth)
+    table[:classes, classes] = np.bincount(truth.category[missed], minlength=classes)
+    invented = np.setdiff1d(found_rows, pairs_found)
+    table[classes, :classes] = np.bincount(detections.category[invented], minlength=classes)
+    return table
+
+
+def _other_class(
+    truth: TruthTable, detections: DetectionTable, true_rows: Ints, found_rows: Ints, rule: Rule, iou: float,
+    images: int,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Rows of true boxes and of detections of another class that lie on each other, one to one."""
+    found_rows = np.sort(found_rows)
+    zero = np.zeros(len(true_rows), dtype=np.int64)
+    boxes = TruthTable(
+        truth.image[true_rows], zero, truth.xywh[true_rows], truth.area[true_rows], zero > 0, zero > 0
+    )
+    found = DetectionTable(
+        detections.image[found_rows],
+        np.zeros(len(found_rows), dtype=np.int64),
+        detections.xywh[found_rows],
+        detections.score[found_rows],
+    )
+    arranged = arrange(found, images, None)
+    pairs = pair_up(boxes, found, arranged, images, plus_one=rule.plus_one)
+    row = arranged.row[pairs.position]
+    passed = threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
+    differs = truth.category[true_rows[pairs.truth]] != detections.category[found_rows[row]]
+    keep = (passed > 0) & differs & (pairs.iou > 0.0)
+    pairs, passed, row = select(pairs, keep), passed[keep], row[keep]
+    no = np.zeros(len(row), dtype=bool)
+    hits = assign(pairs, passed, no, no) > 0
+    return true_rows[pairs.truth[hits]], found_rows[row[hits]]

@@ -1,27 +1,19 @@
-"""Explain: the road from detections to average precision, step by step, for one class."""
+"""The steps from detections to average precision for one class, as data and as plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 from holdfast.core.errors import InputError
-from holdfast.metrics.counts import passes
-from holdfast.metrics.curves import (
-    Curve,
-    all_point_ap,
-    average_precision,
-    eleven_point_ap,
-    eleven_points,
-    hundred_one_point_ap,
-    trapezoid_area,
-)
-from holdfast.metrics.detection import class_curves
+from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
+from holdfast.metrics.curves import INTERPOLATIONS, Curve, average_precision, eleven_points, trapezoid_area
+from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
 from holdfast.metrics.rules import Rule
-from holdfast.metrics.tables import DetectionTable, TruthTable
 
 
 @dataclass(frozen=True)
@@ -95,7 +87,7 @@ def explain(
     iou: float,
     class_index: int = 0,
 ) -> Explanation:
-    """The procedure of the lecture on the given data, for one class, under the given rule."""
+    """The AP of one class under the rule, with every step that leads to it."""
     if not 0 <= class_index < len(class_names):
         raise InputError(f"class index: expected 0 to {len(class_names) - 1}, got {class_index}")
     matches = match(truth, detections, rule, iou, images=images, classes=len(class_names))
@@ -112,9 +104,7 @@ def explain(
         points=_points(curve),
         ap=average_precision(curve, rule),
         by_interpolation={
-            "11-point": eleven_point_ap(curve),
-            "all-point": all_point_ap(curve),
-            "101-point": hundred_one_point_ap(curve),
+            **{name: ap(curve) for name, ap in INTERPOLATIONS.items()},
             "straight lines": trapezoid_area(curve) if positives else float("nan"),
         },
     )
@@ -181,3 +171,157 @@ def _points(curve: Curve) -> tuple[RecallPoint, ...]:
 
 def _quotient(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
+
+
+def step_rows(steps: Sequence[Step]) -> list[dict[str, object]]:
+    """The steps as plain rows, for JSON and CSV."""
+    return [{name: getattr(step, name) for name in Step.__dataclass_fields__} for step in steps]
+
+
+def explanation_text(
+    e: Explanation,
+    *,
+    scores: Sequence[float] = (),
+    truth_names: Sequence[str] = (),
+    detection_names: Sequence[str] = (),
+    image_names: Sequence[str] = (),
+    limit: int = 40,
+) -> str:
+    """The explanation in words and tables; at most `limit` detections are listed."""
+    size = f"{e.positives} true boxes, {len(e.steps)} detections"
+    parts = [
+        f"Class {e.class_name!r}: {size}, IoU threshold {e.iou:g}\nRule {e.rule}",
+        _steps_text(e, truth_names, detection_names, image_names, limit),
+        *(_counts_text(e, score) for score in scores),
+        _thresholds_text(e),
+        _points_text(e),
+        _result_text(e),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _steps_text(
+    e: Explanation, truths: Sequence[str], detections: Sequence[str], images: Sequence[str], limit: int
+) -> str:
+    rows = []
+    for step in e.steps[:limit]:
+        who = _name(detections, step.detection, "#")
+        if images:
+            who = f"{who} in {_name(images, step.image, '#')}"
+        met = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
+        rows.append([
+            str(step.place), f"{step.score:.4g}", who, met, f"{step.iou:.3f}", step.outcome,
+            str(step.tp), str(step.fp), _number(step.precision), _number(step.recall), step.why,
+        ])  # fmt: skip
+    header = ["", "score", "detection", "true box", "IoU", "", "TP", "FP", "precision", "recall", "why"]
+    text = "1. Detections by falling score; precision = TP/(TP+FP), recall = TP/(TP+FN) so far\n"
+    text += table(header, rows)
+    hidden = len(e.steps) - limit
+    return text + (f"\n   … and {hidden} more" if hidden > 0 else "")
+
+
+def _counts_text(e: Explanation, score: float) -> str:
+    row = e.at(score)
+    sign = ">" if e.rule.score_strict else "≥"
+    return (
+        f"At score {sign} {score:g}: TP {row.tp}, FP {row.fp}, FN {row.fn}; "
+        f"precision {_fraction(row.tp, row.tp + row.fp)}, recall {_fraction(row.tp, e.positives)}"
+    )
+
+
+def _thresholds_text(e: Explanation) -> str:
+    rows = []
+    for (tp, fp), group in groupby(e.thresholds, key=lambda row: (row.tp, row.fp)):
+        first, *others = group
+        span = f"{first.score:.2f} … {others[-1].score:.2f}" if others else f"{first.score:.2f}"
+        shares = _number(first.precision), _number(first.recall)
+        rows.append([span, str(tp), str(fp), str(first.fn), *shares])
+    sign = ">" if e.rule.score_strict else "≥"
+    return (
+        f"2. Score threshold from 1.00 down to 0.00 in steps of 0.01 (counts where score {sign} it)\n"
+        + table(["threshold", "TP", "FP", "FN", "precision", "recall"], rows)
+    )
+
+
+def _points_text(e: Explanation) -> str:
+    if not e.points:
+        return ""
+    needed = f" of {e.positives}"
+    rows = [[f"{p.tenth / 10:.1f}", f"{p.hits_needed}{needed}", f"{p.precision:.4f}"] for p in e.points]
+    title = "3. Eleven recalls: the largest precision at that recall or a higher one"
+    if e.rule.end_points:
+        title += "\n   The curve also holds (recall 0, precision 1) and (recall 1, precision 0)."
+    return f"{title}\n" + table(["recall ≥", "hits needed", "precision"], rows)
+
+
+def _result_text(e: Explanation) -> str:
+    if not e.positives:
+        return "AP: n/a (no true boxes of this class)"
+    others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
+    return f"AP {e.ap:.4f} by {e.rule.interpolation}. The same curve averaged otherwise: {others}."
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The rows as aligned columns of text, each line indented by three blanks."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in [header, *rows]]
+    return "\n".join(f"   {line}" for line in lines)
+
+
+def _name(names: Sequence[str], index: int, prefix: str) -> str:
+    return names[index] if index < len(names) else f"{prefix}{index}"
+
+
+def _number(value: float) -> str:
+    return "n/a" if value != value else f"{value:.4f}"
+
+
+def _fraction(part: int, whole: int) -> str:
+    return f"{part}/{whole} = {part / whole:.4g}" if whole else "n/a (0/0)"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A small dataset with names and thresholds."""
+
+    title: str
+    truth: TruthTable
+    detections: DetectionTable
+    truth_names: tuple[str, ...]
+    detection_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    images: int
+    iou: float
+    scores: tuple[float, ...]
+
+
+# The worked example of the lecture on 2D object detection: one road scene, one class. The lecture gives the
+# counts at two score thresholds and says AP 0.75; boxes and scores here are our own, placed so that every
+# count comes out, and in the one order of hits and misses in which the area under the curve is exactly 0.75
+# (see docs/evaluate.md).
+LECTURE_EXAMPLE = Example(
+    title="the lecture's example: four cars, five detections, one of them the front of a truck",
+    truth=truth_table(
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+        xyxy=[[80, 300, 280, 420], [330, 310, 450, 390], [520, 320, 600, 380], [960, 330, 1040, 380]],
+    ),
+    detections=detection_table(
+        [0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0],
+        [0.98, 0.94, 0.88, 0.86, 0.74],
+        xyxy=[
+            [84, 302, 282, 422],
+            [334, 312, 452, 392],
+            [523, 322, 605, 382],
+            [680, 180, 880, 400],
+            [975, 335, 1065, 385],
+        ],
+    ),
+    truth_names=("car A", "car B", "car C", "car D"),
+    detection_names=("on car A", "on car B", "on car C", "on the truck's front", "beside car D"),
+    class_names=("car",),
+    images=1,
+    iou=0.7,
+    scores=(0.9, 0.7),
+)

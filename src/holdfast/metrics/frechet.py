@@ -28,7 +28,7 @@ def frechet(first: Tensor, second: Tensor) -> float:
             "take both from the same network"
         )
     means = one.mean(axis=0) - two.mean(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told below
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported below
         total = float(means @ means + _apart(_root(one), _root(two)))
     if not np.isfinite(total):
         raise InputError("Fréchet distance: expected features below 1e150, got larger ones: they overflow")
@@ -36,21 +36,21 @@ def frechet(first: Tensor, second: Tensor) -> float:
 
 
 def _checked(which: str, features: Tensor) -> Floats:
-    found = np.asarray(features)
-    if found.ndim != 2 or found.dtype.kind not in "fiu" or not found.shape[1]:
+    array = np.asarray(features)
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.shape[1]:
         raise InputError(
-            f"Fréchet distance: expected {which} features as numbers (n, d), got {found.shape} {found.dtype}"
+            f"Fréchet distance: expected {which} features as numbers (n, d), got {array.shape} {array.dtype}"
         )
-    if len(found) < 2:
-        raise InputError(f"Fréchet distance: expected 2 rows or more in {which} set, got {len(found)}")
-    made = found.astype(np.float64)
-    bad = ~np.isfinite(made)
+    if len(array) < 2:
+        raise InputError(f"Fréchet distance: expected 2 rows or more in {which} set, got {len(array)}")
+    values = array.astype(np.float64)
+    bad = ~np.isfinite(values)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise InputError(
-            f"Fréchet distance: expected finite numbers, got {made[row, column]} in {which} set, row {row}"
+            f"Fréchet distance: expected finite numbers, got {values[row, column]} in {which} set, row {row}"
         )
-    return made
+    return values
 
 
 def _root(rows: Floats) -> Floats:

@@ -2,22 +2,31 @@
 
 Bootstrap: draw as many images as there are, with replacement, and score again; the middle 95 % of the
 scores is the interval. A *paired* interval draws the same images for both runs, so that what is hard for
-both cancels out. Nothing is matched again (see replicates); that is exactly what scoring the drawn copies
-would give, save that equal scores inside one image and class stay side by side.
+both cancels out. A replicate gives each image a weight, the number of times it was drawn. Nothing is matched
+again: precision, recall and pixel counts are weighted sums of what is at hand; that is exactly what scoring
+the drawn copies would give, save that equal scores inside one image and class stay side by side. Draws come
+from the generator one replicate at a time, so that two runs on the same images, given generators of one seed,
+are scored on the same draws. Every `*_values` function gives (1 + replicates,) values, the first of the
+dataset as it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.types import Floats
-from holdfast.metrics.replicates import mean_values
+from holdfast.core.types import Floats, Ints
+from holdfast.metrics.curves import RECALLS
+from holdfast.metrics.matching import IGNORED, TRUE_POSITIVE, Matches
+from holdfast.metrics.rules import Rule
 
 FEWEST = 5  # images an interval is drawn from: draws of fewer are too often all the same
 ROUNDING = 1e-12  # differences of scores below this are rounding errors of sums in another order
@@ -116,7 +125,7 @@ def interval_of(
     """The interval from a score and those of its replicates, moved so that their mean is the score.
 
     A drawn copy repeats its hits and misses side by side, which lifts the mean AP of the replicates above
-    the AP of the data set; only their spread says how much the choice of images matters. The move must not
+    the AP of the dataset; only their spread says how much the choice of images matters. The move must not
     take an end out of the range `within` which the score is defined.
     """
     if not 0.0 < level < 1.0:
@@ -138,3 +147,182 @@ def _ends(level: float) -> tuple[float, float]:
 def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
     if first.shape != second.shape or first.ndim != 1:
         raise InputError(f"expected one value per image of both runs, got {first.shape} and {second.shape}")
+
+
+Weights = NDArray[np.int32]
+CHUNK_CELLS = 8_000_000  # replicates × detections held at a time: 32 MB
+
+# COCO's 101 recalls are multiples of the float 0.01; some lie a hair above k/100, so that a recall of exactly
+# k/100 does not reach them.
+_MISSED: NDArray[np.bool_] = np.arange(101) / 100 < RECALLS
+
+
+def blocks(images: int, rng: Generator, replicates: int, size: int) -> Iterator[Weights]:
+    """Blocks (images, r) of how often each image was drawn, the dataset as it is before them.
+
+    `size` is the number of rows that are held for each column. Drawn one replicate at a time, so that the
+    numbers do not depend on the size of the blocks.
+    """
+    if images < 1:
+        raise InputError("expected at least one image for an interval, got none")
+    if replicates < 1:
+        raise InputError(f"replicates: expected 1 or more, got {replicates}")
+    yield np.ones((images, 1), dtype=np.int32)
+    block = max(1, CHUNK_CELLS // max(size, images, 1))
+    for start in range(0, replicates, block):
+        draws = (rng.integers(images, size=images) for _ in range(start, min(start + block, replicates)))
+        columns = [np.bincount(draw, minlength=images).astype(np.int32) for draw in draws]
+        yield np.ascontiguousarray(np.stack(columns, axis=1))
+
+
+def mean_values(values: Floats, rng: Generator, *, replicates: int = 1000) -> Floats:
+    """The mean of one value per image."""
+    n = len(values)
+    return np.concatenate([_sum(values[:, None] * w) / n for w in blocks(n, rng, replicates, n)])
+
+
+def miou_values(confusions: Sequence[Ints], rng: Generator, *, replicates: int = 1000) -> Floats:
+    """The mean IoU over classes, from one table of pixels (classes, classes) per image."""
+    tables = np.asarray(confusions, np.float64)
+    n = len(tables)
+    if n == 0:
+        raise InputError("expected at least one image for an interval, got none")
+    # Sums of whole numbers below 2^53: exact in floats, in whatever order they are added.
+    parts = [np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2), tables.sum(axis=1)]
+    means = []
+    for weights in blocks(n, rng, replicates, n):
+        hit, in_truth, predicted = (part.T @ weights.astype(np.float64) for part in parts)
+        union = in_truth + predicted - hit
+        shown = union > 0
+        iou = np.divide(hit, union, out=np.zeros(hit.shape), where=shown)
+        count = shown.sum(axis=0)
+        means.append(np.divide(_sum(iou), count, out=np.full(len(count), np.nan), where=count > 0))
+    return np.concatenate(means)
+
+
+def map_values(
+    matches: Sequence[Matches], rule: Rule, images: int, rng: Generator, *, replicates: int = 1000
+) -> Floats:
+    """The mAP, averaged over the matches of one run (one per IoU threshold)."""
+    rankings = _rankings(matches)
+    size = max((len(r.image) for r in rankings), default=1)
+    return np.concatenate([_mean_ap(rankings, rule, w) for w in blocks(images, rng, replicates, size)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranking:
+    """One class at the thresholds that show the same detections (the others ignore some)."""
+
+    truth_image: Ints  # images of its true boxes
+    image: Ints  # (n,) images of the detections shown, best first, as far as the last hit
+    hit: Ints  # (h,) places of those that are a hit at some threshold
+    levels: tuple[tuple[Ints, int], ...]  # which of these at a threshold, and at how many it is the same
+    thresholds: int
+
+
+def _rankings(matches: Sequence[Matches]) -> list[_Ranking]:
+    """The classes that have truth, ready for any weights."""
+    first = matches[0]
+    if any(not np.array_equal(m.detection, first.detection) for m in matches):
+        raise InputError("expected matches of the same detections at several IoU thresholds")
+    start = np.searchsorted(first.category, np.arange(len(first.positives) + 1))
+    outcomes = np.stack([m.outcome for m in matches])
+    rankings: list[_Ranking] = []
+    for c in np.flatnonzero(first.positives).tolist():
+        own = first.truth_image[first.counted & (first.truth_category == c)]
+        part = slice(start[c], start[c + 1])
+        rankings += _of_class(own, first.image[part], outcomes[:, part])
+    return rankings
+
+
+def _of_class(own: Ints, image: Ints, outcomes: Ints) -> Iterator[_Ranking]:
+    shown = outcomes != IGNORED
+    groups: dict[bytes, list[int]] = {}
+    for level, mask in enumerate(shown):
+        groups.setdefault(mask.tobytes(), []).append(level)
+    for levels in groups.values():
+        mask = shown[levels[0]]
+        hits = (outcomes[levels] == TRUE_POSITIVE)[:, mask]
+        places = np.flatnonzero(hits.any(axis=0))
+        seen = image[mask][: places[-1] + 1 if len(places) else 0]
+        distinct, times = np.unique(hits[:, places], axis=0, return_counts=True)
+        which = [(np.flatnonzero(row), count) for row, count in zip(distinct, times.tolist(), strict=True)]
+        yield _Ranking(own, seen, places, tuple(which), len(levels))
+
+
+def _mean_ap(rankings: Sequence[_Ranking], rule: Rule, weights: Weights) -> Floats:
+    """The mAP of each replicate, (r,), averaged over thresholds; classes without truth are left out."""
+    total, count = np.zeros(weights.shape[1]), np.zeros(weights.shape[1], dtype=np.int64)
+    for ranking in rankings:
+        positives = weights.take(ranking.truth_image, axis=0).sum(axis=0)
+        valid = positives > 0
+        total[valid] += _summed_ap(ranking, rule, weights, np.maximum(positives, 1))[valid]
+        count += valid * ranking.thresholds
+    mean: Floats = np.full(len(total), np.nan)
+    return np.divide(total, count, out=mean, where=count > 0)
+
+
+def _summed_ap(ranking: _Ranking, rule: Rule, weights: Weights, positives: Ints) -> Floats:
+    """The AP of one class, summed over the ranking's thresholds, of each replicate, (r,)."""
+    seen = np.empty((len(ranking.hit), weights.shape[1]), dtype=np.int32)
+    start = 0
+    for row, place in enumerate(ranking.hit.tolist()):
+        np.add.reduce(weights.take(ranking.image[start : place + 1], axis=0), axis=0, out=seen[row])
+        start = place + 1
+    _running(np.add, seen)
+    own = weights.take(ranking.image[ranking.hit], axis=0)
+    total = np.zeros(weights.shape[1])
+    for level, times in ranking.levels:
+        total += times * _ap(own[level], seen[level], positives, rule)
+    return total
+
+
+def _ap(own: Weights, seen: Weights, positives: Ints, rule: Rule) -> Floats:
+    """AP of each replicate, (r,), by the rule's interpolation.
+
+    `own` (h, r) counts the true positives of one class, best first, `seen` (h, r) all detections as far as
+    each of them, and `positives` (r,) the true boxes. Each recall that is asked for reads the envelope at the
+    first hit that reaches it, so a hit counts as often as there are recalls between the one before and it.
+    A hit of weight 0 is not there: its precision is at most that of the hit before and changes nothing.
+    """
+    tp = _running(np.add, own.copy())
+    # COCO's reference adds the smallest step to the denominator, which turns 1/1 into 1 − 2e-16.
+    fine = rule.interpolation == "101-point"
+    envelope = tp / (seen + np.spacing(1) if fine else np.maximum(seen, 1))
+    _running(np.maximum, envelope[::-1])
+    if rule.interpolation == "all-point":
+        return np.asarray(_sum(envelope * own) / positives)
+    steps = 100 if fine else 10
+    counted = _reached(tp, positives, steps) - float(rule.end_points)
+    counted[1:] -= counted[:-1].copy()
+    return np.asarray((_sum(envelope * counted) + float(rule.end_points)) / (steps + 1))
+
+
+def _reached(tp: Weights, positives: Ints, steps: int) -> Floats:
+    """How many of the recalls 0, 1/steps … 1 each number of hits reaches, (h, r).
+
+    For 101 points the recall is compared as a float, as COCO's reference code does.
+    """
+    # floor is exact: the quotient of whole numbers below 2^31 cannot round up to the next one.
+    exact = tp * steps / positives
+    whole = np.floor(exact)
+    count = whole + 1.0
+    if steps == 100:
+        at = np.flatnonzero(exact == whole)
+        count.reshape(-1)[at] -= _MISSED[whole.reshape(-1)[at].astype(np.int64)]
+    return np.asarray(count)
+
+
+def _running(operation: np.ufunc, rows: NDArray[Any]) -> NDArray[Any]:
+    """The rows, each combined with the one before, in place; ufunc.accumulate takes five times as long."""
+    for before, row in pairwise(rows):
+        operation(before, row, out=row)
+    return rows
+
+
+def _sum(rows: Floats) -> Floats:
+    """The sum of the rows, added one after the other: for any number of columns the same to the last bit."""
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total += row
+    return total

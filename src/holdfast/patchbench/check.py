@@ -19,7 +19,7 @@ from holdfast.core.seeds import generator
 from holdfast.core.types import Detections, Image, Size
 from holdfast.data.patchfile import patch_of
 from holdfast.graph.inspect import read_proto
-from holdfast.graph.lower.nodes import part_of
+from holdfast.graph.nodes import part_of
 from holdfast.patchbench.folder import (
     Bench,
     Beside,

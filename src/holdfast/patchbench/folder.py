@@ -21,7 +21,7 @@ from holdfast.data.files import file_names, image_names, subfolders
 from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.layout import TAIL, Target, size_of
 from holdfast.patchbench.probe import effect_of, open_probe
-from holdfast.verify.vnnlib import read_vnnlib
+from holdfast.verify.vnnlib.read import read_vnnlib
 from holdfast.verify.vnnlib.spec import Spec
 
 FORMAT = 1  # of the manifest

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from holdfast.core.errors import InputError
 from holdfast.core.types import Floats, Image, Size
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.verify.vnnlib.spec import Disjunct, Spec, print_vnnlib
 
 SECONDS = 60  # what the benchmark's authors give an instance

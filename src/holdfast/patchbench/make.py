@@ -20,18 +20,18 @@ from holdfast.core.patch import Patch, nearest
 from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Image, Size
+from holdfast.data.files import check_new, whole_folder
 from holdfast.data.patchfile import files_of, png_of
-from holdfast.data.whole import check_new, whole_folder
 from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.lower.nodes import part_of
-from holdfast.metrics.single import single_values
+from holdfast.graph.nodes import part_of
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
 from holdfast.patchbench.layout import SECONDS, THRESHOLD, Layout, Target, rule_text, spec_text, unit
-from holdfast.stages.resize.pillow import pillow_box
+from holdfast.stages.resize.libraries import pillow_box
 from holdfast.verify.replay import session_of
 
 BLACK, FREE = "black", "free"

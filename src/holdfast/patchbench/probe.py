@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.inspect import condense, inputs_of
-from holdfast.graph.lower.nodes import part_of
+from holdfast.graph.inspect import inputs_of
+from holdfast.graph.nodes import part_of
+from holdfast.graph.session import condense
 from holdfast.patchbench.layout import TAIL
 from holdfast.verify.finite import HEAVY
 from holdfast.verify.replay import session_of

@@ -35,7 +35,8 @@ from holdfast.patchbench.positions.files import (
 )
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar, PositionMap
-from holdfast.verify.vnnlib import property_of, read_vnnlib
+from holdfast.verify.vnnlib.read import read_vnnlib
+from holdfast.verify.vnnlib.spec import property_of
 
 Kind: TypeAlias = Literal["position", "file", "described"]
 Step: TypeAlias = Callable[[int, int], None]

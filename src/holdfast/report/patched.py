@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +13,8 @@ from holdfast.core.patch import changed
 from holdfast.core.types import Bools, Boxes, Detections, Image
 from holdfast.metrics.boxes import iou
 from holdfast.report.charts.svg import element, label, number, shortened, tip, width_of
+from holdfast.report.gallery import Corners, Mark, MarkKind, free_place
+from holdfast.report.html import picture_uri
 from holdfast.report.parts import fragment
 
 GAIN = 10  # how often the difference is multiplied
@@ -60,8 +59,8 @@ def exhibition(
 def difference(before: Image, after: Image) -> Image:
     """The difference of every channel, ten times as large and cut off at 255."""
     away = np.abs(before.astype(np.int16) - after.astype(np.int16))
-    made: Image = np.minimum(GAIN * away, 255).astype(np.uint8)
-    return made
+    scaled: Image = np.minimum(GAIN * away, 255).astype(np.uint8)
+    return scaled
 
 
 def _tile(exhibit: Exhibit, classes: Sequence[str], least: float, key: str) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def _grounds(exhibit: Exhibit, mask: Bools, key: str) -> list[str]:
     ]
 
 
-def _region(exhibit: Exhibit, mask: Bools) -> tuple[float, float, float, float] | None:
+def _region(exhibit: Exhibit, mask: Bools) -> Corners | None:
     """The square (x, y, side, side) worth a closer look: what is changed, or else the largest target.
 
     None if nothing is changed, or if that square is most of the picture.
@@ -113,7 +112,7 @@ def _region(exhibit: Exhibit, mask: Bools) -> tuple[float, float, float, float] 
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
     if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(exhibit.truth):
-        x1, y1, x2, y2 = _corners(exhibit.truth.xyxy[int(np.argmax(exhibit.truth.areas))])
+        x1, y1, x2, y2 = exhibit.truth.xyxy[int(np.argmax(exhibit.truth.areas))].tolist()
     side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
     if side > 0.7 * min(width, height):
         return None
@@ -122,91 +121,52 @@ def _region(exhibit: Exhibit, mask: Bools) -> tuple[float, float, float, float] 
     return x, y, side, side
 
 
-@dataclass(frozen=True)
-class _Mark:
-    xyxy: tuple[float, float, float, float]
-    kind: str
-    text: str
-
-
-def _marks(exhibit: Exhibit, classes: Sequence[str], least: float, when: int) -> list[_Mark]:
+def _marks(exhibit: Exhibit, classes: Sequence[str], least: float, when: int) -> list[Mark]:
     """The boxes of one picture, those that matter most last: the truth, the second model, the first."""
     truth, said = exhibit.truth, exhibit.said[when]
-    alike = _alike(truth, said, least)
+    same: Bools = truth.classes[:, None] == said.classes[None, :]
+    alike = same & (iou(truth.xyxy, said.boxes) >= least)  # (true boxes, detections)
     found, right = (np.asarray(alike.any(axis=axis)).tolist() for axis in (1, 0))
     counts = ~(truth.crowd | truth.difficult)
     marks = []
     for box, kind, seen, counted in zip(truth.xyxy, truth.classes, found, counts, strict=True):
-        what = "truth" if seen else "missed" if counted else "ignored"
-        marks.append(_Mark(_corners(box), what, classes[kind] if what == "missed" else ""))
+        missed = counted and not seen
+        what: MarkKind = "missed" if missed else "truth" if seen else "ignored"
+        marks.append(Mark.of(box, what, classes[kind] if missed else ""))
     if exhibit.also is not None:
-        marks += [_Mark(_corners(box), "mimic", "") for box in exhibit.also[when].boxes]
+        marks += [Mark.of(box, "mimic") for box in exhibit.also[when].boxes]
     for box, kind, score, good in zip(said.boxes, said.classes, said.scores, right, strict=True):
-        marks.append(_Mark(_corners(box), "right" if good else "wrong", f"{classes[kind]} {score:.2f}"))
+        marks.append(Mark.of(box, "right" if good else "wrong", f"{classes[kind]} {score:.2f}"))
     return marks
 
 
-def _alike(truth: Boxes, said: Detections, least: float) -> Bools:
-    """(true boxes, detections): whether they are of one class and overlap enough."""
-    same: Bools = truth.classes[:, None] == said.classes[None, :]
-    return same & (iou(truth.xyxy, said.boxes) >= least)
-
-
-def _corners(box: Any) -> tuple[float, float, float, float]:
-    x1, y1, x2, y2 = (float(v) for v in box)
-    return x1, y1, x2, y2
-
-
 def _drawn(
-    title: str, view: tuple[float, float, float, float], ground: str, marks: Sequence[_Mark],
-    labels: Sequence[str], kind: str,
-) -> str:  # fmt: skip
+    title: str, view: Corners, ground: str, marks: Sequence[Mark], labels: Sequence[str], kind: str
+) -> str:
     frame = " ".join(number(value) for value in view)
-    head = element("title", html.escape(title))
-    boxes = [_box(mark) for mark in marks]
-    return element("svg", head, ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
+    boxes = [mark.drawn() for mark in marks]
+    return element("svg", tip(title), ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
 
 
-def _box(mark: _Mark) -> str:
-    x1, y1, x2, y2 = mark.xyxy
-    place = {"x": x1, "y": y1, "width": max(x2 - x1, 0.5), "height": max(y2 - y1, 0.5)}
-    told = tip(f"{mark.kind}{f': {mark.text}' if mark.text else ''}")
-    under = element("rect", class_="under", **place)
-    return element("g", told, under, element("rect", class_=f"mark {mark.kind}", **place))
-
-
-def _labels(marks: Sequence[_Mark], size: tuple[int, int]) -> list[str]:
+def _labels(marks: Sequence[Mark], size: tuple[int, int]) -> list[str]:
     """A label for each box that has one and a free place above or below; the others keep their tip."""
-    taken: list[tuple[float, float, float, float]] = []
+    taken: list[Corners] = []
     written = []
     for mark in reversed(marks):
         text = shortened(mark.text, 24)
         wide = width_of(text, _TEXT * 1.1) + 6
         x1, y1, _, y2 = mark.xyxy
         x = min(max(x1, 2.0), max(size[0] - wide, 2.0))
-        for y in (y1 - 5, y2 + _TEXT, y1 - 5 - 1.3 * _TEXT, y2 + 2.3 * _TEXT) if text else ():
-            area = (x, y - _TEXT, x + wide, y + 4)
-            free = all(
-                area[2] <= t[0] or t[2] <= area[0] or area[3] <= t[1] or t[3] <= area[1] for t in taken
-            )
-            if area[1] >= 0 and area[3] <= size[1] and free:
-                taken.append(area)
-                written.append(label(x, y, text, class_=f"tag {mark.kind}"))
-                break
+        rows = (y1 - 5, y2 + _TEXT, y1 - 5 - 1.3 * _TEXT, y2 + 2.3 * _TEXT) if text else ()
+        place = free_place([(x, y) for y in rows], (wide, _TEXT), size[1], taken)
+        if place is not None:
+            written.append(label(*place, text, class_=f"tag {mark.kind}"))
     return written
 
 
 def _jpeg(image: Image) -> str:
-    return _encoded(image, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
+    return picture_uri(image, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
 
 
 def _png(pixels: Any) -> str:
-    return _encoded(pixels, "PNG", optimize=True)
-
-
-def _encoded(pixels: Any, kind: str, **how: Any) -> str:
-    from PIL import Image as Pillow
-
-    out = io.BytesIO()
-    Pillow.fromarray(pixels).save(out, kind, **how)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(out.getvalue()).decode()}"
+    return picture_uri(pixels, "PNG", optimize=True)

@@ -1,4 +1,15 @@
-"""A table as data, and the five ways it is written: text, Markdown, CSV, LaTeX, HTML.
+"""A table as data, and the five ways to write it: text, Markdown, CSV, LaTeX, HTML.
+
+Declare a table by its columns, each with the function that takes its cell from a row:
+
+    Table.of(
+        tools,
+        [
+            Column("tool", get=lambda tool: tool.name),
+            Column("mean s", get=lambda tool: tool.seconds, digits=2, note="mean time per instance"),
+        ],
+        "Solving times",
+    )
 
 A missing value (None or NaN) reads n/a, and is an empty field in CSV. Numbers are rounded to their column's
 digits everywhere but in CSV and in the sort keys of HTML, which keep all of them; no zero has a minus.
@@ -10,38 +21,55 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from holdfast.core.errors import InputError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Row = TypeVar("Row", default=Any)  # typing has no defaults before Python 3.13
+else:
+    from typing import TypeVar
+
+    Row = TypeVar("Row")
+
 Cell: TypeAlias = str | int | float | bool | None
 MISSING = "n/a"
-_THIN = "\u202f"  # narrow space that does not break: groups the digits of large counts in HTML
+_THIN = "\u202f"  # narrow no-break space: groups the digits of large counts in HTML
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column's heading, the digits its fractions are rounded to, and what it means if that needs saying.
+class Column(Generic[Row]):
+    """A column's heading, the digits its fractions are rounded to, and a note that explains it.
 
     Negative digits are significant ones: −3 reads 0.0123 and 1.77e-05. `command`: its cells are commands,
-    folded away in HTML until asked for.
+    folded away in HTML. `get` takes the cell from a row; without it, rows are mappings by the heading.
     """
 
     name: str
     digits: int = 3
     note: str = ""
     command: bool = False
+    get: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns (names stand for plain columns), rows of as many cells, and a caption."""
+    """Columns (a name stands for a plain column), rows of one cell per column, and a caption."""
 
     columns: Sequence[Column | str]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], columns: Sequence[Column[Row]], caption: str = "") -> Table:
+        """The table whose cells are what each column gets from each row."""
+        get = [column.get or methodcaller("get", column.name) for column in columns]
+        return cls(columns, [[cell(row) for cell in get] for row in rows], caption)
 
     def __post_init__(self) -> None:
         rows = tuple(tuple(_plain(cell) for cell in row) for row in self.rows)
@@ -58,7 +86,7 @@ class Table:
         return tuple(c if isinstance(c, Column) else Column(c) for c in self.columns)
 
     def numeric(self) -> tuple[bool, ...]:
-        """For each column whether all it holds are numbers or missing, and so aligned to the right."""
+        """For each column whether all its cells are numbers or missing, which are aligned to the right."""
         return tuple(
             all(is_missing(row[i]) or _is_number(row[i]) for row in self.rows) and bool(self.rows)
             for i in range(len(self.columns))
@@ -68,7 +96,7 @@ class Table:
 def table_of(rows: Sequence[Mapping[str, Any]], caption: str = "", digits: int = 3) -> Table:
     """The table whose columns are the keys of the rows, in the order in which they first appear."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    return Table([Column(key, digits) for key in keys], [[row.get(k) for k in keys] for row in rows], caption)
+    return Table.of(rows, [Column(key, digits) for key in keys], caption)
 
 
 def is_missing(cell: Cell) -> bool:
@@ -77,7 +105,7 @@ def is_missing(cell: Cell) -> bool:
 
 
 def shown(cell: Cell, digits: int = 3) -> str:
-    """The cell as it is read by people; control characters, which could steer a terminal, become �."""
+    """The cell as people read it; control characters, which could steer a terminal, become �."""
     if cell is None or is_missing(cell):
         return MISSING
     if isinstance(cell, bool):
@@ -157,7 +185,8 @@ def to_html(table: Table, *, sortable: bool = True) -> str:
     """The table as HTML; the page's script makes the buttons in its headings sort the rows."""
     heads, numeric = table.heads, table.numeric()
     titles = "".join(_heading(head, right, sortable) for head, right in zip(heads, numeric, strict=True))
-    rows = "".join(f"<tr>{_row(row, heads, numeric)}</tr>" for row in table.rows)
+    first = [True, *[False] * (len(heads) - 1)]
+    rows = "".join(f"<tr>{''.join(map(_cell, row, heads, numeric, first))}</tr>" for row in table.rows)
     caption = f"<caption>{_escape(table.caption)}</caption>" if table.caption else ""
     kinds = ["sortable"] * sortable + ["few"] * (len(heads) <= 5 and any(numeric))
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
@@ -174,30 +203,19 @@ def _heading(head: Column, right: bool, sortable: bool) -> str:
     return f'<th scope="col" aria-sort="none"{kind}{note}>{button}</th>'
 
 
-def _row(row: Sequence[Cell], heads: Sequence[Column], numeric: Sequence[bool]) -> str:
-    return "".join(_cell(cell, i, heads[i], numeric[i]) for i, cell in enumerate(row))
-
-
-def _cell(cell: Cell, place: int, head: Column, right: bool) -> str:
+def _cell(cell: Cell, head: Column, right: bool, first: bool) -> str:
     text = _escape(shown(cell, head.digits))
     if isinstance(cell, int) and not isinstance(cell, bool):
         text = grouped(cell)
-    if place == 0 and not right:
+    if first and not right:
         return f'<th scope="row">{text}</th>'
     if head.command and text:
-        return f"<td>{_folded(text)}</td>"
+        folded = f'<pre tabindex="0"><code>{text}</code></pre>'
+        return f'<td><details class="again"><summary>command</summary>{folded}</details></td>'
     if not right:
         return f"<td>{text}</td>"
     kind, key = ("number missing", "") if is_missing(cell) else ("number", cell)
     return f'<td class="{kind}" data-value="{key}">{text}</td>'
-
-
-def _folded(command: str) -> str:
-    """A command behind a word that opens it; it is escaped already."""
-    return (
-        '<details class="again"><summary>command</summary>'
-        f'<pre tabindex="0"><code>{command}</code></pre></details>'
-    )
 
 
 def _plain(cell: Any) -> Cell:
@@ -215,7 +233,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def _width(text: str) -> int:
-    """How many places a terminal gives the text: two for each wide (Chinese, Japanese, Korean) sign."""
+    """Terminal columns of the text: two for each wide (Chinese, Japanese, Korean) character."""
     if text.isascii():
         return len(text)
     places = {"W": 2, "F": 2}

@@ -6,15 +6,14 @@ side, rounding to whole pixels of the network input, non-maximum suppression, ba
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Prediction, Tensor
-from holdfast.graph.exponent import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
+from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
 from holdfast.stages.post import Rounding, finish
 
 
@@ -87,25 +86,25 @@ DETECTORS = ("detect", "single")
 @stage("boxes", paper=True, tasks=DETECTORS, systems="inclusive pixels: Detectron (Caffe2), its ports")
 def offset(boxes: Boxes) -> Boxes:
     """Corner x2 = x + w/2 − 1, likewise y2, in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
-    return dataclasses.replace(boxes, offset=True)
+    return replace(boxes, offset=True)
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes by a cast: int(x), astype(int)")
 def round_floor(boxes: Boxes) -> Boxes:
     """Coordinates x → ⌊x⌋ in the network input, before NMS."""
-    return dataclasses.replace(boxes, rounding="floor")
+    return replace(boxes, rounding="floor")
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes by round or rint")
 def round_nearest(boxes: Boxes) -> Boxes:
     """Coordinates x → ⌊x⌉, halves to the even one, in the network input, before NMS."""
-    return dataclasses.replace(boxes, rounding="nearest")
+    return replace(boxes, rounding="nearest")
 
 
 @stage("boxes", tasks=DETECTORS, systems="integer boxes that must cover; no product known")
 def round_ceil(boxes: Boxes) -> Boxes:
     """Coordinates x → ⌈x⌉ in the network input, before NMS."""
-    return dataclasses.replace(boxes, rounding="ceil")
+    return replace(boxes, rounding="ceil")
 
 
 @stage(
@@ -113,22 +112,22 @@ def round_ceil(boxes: Boxes) -> Boxes:
 )
 def nms_inclusive(boxes: Boxes) -> Boxes:
     """A box is suppressed at IoU ≥ threshold, not only above it."""
-    return dataclasses.replace(boxes, nms_inclusive=True)
+    return replace(boxes, nms_inclusive=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_without_nms, systems="py_cpu_nms of Fast R-CNN and its copies")
 def nms_plus_one(boxes: Boxes) -> Boxes:
     """The IoU of NMS counts the last pixel: sides are x2 − x1 + 1 and y2 − y1 + 1."""
-    return dataclasses.replace(boxes, nms_plus_one=True)
+    return replace(boxes, nms_plus_one=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_without_exp, systems="heads run in fp16: mobile GPUs, NPUs")
 def exp_fp16(boxes: Boxes) -> Boxes:
     """Sides w = p·exp(t) with t and exp(t) rounded to binary16 (11 bits, at most 65504)."""
-    return dataclasses.replace(boxes, exp_half=True)
+    return replace(boxes, exp_half=True)
 
 
 @stage("boxes", tasks=("detect",), no_effect=_clamped, systems="box coders of Detectron, torchvision, mmdet")
 def exp_clamp(boxes: Boxes) -> Boxes:
     """Sides w = p·exp(min(t, log(1000/16))): the appendix's clamp, where the head has none."""
-    return dataclasses.replace(boxes, exp_clamp=True)
+    return replace(boxes, exp_clamp=True)

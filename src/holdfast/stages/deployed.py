@@ -109,7 +109,7 @@ class Deployed:
         """A hash of all that can change the rewritten model."""
         import onnx
 
-        from holdfast.graph.inspect import runtime
+        from holdfast.graph.session import runtime
 
         versions = [onnx.__version__, runtime().__version__]
         return fingerprint.of([model.sha256, model.card, self._made_by(), versions, code_of("rewrite")])

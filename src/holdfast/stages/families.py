@@ -15,10 +15,10 @@ Facts of a part: `systems` (who does it), `alike` (class of products with the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.model import Task
@@ -29,6 +29,7 @@ from holdfast.stages.deployed import with_rewrite, with_runtime
 
 Where: TypeAlias = Literal["pre-processing", "model inference", "post-processing", "your own"]
 TASKS: tuple[Task, ...] = get_args(Task)
+_TOLD = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")  # facts an Option repeats
 
 
 @dataclass(frozen=True)
@@ -180,18 +181,13 @@ def _family_of(registered: Part) -> str:
 
 
 def _option(registered: Part, of: Family) -> Option:
-    facts: dict[str, Any] = registered.facts
-    function: Callable[..., Any] = registered.function
-    needs, extra = facts.get("needs", ""), facts.get("extra", "")
+    kind, name, facts = registered.kind, registered.name, registered.facts
     missing = ""
-    if needs and not is_installed(needs):
-        missing = f"{needs} is not installed: pip install 'holdfast[{extra}]'"
-    noise: Noise = function if registered.kind == "noise" else Exchange(registered.kind, registered.name)
-    return Option(
-        of.name, registered.name, noise, registered.summary, facts.get("systems", ""),
-        facts.get("alike", ""), facts.get("paper", False), facts.get("tasks", of.tasks),
-        facts.get("default", True), missing, facts.get("aliases", ()), facts.get("calibrated", False),
-    )  # fmt: skip
+    if facts.get("needs") and not is_installed(facts["needs"]):
+        missing = f"{facts['needs']} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
+    noise: Noise = registered.function if kind == "noise" else Exchange(kind, name)
+    told = {"tasks": of.tasks, **{key: facts[key] for key in _TOLD if key in facts}}
+    return Option(of.name, name, noise, registered.summary, missing=missing, **told)
 
 
 def is_installed(module: str) -> bool:

@@ -12,7 +12,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 
 
 @stage("infer")
@@ -22,16 +22,15 @@ def onnxruntime(model: Model, threads: int = 0) -> Run:
     return open_onnx(model.read() if model.path.suffix == ".gz" else str(model.path), model, threads)
 
 
+@stage("runtime", "onnxruntime", systems="ONNX Runtime (CPU)")
 def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
-    """A function that runs one tensor (1, …) through these ONNX bytes or this file: output name -> array."""
-    ort = runtime()
+    """ONNX Runtime on the CPU, all graph optimisations on.
 
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
+    The function that it returns runs one tensor (1, …) through these ONNX bytes or this file: output name ->
+    array.
+    """
     try:
-        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{model.path}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     inputs = session.get_inputs()
@@ -67,7 +66,14 @@ def one_of(run: Run, batch: int, model: Model) -> Run:
         return lambda tensor: run(tensor[0])
 
     def alone(tensor: Tensor) -> Mapping[str, Tensor]:
-        return _first(run(batched(tensor, batch)), batch, model)
+        found = run(batched(tensor, batch))
+        for name, value in found.items():
+            if value.ndim == 0 or value.shape[0] != batch:
+                raise ModelError(
+                    f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
+                    "does not have one part for each; export it with a batch of 1"
+                )
+        return {name: value[:1] for name, value in found.items()}
 
     return alone
 
@@ -90,17 +96,6 @@ def fixed_batch(shape: Sequence[Any]) -> int:
         return 0
     first = shape[0] if len(shape) else 1
     return first if isinstance(first, int) and first > 1 else 1
-
-
-def _first(found: Mapping[str, Tensor], batch: int, model: Model) -> dict[str, Tensor]:
-    """The outputs of the first of a batch in which every image is the same."""
-    for name, value in found.items():
-        if value.ndim == 0 or value.shape[0] != batch:
-            raise ModelError(
-                f"{model.path}: takes {batch} images at once, but output {name!r} of shape {value.shape} "
-                "does not have one part for each; export it with a batch of 1"
-            )
-    return {name: value[:1] for name, value in found.items()}
 
 
 def _check_shape(model: Model, shape: list[Any]) -> None:

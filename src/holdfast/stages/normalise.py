@@ -1,6 +1,8 @@
-"""Normalisation: RGB pixels of the network's size to its input tensor."""
+"""From a picture to the network's input: how it is laid into the input, and its pixels as a tensor."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
@@ -9,29 +11,32 @@ from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
 
 
+@stage("fit", "card")
+def as_card(wanted: Input) -> Input:
+    """The input as the card states it."""
+    return wanted
+
+
+@stage("fit", family="resize", systems="the SysNoise authors' code")
+def square(wanted: Input) -> Input:
+    """Stretched to short side × short side before the centre crop; other policies stay as they are."""
+    return dataclasses.replace(wanted, policy="square") if wanted.policy == "crop" else wanted
+
+
 @stage("normalise")
 def card(image: Image, wanted: Input) -> Tensor:
     """(pixel · scale − mean) / std in the card's colour order, layout and type, computed in float32."""
     channel = 0 if wanted.layout == "nchw" else 2
+    pixels = np.moveaxis(image[:, :, ::-1] if wanted.colour == "bgr" else image, 2, channel)
     if wanted.dtype == "uint8":
-        return np.ascontiguousarray(_ordered(image, wanted.colour == "bgr", channel))
+        return np.ascontiguousarray(pixels)
     # One multiply and one subtract in float32: x · (scale/std) − mean/std.
     gain = np.float32(wanted.scale) / np.asarray(wanted.std, np.float32)
     shift = np.asarray(wanted.mean, np.float32) / np.asarray(wanted.std, np.float32)
-    return _shifted(image, gain, shift, wanted.colour == "bgr", channel).astype(wanted.dtype, copy=False)
-
-
-def _ordered(image: Image, bgr: bool, channel: int) -> Image:
-    """The pixels with the axis of colours where it is wanted."""
-    return np.moveaxis(image[:, :, ::-1] if bgr else image, 2, channel)
-
-
-def _shifted(image: Image, gain: Tensor, shift: Tensor, bgr: bool, channel: int) -> Tensor:
-    pixels = _ordered(image, bgr, channel)
     tensor = np.empty(pixels.shape, np.float32)
     # Channel by channel: eight times as fast as all at once, which goes through memory in small strides.
     made, given = np.moveaxis(tensor, channel, 0), np.moveaxis(pixels, channel, 0)
     for out, plane, factor, offset in zip(made, given, gain, shift, strict=True):
         np.multiply(plane, factor, out=out, dtype=np.float32)
         np.subtract(out, offset, out=out)
-    return tensor
+    return tensor.astype(wanted.dtype, copy=False)

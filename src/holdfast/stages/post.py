@@ -13,7 +13,7 @@ from holdfast.core.frame import Frame
 from holdfast.core.model import Card
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Detections, Floats, LabelMap, Prediction, Scores, Tensor
-from holdfast.graph.exponent import Exp, exp_of
+from holdfast.graph.candidates import Exp, exp_of
 from holdfast.graph.nms import nms
 
 Rounding = Literal["none", "floor", "nearest", "ceil"]

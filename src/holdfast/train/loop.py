@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.core.errors import InputError, OutputError
+from holdfast.core.errors import InputError, OutputError, one_line
 from holdfast.core.sources import code_of
 
 Batch: TypeAlias = tuple[Tensor, ...]  # the images, or what else is the input, first
@@ -154,7 +154,7 @@ def _save(path: Path, key: str, net: nn.Module, average: nn.Module, optimiser: A
         torch.save({**content, "done": done, "key": key}, part)
         part.replace(path)
     except (OSError, RuntimeError) as problem:  # torch has no class of its own for a full disk
-        said = " ".join(str(problem).split())[:120]
+        said = one_line(problem)[:120]
         raise OutputError(f"{path}: the checkpoint could not be written: {said}") from problem
 
 

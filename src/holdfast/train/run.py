@@ -18,8 +18,7 @@ from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.data.entries import FileEntry
 from holdfast.engine.store import write_atomic
 from holdfast.evaluate.run import Plan, alignment_of
-from holdfast.graph.card import card_path
-from holdfast.graph.card_text import write_card
+from holdfast.graph.card import card_path, write_card
 from holdfast.graph.load import load_model
 from holdfast.train.mitigate.judge import right
 from holdfast.train.mitigate.rows import in_both

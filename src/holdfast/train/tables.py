@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.tables import groups_of, lines_of, title_of
-from holdfast.report.tables import Cell, Column, Table
+from holdfast.report.tables import Cell, Column, Table, table_of
 from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
-from holdfast.train.mitigate.matrix import Matrix
+from holdfast.train.mitigate.matrix import Line, Matrix
 
 _TABLES = {"resize": "Table 7", "decode": "Tables 8 and 9"}
 
 
 def matrix_table(found: Matrix) -> Table:
     """The paper's layout: a row each way to train, accuracy in each cell, mean and std."""
-    columns: list[Column | str] = ["train \\ test", *(Column(name, 2) for name in found.tests)]
-    columns += [Column("mean", 2), Column("std", 3), "95 % of std", Column("behind best", 2)]
-    rows: list[list[Cell]] = [
-        [
-            line.train,
-            *line.accuracy,
-            line.mean,
-            line.std,
-            f"{line.std_low:.3f} to {line.std_high:.3f}",
-            found.behind(line),
-        ]
-        for line in found.lines
+    columns: list[Column[Line]] = [
+        Column("train \\ test", get=lambda line: line.train),
+        *(Column(name, get=_accuracy(place), digits=2) for place, name in enumerate(found.tests)),
+        Column("mean", get=lambda line: line.mean, digits=2),
+        Column("std", get=lambda line: line.std),
+        Column("95 % of std", get=lambda line: f"{line.std_low:.3f} to {line.std_high:.3f}"),
+        Column("behind best", get=found.behind, digits=2),
     ]
     seeds = f", mean of {len(found.seeds)} seeds" if len(found.seeds) > 1 else ""
     caption = (
@@ -36,25 +31,40 @@ def matrix_table(found: Matrix) -> Table:
         f"± {found.binomial:.2f} (one standard deviation), differences along a row to less: they are "
         "on the same images. Behind best: mean over the columns of what the best row has more"
     )
-    return Table(columns, rows, caption)
+    return Table.of(found.lines, columns, caption)
+
+
+def _accuracy(place: int) -> Callable[[Line], float]:
+    return lambda line: line.accuracy[place]
 
 
 def matrix_csv(found: Matrix) -> Table:
     """Every number of the matrix, one row each way to train."""
-    columns = ["over", "model", "data", "images", "trained_on", "steps", "seeds", "train", *found.tests]
-    numbers = "mean mean_low mean_high std std_low std_high spread_over_seeds binomial behind_best"
-    columns += numbers.split()
-    seeds = " ".join(map(str, found.seeds))
-    head: list[Cell] = [found.over, found.model, found.data, found.images, found.trained_on]
-    head += [found.steps, seeds]
-    rows: list[list[Cell]] = [
+    return table_of(
         [
-            *head, line.train, *line.accuracy, line.mean, line.mean_low, line.mean_high, line.std,
-            line.std_low, line.std_high, line.spread, found.binomial, found.behind(line),
+            {
+                "over": found.over,
+                "model": found.model,
+                "data": found.data,
+                "images": found.images,
+                "trained_on": found.trained_on,
+                "steps": found.steps,
+                "seeds": " ".join(map(str, found.seeds)),
+                "train": line.train,
+                **dict(zip(found.tests, line.accuracy, strict=True)),
+                "mean": line.mean,
+                "mean_low": line.mean_low,
+                "mean_high": line.mean_high,
+                "std": line.std,
+                "std_low": line.std_low,
+                "std_high": line.std_high,
+                "spread_over_seeds": line.spread,
+                "binomial": found.binomial,
+                "behind_best": found.behind(line),
+            }
+            for line in found.lines
         ]
-        for line in found.lines
-    ]  # fmt: skip
-    return Table(columns, rows)
+    )
 
 
 def families_table(found: Suite, model: str) -> Table:
@@ -76,17 +86,16 @@ def families_table(found: Suite, model: str) -> Table:
 def families_csv(found: Suite, model: str) -> Table:
     """The same with numbers alone, and how many options of each family differ."""
     groups = groups_of(found)
-    columns = ["model", "data", "images", "trained_with", "clean"]
-    for group in groups:
-        name = group.lower()
-        columns += [name, f"{name}_worst", f"{name}_worst_option", f"{name}_options"]
-    rows: list[list[Cell]] = []
+    rows = []
     for one in found.models:
-        row: list[Cell] = [model, found.data, one.images, one.model, 100 * one.clean]
-        for line in lines_of(one, groups):
-            row += [line.mean, line.worst, line.option or line.words, line.distinct]
-        rows.append([*row, one.combined.drop if one.combined else None])
-    return Table([*columns, "combined"], rows)
+        row: dict[str, Cell] = {"model": model, "data": found.data, "images": one.images}
+        row |= {"trained_with": one.model, "clean": 100 * one.clean}
+        for group, line in zip(groups, lines_of(one, groups), strict=True):
+            name = group.lower()
+            row |= {name: line.mean, f"{name}_worst": line.worst}
+            row |= {f"{name}_worst_option": line.option or line.words, f"{name}_options": line.distinct}
+        rows.append({**row, "combined": one.combined.drop if one.combined else None})
+    return table_of(rows)
 
 
 def tent_table(found: Sequence[Adapted]) -> Table:
@@ -109,16 +118,21 @@ def tent_table(found: Sequence[Adapted]) -> Table:
 
 def tent_csv(found: Sequence[Adapted]) -> Table:
     """One row an option: what it costs without TENT and with it."""
-    columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option"]
-    rows: list[list[Cell]] = [
-        [
-            one.model, one.data, one.images, one.how.batch, one.how.rate, one.clean, one.clean_adapted,
-            drop.family, drop.option, drop.without, drop.adapted,
-        ]
-        for one in found
-        for drop in one.drops
-    ]  # fmt: skip
-    return Table([*columns, "drop", "drop_tent"], rows)
+    pairs = [(one, drop) for one in found for drop in one.drops]
+    columns: list[Column[tuple[Adapted, Drop]]] = [
+        Column("model", get=lambda pair: pair[0].model),
+        Column("data", get=lambda pair: pair[0].data),
+        Column("images", get=lambda pair: pair[0].images),
+        Column("batch", get=lambda pair: pair[0].how.batch),
+        Column("rate", get=lambda pair: pair[0].how.rate),
+        Column("clean", get=lambda pair: pair[0].clean),
+        Column("clean_tent", get=lambda pair: pair[0].clean_adapted),
+        Column("family", get=lambda pair: pair[1].family),
+        Column("option", get=lambda pair: pair[1].option),
+        Column("drop", get=lambda pair: pair[1].without),
+        Column("drop_tent", get=lambda pair: pair[1].adapted),
+    ]
+    return Table.of(pairs, columns)
 
 
 def _of_family(drops: Sequence[Drop], adapted: bool) -> str:

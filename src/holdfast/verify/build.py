@@ -35,7 +35,7 @@ def problem_of(
     two units in the last place: the specification's decimals were rounded to the nearest float64. With
     `as_evaluated` the net has a `roundoff`: a proof holds for every evaluation in the file's own precision.
     """
-    from holdfast.graph.lower.smooth import SeveralSoftmaxes
+    from holdfast.graph.lower.curves import SeveralSoftmaxes
 
     domain = domain or domain_of(question)
     runner = runner or runner_of(question, domain)

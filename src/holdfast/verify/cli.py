@@ -12,8 +12,7 @@ from holdfast.config.output import say
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
-    from holdfast.core.property import Property
-    from holdfast.core.verdict import Verdict
+    from holdfast.core.property import Property, Verdict
 
 EXIT_CODES: Mapping[str, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
 _SHOWN = 8  # inputs and outputs printed; a file holds all
@@ -33,7 +32,7 @@ def verify(options: VerifyOptions) -> int:
         return _check(net)
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
-    from holdfast.core.verdict import Budget, Verdict
+    from holdfast.core.property import Budget, Verdict
     from holdfast.verify.run import verify as decide
     from holdfast.verify.vnnlib import property_of, read_vnnlib
     from holdfast.verify.watch import memory_bytes, watched
@@ -106,7 +105,7 @@ def _lines(verdict: Verdict, question: Property | None) -> list[tuple[str, str]]
 
 def _free(question: Property | None) -> list[int]:
     """The places of the inputs that the property leaves free."""
-    from holdfast.core.threat import Box
+    from holdfast.core.property import Box
 
     box = None if question is None else question.threat
     return [] if not isinstance(box, Box) else (box.lower < box.upper).ravel().nonzero()[0].tolist()

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Property, Rows
 from holdfast.core.types import Floats
-from holdfast.graph.inspect import inputs_of, runtime
-from holdfast.graph.lower.nodes import part_of
+from holdfast.graph.inspect import inputs_of
+from holdfast.graph.nodes import part_of
+from holdfast.graph.session import runtime
 from holdfast.verify.finite import (
     Cells,
     NotFinite,

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.lower.moves import OPERATORS as MOVES
-from holdfast.graph.lower.nodes import constant_of, needed, node_of, subgraphs
-from holdfast.graph.lower.values import Build, Node, Value, View
+from holdfast.graph.lower.values import Build, Node, Value, View, constant_of, node_of
+from holdfast.graph.nodes import needed, subgraphs
 
 Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32

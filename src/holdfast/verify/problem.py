@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.property import Property
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Budget, Property
 from holdfast.core.types import Floats
-from holdfast.core.verdict import Budget
 from holdfast.graph.inspect import inputs_of, read_proto
 from holdfast.graph.ir import Array, Conv, Dense, Net
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.property import Property
 from holdfast.core.types import Floats, Tensor
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 from holdfast.verify.problem import Case, Domain
 
 _AT_A_TIME = 1 << 23  # comparisons with boxes
@@ -100,13 +100,8 @@ def _flat(outputs: Mapping[str, Any]) -> Floats:
 
 def session_of(model: bytes | Path) -> Any:
     """An ONNX Runtime session that says nothing on its own and keeps to one thread."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
-        given = model if isinstance(model, bytes) else str(model)
-        return ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        return open_session(model, threads=1, inter_threads=1)
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         where = "the network" if isinstance(model, bytes) else str(model)
         raise ModelError(f"{where}: onnxruntime cannot run it: {condense(problem)}") from None

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.evaluate import curve_of, step_values
 from holdfast.graph.ir import (
     Activation,
     Array,
@@ -27,7 +26,9 @@ from holdfast.graph.ir import (
     Step,
     Take,
     Total,
+    curve_of,
     sources_of,
+    step_values,
 )
 
 UNIT = 2.0**-53  # roundoff of float64

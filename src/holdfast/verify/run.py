@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import HoldfastError, MissingExtra, ModelError
-from holdfast.core.property import Property
-from holdfast.core.verdict import Budget, Verdict, settle
-from holdfast.graph.determinism import check_deterministic
+from holdfast.core.property import Budget, Property, Verdict, settle
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Activation, Conv, Dense, Net, Scale, Start, Take, Total
+from holdfast.graph.nodes import check_deterministic
 from holdfast.verify.problem import Answer, Clock, Domain, Problem, Tell, domain_of, silent
 from holdfast.verify.replay import Runner, runner_of
 

@@ -17,8 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.evaluate import curve_of, step_values
-from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total, sources_of
+from holdfast.graph.ir import (
+    Activation,
+    Array,
+    Conv,
+    Dense,
+    Net,
+    Scale,
+    Start,
+    Step,
+    Take,
+    Total,
+    curve_of,
+    sources_of,
+    step_values,
+)
 from holdfast.verify.problem import (
     Answer,
     Case,

@@ -1,11 +1,84 @@
-"""Crops of one sign each."""
+"""Pictures of one sign: sizes, seeds, the folder they are written to, the name they are opened by."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.data.signs import CLASSES, crop_classify, crop_single
+from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.core.types import Label
+from holdfast.data.embedded import FarEntry, is_embedded
+from holdfast.data.images import sniff
+from holdfast.data.open import open_dataset
+from holdfast.data.signs import CLASSES, crop_classify, crop_far, crop_single, encode, write_far
+
+
+@given(index=st.integers(0, 2**32))
+@settings(max_examples=10, deadline=None)
+def test_sizes_labels_and_qualities(index):
+    image, label, quality = crop_far(0, index)
+    assert image.dtype == np.uint8
+    assert image.shape[0] == image.shape[1]
+    assert 112 <= image.shape[0] <= 160
+    assert 0 <= label < len(CLASSES)
+    assert 10 <= quality <= 40
+
+
+def test_same_twice_and_other_seeds_differ():
+    first, again, other = crop_far(0, 5), crop_far(0, 5), crop_far(1, 5)
+    assert first[0].tobytes() == again[0].tobytes()
+    assert first[1:] == again[1:]
+    assert first[0].shape != other[0].shape or first[0].tobytes() != other[0].tobytes()
+
+
+def test_the_folder_is_the_embedded_data_set(tmp_path):
+    assert write_far(tmp_path, 3, range(6)) == 6
+    assert write_far(tmp_path, 3, range(8)) == 2  # only what was missing
+    written, drawn = open_dataset(tmp_path, task="classify"), open_dataset("far:3:8")
+    by_name = {sample.name: sample for sample in (entry.load() for entry in drawn.entries)}
+    assert len(written) == len(drawn) == 8
+    for entry in written.entries:
+        sample = entry.load()
+        twin = by_name[sample.name.split("/")[-1]]
+        assert sample.data == twin.data
+        assert written.classes[sample.truth.index] == drawn.classes[twin.truth.index]
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="file"):
+        write_far(tmp_path / "file", 0, range(1))
+
+
+def test_by_name():
+    found = open_dataset("far:2:5", images=3)
+    assert (found.name, found.format, found.task, len(found)) == ("far:2:5", "far", "classify", 3)
+    assert found.entries[1] == FarEntry(2, 1)
+    image, label, quality = crop_far(2, 1)
+    sample = found.entries[1].load()
+    assert sample.data == encode(image, quality)
+    assert sample.truth == Label(label)
+    assert sniff(sample.data).format == "JPEG"
+    assert len({entry.key() for entry in (FarEntry(0, 1), FarEntry(1, 0), FarEntry(1, 1))}) == 3
+
+
+@pytest.mark.parametrize("name", ["far:", "far:x", "far:1:0", "far:1:2:3"])
+def test_names_that_are_none(name):
+    with pytest.raises(InputError, match=name):
+        open_dataset(name)
+
+
+def test_it_serves_classifiers_only():
+    with pytest.raises(DataError, match="to classify, expected some to detect"):
+        open_dataset("far", task="detect")
+    with pytest.raises(InputError, match="far:SEED"):
+        open_dataset("far", split="val")
+
+
+def test_what_is_embedded():
+    assert is_embedded("far:1:2")
+    assert is_embedded("signs")
+    assert not is_embedded("farther")
 
 
 @given(seed=st.integers(0, 2**32), index=st.integers(0, 2**32))

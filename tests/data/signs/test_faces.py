@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.data.signs import CLASSES, GROUP_OF
-from holdfast.data.signs.catalogue import FIRST_SIGN
+from holdfast.data.signs.canvas import FIRST_SIGN
 from holdfast.data.signs.faces import SIZE, face, nearest_size
 from holdfast.data.signs.plant import corners, hide, warp
 from holdfast.data.signs.scene import blank

@@ -11,8 +11,8 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
-from holdfast.graph.anchors import apply_deltas, base_anchors, spread
-from holdfast.graph.classes import numbered
+from holdfast.graph.candidates import apply_deltas, base_anchors, spread
+from holdfast.graph.card import numbered
 
 K = 3
 STRIDES, RATIOS, SCALES = (16, 32), (0.5, 1.0), (1.0, 2.0)

@@ -9,7 +9,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
-from holdfast.graph.classes import numbered
+from holdfast.graph.card import numbered
 
 SIZE = (96, 64)
 K = 3

@@ -7,7 +7,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
-from holdfast.graph.classes import numbered
+from holdfast.graph.card import numbered
 
 BOX = [10.0, 12.0, 50.0, 40.0]  # xyxy
 CENTRE = [30.0, 26.0, 40.0, 28.0]

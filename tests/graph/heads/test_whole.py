@@ -7,7 +7,7 @@ from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
-from holdfast.graph.classes import numbered
+from holdfast.graph.card import numbered
 
 TASKS = {"classifier": "classify", "landmark": "single", "segmentation": "segment"}
 

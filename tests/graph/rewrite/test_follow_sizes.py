@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.graph.rewrite.follow.extend import extended
-from holdfast.graph.rewrite.follow.scale import scale
+from holdfast.graph.rewrite.follow.rules import scale
 from holdfast.graph.rewrite.follow.sizes import (
     Run,
     axis,
     changed,
+    extended,
     joined,
     new_size,
     offset,

@@ -8,9 +8,9 @@ from onnx import TensorProto, helper, numpy_helper
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
 from holdfast.core.types import Size
-from holdfast.graph.inspect import runtime
 from holdfast.graph.rewrite.fp16 import bf16, fp16, fp16_weights, to_kind
 from holdfast.graph.rewrite.types import Context
+from holdfast.graph.session import runtime
 
 CONTEXT = Context(Card("classify", Input(Size(12, 12)), Head("classifier"), ("a", "b")))
 

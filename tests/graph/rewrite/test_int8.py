@@ -9,12 +9,11 @@ from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
-from holdfast.graph.inspect import runtime
+from holdfast.graph.rewrite.calibration import observe
 from holdfast.graph.rewrite.int8 import int8_minmax, int8_mixed, int8_per_tensor
-from holdfast.graph.rewrite.quant_observe import observe
-from holdfast.graph.rewrite.quant_plan import plan_of
-from holdfast.graph.rewrite.quant_tidy import tidy
+from holdfast.graph.rewrite.quant_plan import plan_of, tidy
 from holdfast.graph.rewrite.types import CannotRewrite, Context
+from holdfast.graph.session import runtime
 
 CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))
 RNG = np.random.default_rng(7)

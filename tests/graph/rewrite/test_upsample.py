@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from helpers.graphs import context, halved, image, model, node, run, weight
 from holdfast.core.registry import names, part
 from holdfast.graph.rewrite.ceil import ceil
-from holdfast.graph.rewrite.interpolation import Convention, centres, weights
 from holdfast.graph.rewrite.types import CannotRewrite
-from holdfast.graph.rewrite.upsample import convention
+from holdfast.graph.rewrite.upsample import Convention, centres, convention, weights
 
 OPTIONS = {
     "upsample-bilinear": Convention("linear", "half_pixel"),

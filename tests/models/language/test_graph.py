@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.graph.inspect import runtime  # noqa: E402
+from holdfast.graph.session import runtime  # noqa: E402
 from models.language.graph import ROAD, Shape, decoder_graph, weights_of  # noqa: E402
 from models.language.recipe import Decoder, decoder  # noqa: E402
 

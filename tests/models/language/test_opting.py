@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.opt import opt_graph, opt_tokenizer, written_opt
-from holdfast.graph.inspect import runtime
+from holdfast.graph.session import runtime
 from models.language.graph import Shape, weights_of
 
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 from holdfast.core.frame import place  # noqa: E402
 from holdfast.data import signs  # noqa: E402
 from holdfast.stages.decode.pillow import pillow  # noqa: E402
-from holdfast.stages.resize.pillow import pillow_bilinear  # noqa: E402
+from holdfast.stages.resize.libraries import pillow_bilinear  # noqa: E402
 from holdfast.train.loop import Stage  # noqa: E402
 from models.signs import INPUTS, pool  # noqa: E402
 from models.signs.yolo import find_anchors  # noqa: E402

@@ -13,8 +13,7 @@ from holdfast.noise.speech.pictures import LOUDEST, sound_uri, spectrogram
 from holdfast.noise.speech.result import Number, Row, SpeechNoise, SpeechSuite
 from holdfast.noise.speech.show import Shown, Sound
 from holdfast.noise.speech.tables import csv_table, options_table, paper_table, words
-from holdfast.report.charts.decades import decades
-from holdfast.report.charts.forest import Group, Spot
+from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 
 

@@ -23,8 +23,8 @@ from holdfast.noise.vision.tables import (
     models_table,
     options_table,
 )
+from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.tables import to_csv, to_html, to_latex, to_markdown, to_text
 from holdfast.stages.families import option
 

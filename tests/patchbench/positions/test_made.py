@@ -7,18 +7,19 @@ import pytest
 
 from holdfast.cli import run
 from holdfast.core.model import Network
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
 from holdfast.graph.load import load_model
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import instance_of, open_bench
 from holdfast.patchbench.page import page, sections, table_of
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.run import as_dict, evaluate_bench
 from holdfast.report.tables import to_text
 from holdfast.verify.run import verify
-from holdfast.verify.vnnlib import property_of, read_vnnlib
+from holdfast.verify.vnnlib.read import read_vnnlib
+from holdfast.verify.vnnlib.spec import property_of
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InputError, ModelError
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.layout import Target
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.stages.decode.pillow import pillow
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.resize.libraries import pillow_bilinear
 
 
 @pytest.fixture(scope="module")

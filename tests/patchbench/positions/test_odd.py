@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from helpers.models import save_graph
 from holdfast.cli import run
 from holdfast.graph.load import load_model
-from holdfast.metrics.single import single_values
+from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import open_bench
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.run import evaluate_bench

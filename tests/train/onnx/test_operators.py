@@ -301,7 +301,7 @@ def assert_close(got, expected):
 @pytest.mark.parametrize("name", CASES)
 def test_operator_is_that_of_onnxruntime(name):
     net, model = opened(*CASES[name])
-    images = RNG.normal(size=(3, 3, 8, 8)).astype(np.float32)
+    images = np.random.default_rng(7).normal(size=(3, 3, 8, 8)).astype(np.float32)
     got = net(torch.from_numpy(images))
     expected = scores_of(model, images, "y", 0)
     assert_close(got.detach().reshape(3, -1).numpy(), expected)
@@ -313,7 +313,7 @@ def test_operator_is_that_of_onnxruntime(name):
 @pytest.mark.parametrize("name", FIXED)
 def test_a_batch_of_one_written_into_the_file_does_not_bind(name):
     net, model = opened(*FIXED[name], batch=1)
-    images = RNG.normal(size=(3, 3, 8, 8)).astype(np.float32)
+    images = np.random.default_rng(7).normal(size=(3, 3, 8, 8)).astype(np.float32)
     expected = scores_of(model, images, "y", 1)
     got = net(torch.from_numpy(images)).detach().reshape(3, -1).numpy()
     assert_close(got, expected)
@@ -329,6 +329,6 @@ def test_shape_of_one_image_is_enough_for_windows_on_axes_other_than_two():
     weights = {"w": floats(4, 3, 3)}
     nodes = [node("Conv", "x w", "h", pads=[1, 0]), node("MaxPool", "h", "y", kernel_shape=[2], strides=[2])]
     model = model_of(nodes, weights, ("n", 3, 9))
-    images = RNG.normal(size=(2, 3, 9)).astype(np.float32)
+    images = np.random.default_rng(7).normal(size=(2, 3, 9)).astype(np.float32)
     got = open_trainable(model)(torch.from_numpy(images)).detach().numpy()
     np.testing.assert_allclose(got, scores_of(model, images, "y", 0), atol=1e-5)

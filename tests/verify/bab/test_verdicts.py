@@ -20,7 +20,7 @@ from helpers.soundness import (
     check_verdict,
     check_weights,
 )
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation
 from holdfast.verify.bab import decide as turns
 from holdfast.verify.bab import tree

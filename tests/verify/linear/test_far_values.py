@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from helpers.bounds import problem
-from holdfast.core.verdict import Budget
+from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Net, Scale, Start
 from holdfast.verify.bab.decide import decide
 from holdfast.verify.linear.shapes import span

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.soundness import check_lines, check_planes
 from holdfast.core.errors import ModelError
-from holdfast.graph.evaluate import curve_of
-from holdfast.graph.ir import Activation
+from holdfast.graph.ir import Activation, curve_of
 from holdfast.verify.linear.curves import bend
 from holdfast.verify.linear.shapes import span
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.bounds import KINDS, Row, Sample, sample
 from helpers.soundness import check_adjoint
-from holdfast.graph.evaluate import evaluate
+from holdfast.graph.ir import evaluate
 from holdfast.verify.linear.passes import evaluate as by_torch
 from holdfast.verify.linear.pieces import Pieces, full_precision
 

@@ -10,9 +10,8 @@ from helpers.bounds import KINDS, dense_net, points_of, sample, values_of
 from helpers.few_inputs import Question, asked
 from helpers.models import save_graph
 from helpers.verdicts import answer, check_boxes, check_corner, check_line, check_numbers, corner, moved
-from holdfast.graph.evaluate import evaluate
-from holdfast.graph.inspect import runtime
-from holdfast.graph.ir import Dense
+from holdfast.graph.ir import Dense, evaluate
+from holdfast.graph.session import runtime
 from holdfast.verify.lowdim import walker as walkers
 from holdfast.verify.lowdim.layers import layers_of
 from holdfast.verify.lowdim.tables import views

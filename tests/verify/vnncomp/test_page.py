@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from holdfast.core.errors import OutputError
-from holdfast.report.charts.cactus import cactus
+from holdfast.report.charts.lines import cactus
 from holdfast.report.tables import to_csv, to_text
 from holdfast.verify.vnncomp.page import benchmark_table, disagreement_table, instance_table, page, write
 from holdfast.verify.vnncomp.rules import RULES

@@ -192,6 +192,6 @@ def test_protocols_by_name():
 def test_the_statuses_are_those_of_a_verdict():
     from typing import get_args
 
-    from holdfast.core.verdict import Status
+    from holdfast.core.property import Status
 
     assert get_args(Status) == STATUSES

@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from holdfast.core.model import Card, Model, Task
-from holdfast.graph.card_text import write_card
+from holdfast.graph.card import write_card
 from holdfast.train.loop import Say, fit
 from models.export import export
 from models.signs import INPUTS

@@ -20,7 +20,7 @@ from torch.nn import functional
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.types import Size
 from holdfast.data import signs
-from holdfast.graph.card_text import write_card
+from holdfast.graph.card import write_card
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from models.export import export
 from models.signs.nets import ClassNet, conv

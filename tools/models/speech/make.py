@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core.errors import UnknownName
-from holdfast.graph.card_text import toml
+from holdfast.graph.card import toml
 from holdfast.noise.speech.model.wav import FULL, wav_bytes
 from holdfast.noise.speech.system import SpeechCard
 from holdfast.train.loop import Job, Say, fit

@@ -20,9 +20,8 @@ from holdfast.attack.gradient.outputs import (
 )
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.anchors import LARGEST
+from holdfast.graph.candidates import LARGEST, options_of
 from holdfast.graph.heads.anchors import Options, checked, table
-from holdfast.graph.outputs import options_of
 
 NEVER = -40.0  # energy of a class that a candidate cannot have
 
@@ -61,7 +60,7 @@ def _scored(logits: Tensor, chosen: Options) -> tuple[Tensor, Tensor]:
 
 
 def _moved(own: Tensor, deltas: Tensor, chosen: Options) -> Tensor:
-    """Boxes (..., 4) from anchors and deltas: graph.anchors.apply_deltas."""
+    """Boxes (..., 4) from anchors and deltas: graph.candidates.apply_deltas."""
     deltas = deltas * constant(chosen.stds, deltas) + constant(chosen.means, deltas)
     sides = own[..., 2:] - own[..., :2]
     centres = deltas[..., :2] * sides + own[..., :2] + 0.5 * sides

@@ -11,15 +11,14 @@ from torch import Tensor
 from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, log_of, odds_of_logs, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.candidates import nominal_stride
-from holdfast.graph.heads.fastestdet import CLASS, OBJECT, Options
-from holdfast.graph.outputs import options_of, wrong
+from holdfast.graph.candidates import nominal_stride, options_of, wrong
+from holdfast.graph.heads.anchor_free import CLASS, OBJECT, FastestdetOptions
 
 
 @stage("candidates")
 def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the map, row by row: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(FastestdetOptions, card)
     name, value = only(raw, chosen.outputs, card)
     fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
     stride = chosen.stride or (nominal_stride(card.input.size.width, value.shape[3]) if fits else None)

@@ -18,14 +18,14 @@ from holdfast.attack.gradient.outputs import (
 )
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.heads.landmark import Options, picked
-from holdfast.graph.outputs import named, options_of
+from holdfast.graph.candidates import named, options_of
+from holdfast.graph.heads.whole_image import LandmarkOptions, picked
 
 
 @stage("candidates")
 def landmark(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """One candidate an image: boxes (b, 1, 4), scores and energy (b, 1, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(LandmarkOptions, card)
     rows = joined(raw)
     box, index = picked(named(places(raw), chosen.outputs, card), card, bool(chosen.outputs))
     boxes, scores = taken(rows, box)[:, None], taken(rows, index)[:, None]

@@ -18,15 +18,14 @@ from holdfast.attack.gradient.outputs import (
 )
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.candidates import grid, levels
-from holdfast.graph.heads.nanodet import Options, paired
-from holdfast.graph.outputs import named, options_of, wrong
+from holdfast.graph.candidates import grid, levels, named, options_of, wrong
+from holdfast.graph.heads.anchor_free import NanodetOptions, paired
 
 
 @stage("candidates")
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of all strides, stride by stride: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(Options, card)
+    chosen = options_of(NanodetOptions, card)
     rows = joined(raw)
     boxes, values = [], []
     for scores, bins, strides in paired(named(places(raw), chosen.outputs, card), chosen, card):

@@ -22,13 +22,11 @@ from holdfast.attack.gradient.outputs import (
 )
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
-from holdfast.graph.candidates import LARGEST_LOG, grid, levels
-from holdfast.graph.heads.yolov3 import Options as YoloV3Options
+from holdfast.graph.candidates import LARGEST_LOG, grid, levels, options_of, wrong
+from holdfast.graph.heads.anchor_free import YoloxOptions
+from holdfast.graph.heads.decoded import Yolov5Options, Yolov8Options
+from holdfast.graph.heads.yolov3 import Options as Yolov3Options
 from holdfast.graph.heads.yolov3 import Scale, scales
-from holdfast.graph.heads.yolov5 import Options as YoloV5Options
-from holdfast.graph.heads.yolov8 import Options as YoloV8Options
-from holdfast.graph.heads.yolox import Options as YoloXOptions
-from holdfast.graph.outputs import options_of, wrong
 
 
 @stage("candidates")
@@ -36,7 +34,7 @@ def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps: boxes (b, n, 4), scores and energy (b, n, k), scale by scale."""
     rows = joined(raw)
     found = [
-        _yolov3_scale(rows, scale) for scale in scales(places(raw), options_of(YoloV3Options, card), card)
+        _yolov3_scale(rows, scale) for scale in scales(places(raw), options_of(Yolov3Options, card), card)
     ]
     boxes, logits = (torch.cat(column, dim=1) for column in zip(*found, strict=True))
     object_, classes = logits[..., :1], logits[..., 1:]
@@ -68,7 +66,7 @@ def _yolov3_cells(rows: Tensor, scale: Scale) -> Tensor:
 @stage("candidates")
 def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All rows of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(YoloV5Options, card)
+    chosen = options_of(Yolov5Options, card)
     name, rows = only(raw, chosen.outputs, card)
     if rows.ndim != 3 or rows.shape[2] != 5 + len(card.classes):
         width = 5 + len(card.classes)
@@ -82,7 +80,7 @@ def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All boxes of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(YoloV8Options, card)
+    chosen = options_of(Yolov8Options, card)
     name, value = only(raw, chosen.outputs, card)
     last = 4 + len(card.classes)
     width = last + chosen.trailing
@@ -100,7 +98,7 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the output: boxes (b, n, 4), scores and energy (b, n, k)."""
-    chosen = options_of(YoloXOptions, card)
+    chosen = options_of(YoloxOptions, card)
     name, rows = only(raw, chosen.outputs, card)
     width = 5 + len(card.classes)
     if rows.ndim != 3 or rows.shape[2] != width:
@@ -114,7 +112,7 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     return Candidates(_yolox_boxes(rows, name, chosen, card), scores, height)
 
 
-def _yolox_boxes(rows: Tensor, name: str, chosen: YoloXOptions, card: Card) -> Tensor:
+def _yolox_boxes(rows: Tensor, name: str, chosen: YoloxOptions, card: Card) -> Tensor:
     centres, sides = rows[..., :2], rows[..., 2:4]
     if chosen.decoded:
         return from_centres(centres, sides)

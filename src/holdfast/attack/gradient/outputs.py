@@ -16,7 +16,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Card
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Ints
-from holdfast.graph.outputs import single
+from holdfast.graph.candidates import single
 
 LEAST = 1e-12  # probabilities below this are no different to an attack
 CLOSEST = 1e-7  # a float32 cannot tell more of how far below 1 it is

@@ -19,8 +19,8 @@ from holdfast.audit.pages.words import (
 )
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
 from holdfast.metrics.intervals import FEWEST
-from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
-from holdfast.report.charts.sandwich import sandwich
+from holdfast.report.charts.bars import sandwich
+from holdfast.report.charts.matrix import DENSE, Field, Head, Mark, heat, scale
 from holdfast.report.parts import fragment
 from holdfast.report.tables import grouped, many, shown
 

@@ -14,9 +14,8 @@ from holdfast.core.types import Boxes, Floats, Ints
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
-from holdfast.report.gallery import Picture
+from holdfast.report.gallery import Picture, thumbnail
 from holdfast.report.parts import Figure, Section, scroll
-from holdfast.report.pictures import thumbnail
 from holdfast.report.tables import Cell, Column, Table, to_html
 
 MOST = 12  # pictures drawn; the table has all

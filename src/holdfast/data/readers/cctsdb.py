@@ -1,28 +1,22 @@
-"""CCTSDB 2021: a text file with a line `file;x1;y1;x2;y2;class` for each box. GTSDB writes the same."""
+"""CCTSDB, in two layouts.
+
+CCTSDB 2021 (and GTSDB) is a text file with a line `file;x1;y1;x2;y2;class` for each box. The CCTSDB-YOLO
+benchmark has images/ and gt_labels/*.txt of one line `class x1 y1 x2 y2` as shares of the image.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
+from holdfast.core.types import Size
+from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.boxes import check_box
-from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
-from holdfast.data.files import (
-    Disk,
-    best_folder,
-    choose_split,
-    data_name,
-    file_names,
-    first_line,
-    image_names,
-    is_image,
-    lines_of,
-    subfolders,
-)
+from holdfast.data.entries import FileEntry, PixelBoxes, Row, UnitBoxes, pack
+from holdfast.data.problems import Problems, check_box
 
 CLASSES = ("mandatory", "prohibitory", "warning")
 
@@ -30,40 +24,34 @@ _Line = tuple[int, str, tuple[float, float, float, float], str]
 
 
 def recognise(path: Path) -> str:
-    """Why a path is such a data set, empty if it is not."""
+    """Why a path is a dataset of lines, empty if it is not."""
     if path.is_file():
         return "a text file of `file;x1;y1;x2;y2;class` lines" if _looks_like_it(path) else ""
-    found = _files(path)
-    return (
-        f"has {', '.join(f.name for f in found.values())} of `file;x1;y1;x2;y2;class` lines" if found else ""
-    )
+    found = ", ".join(file.name for file in _files(path).values())
+    return f"has {found} of `file;x1;y1;x2;y2;class` lines" if found else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=20)
 def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
-    """The data set of a text file of `file;x1;y1;x2;y2;class` lines, or of a folder that holds one.
+    """The dataset of a text file of `file;x1;y1;x2;y2;class` lines, or of a folder that holds one.
 
     The classes are those of CCTSDB if the file names no others, else the names found, sorted.
     """
-    problems: list[Problem] = []
-    file = path
-    if path.is_dir():
-        found = _files(path)
-        if not found:
-            raise DataError(f"{path}: no .txt or .csv file of `file;x1;y1;x2;y2;class` lines found")
-        _, file = choose_split(found, split, path, problems)
+    problems = Problems()
+    nothing = "no .txt or .csv file of `file;x1;y1;x2;y2;class` lines found"
+    file = files.choose_file(path, _files, split, problems, nothing)
     lines = _lines(file, problems)
     names = {name for _, _, _, name in lines}
     order = (lambda name: (int(name), name)) if all(name.isdecimal() for name in names) else None
     classes = CLASSES if names <= set(CLASSES) else tuple(sorted(names, key=order))
     entries = _entries(lines, classes, file, problems)
-    return Dataset(data_name(path), "cctsdb", "detect", classes, entries, tuple(problems))
+    return Dataset(files.data_name(path), "cctsdb", "detect", classes, entries, tuple(problems))
 
 
 def _files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in (folder, folder / "annotations", folder / "labels"):
-        for name in file_names(place):
+        for name in files.file_names(place):
             if name.lower().endswith((".txt", ".csv")) and _looks_like_it(place / name):
                 found.setdefault(Path(name).stem, place / name)
         if found:
@@ -72,13 +60,13 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _looks_like_it(file: Path) -> bool:
-    parts = first_line(file).rstrip(";").split(";")
-    return len(parts) == 6 and is_image(parts[0].rsplit("/", 1)[-1])
+    parts = files.first_line(file).rstrip(";").split(";")
+    return len(parts) == 6 and files.is_image(parts[0].rsplit("/", 1)[-1])
 
 
-def _lines(file: Path, problems: list[Problem]) -> list[_Line]:
+def _lines(file: Path, problems: Problems) -> list[_Line]:
     lines: list[_Line] = []
-    for number, line in lines_of(file):
+    for number, line in files.lines_of(file):
         parts = [part.strip() for part in line.rstrip(";").split(";")]
         try:
             if len(parts) != 6 or not parts[0] or not parts[5]:
@@ -86,20 +74,20 @@ def _lines(file: Path, problems: list[Problem]) -> list[_Line]:
             x1, y1, x2, y2 = (float(part) for part in parts[1:5])
         except ValueError:
             said = f"expected `file;x1;y1;x2;y2;class`, got {line[:80]!r}; the line is left out"
-            problems.append(Problem(kinds.UNREADABLE_LABEL, f"{file}:{number}", said))
+            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
         else:
             lines.append((number, parts[0], (x1, y1, x2, y2), parts[5]))
     return lines
 
 
 def _entries(
-    lines: Sequence[_Line], classes: tuple[str, ...], file: Path, problems: list[Problem]
+    lines: Sequence[_Line], classes: tuple[str, ...], file: Path, problems: Problems
 ) -> tuple[FileEntry, ...]:
-    disk, index = Disk(), {name: number for number, name in enumerate(classes)}
+    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
     names = list(dict.fromkeys(name for _, name, _, _ in lines))
     here, above = file.parent, file.parent.parent
-    places = [here, here / "images", above, above / "images", *subfolders(here), *subfolders(above)]
-    folder = best_folder(names, places, disk)
+    places = [here, here / "images", above, above / "images"]
+    folder = files.best_folder(names, [*places, *files.subfolders(here), *files.subfolders(above)], disk)
     rows: dict[str, list[Row]] = {name: [] for name in names}
     first_lines: dict[str, int] = {}
     for number, name, corners, category in lines:
@@ -113,9 +101,64 @@ def _entries(
             entries.append(FileEntry(name, str(folder / name), PixelBoxes(pack(found))))
         else:
             said = f"no file {folder / name}; the image is left out"
-            problems.append(Problem(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said))
-    for name in image_names(folder, deep=False):
-        if name not in rows:
-            said = f"no line in {file.name}; the image is left out"
-            problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(folder / name), said))
+            problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", said)
+    files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
     return tuple(entries)
+
+
+def recognise_yolo(path: Path) -> str:
+    """Why a path is a CCTSDB-YOLO benchmark, empty if it is not."""
+    found = _benchmarks(path)
+    return f"has images/ and gt_labels/ in {', '.join(name or '.' for name in found)}" if found else ""
+
+
+@stage("reader", recognise=recognise_yolo, task="single", rank=15)
+def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
+    """The dataset of images/ next to gt_labels/; a folder of several such sets has them as splits."""
+    problems = Problems()
+    found = _benchmarks(path)
+    if not found:
+        raise DataError(f"{path}: no folder with images/ and gt_labels/*.txt found")
+    root = files.choose_split(found, split, path, problems)
+    entries, used = [], set()
+    for name in files.image_names(root / "images"):
+        file = root / "gt_labels" / (name.rpartition(".")[0] + ".txt")
+        used.add(file.name)
+        row = _only_row(file, problems) if file.is_file() else None
+        if row is not None:
+            entries.append(FileEntry(name, str(root / "images" / name), UnitBoxes(pack([row]))))
+        elif not file.is_file():
+            said = f"no {file}; the image is left out"
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, root / "images" / name, said)
+    for name in files.file_names(root / "gt_labels"):
+        if name not in used:
+            said = "no image of this name; the label is left out"
+            problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, said)
+    return Dataset(files.data_name(path), "cctsdb-yolo", "single", CLASSES, tuple(entries), tuple(problems))
+
+
+def _benchmarks(path: Path) -> dict[str, Path]:
+    places = {"": path} | {place.name: place for place in files.subfolders(path)} if path.is_dir() else {}
+    return {
+        name: place
+        for name, place in places.items()
+        if (place / "images").is_dir() and (place / "gt_labels").is_dir()
+    }
+
+
+def _only_row(file: Path, problems: Problems) -> Row | None:
+    try:
+        lines = list(files.lines_of(file))
+        if len(lines) != 1:
+            raise ValueError
+        number, x1, y1, x2, y2 = (float(part) for part in lines[0][1].split())
+        row = Row(x1, y1, x2, y2, int(number))
+    except (ValueError, OverflowError, DataError):
+        said = "expected one line `class x1 y1 x2 y2`; the image is left out"
+        problems.add(kinds.UNREADABLE_LABEL, file, said)
+        return None
+    if not 0 <= row.category < len(CLASSES) or row.category != number:
+        said = f"expected a class of 0 to {len(CLASSES) - 1}, got {number:g}; the image is left out"
+        problems.add(kinds.UNKNOWN_CLASS, file, said)
+        return None
+    return row if check_box(row, Size(1, 1), str(file), problems) else None

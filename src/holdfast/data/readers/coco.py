@@ -10,65 +10,52 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
 from holdfast.core.types import Size
+from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.boxes import check_box, lies_inside
 from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
-from holdfast.data.files import (
-    Disk,
-    best_folder,
-    choose_split,
-    data_name,
-    file_names,
-    image_names,
-    read_label_bytes,
-    subfolders,
-)
+from holdfast.data.problems import Problems, check_box, lies_inside
 
 _USUAL = ("_annotations.coco.json", "annotations.json", "instances.json", "labels.json")
 
 
 def recognise(path: Path) -> str:
-    """Why a path is a COCO data set, empty if it is not."""
+    """Why a path is a COCO dataset, empty if it is not."""
     if path.is_file():
         return "a .json file" if path.suffix.lower() == ".json" else ""
-    found = _files(path)
-    return f"has {', '.join(_inside(path, file) for file in list(found.values())[:3])}" if found else ""
+    found = [file.relative_to(path).as_posix() for file in list(_files(path).values())[:3]]
+    return f"has {', '.join(found)}" if found else ""
 
 
 @stage("reader", recognise=recognise, task="detect", rank=10)
 def coco(path: Path, *, split: str | None = None, image_folder: Path | None = None) -> Dataset:
-    """The data set of a COCO json file, or of a folder that holds one (a file a split)."""
-    problems: list[Problem] = []
-    file = path
-    if path.is_dir():
-        found = _files(path)
-        if not found:
-            raise DataError(
-                f"{path}: no COCO json found; looked for {', '.join(_USUAL)}, annotations/instances_*.json, "
-                f"other .json files with images and annotations, and the same in folders of splits"
-            )
-        _, file = choose_split(found, split, path, problems)
+    """The dataset of a COCO json file, or of a folder that holds one (a file a split)."""
+    problems = Problems()
+    nothing = (
+        f"no COCO json found; looked for {', '.join(_USUAL)}, annotations/instances_*.json, "
+        "other .json files with images and annotations, and the same in folders of splits"
+    )
+    file = files.choose_file(path, _files, split, problems, nothing)
     content = _parse(file)
     index, classes = _categories(content["categories"], str(file), problems)
     rows = _annotations(content, index, file, problems)
     entries = _entries(content["images"], rows, file, image_folder, problems)
-    return Dataset(data_name(path), "coco", "detect", classes, entries, tuple(problems))
+    return Dataset(files.data_name(path), "coco", "detect", classes, entries, tuple(problems))
 
 
 def _files(folder: Path) -> dict[str, Path]:
     """The json files of a folder by split; one that belongs to no split is named by its stem."""
     found: dict[str, Path] = {}
     for place in (folder, folder / "annotations"):
-        names = [name for name in file_names(place) if name.lower().endswith(".json")]
+        names = [name for name in files.file_names(place) if name.lower().endswith(".json")]
         usual = [name for name in names if name in _USUAL or name.startswith("instances_")]
         usual = usual or [name for name in names if _looks_like_coco(place / name)]
         for name in usual:
             found.setdefault(Path(name).stem.removeprefix("instances_"), place / name)
-    for place in subfolders(folder):
+    for place in files.subfolders(folder):
         inside = [place / name for name in _USUAL if (place / name).is_file()]
         if inside and place.name != "annotations":
             found.setdefault(place.name, inside[0])
@@ -84,7 +71,7 @@ def _looks_like_coco(file: Path) -> bool:
 
 
 def _parse(file: Path) -> dict[str, list[Any]]:
-    data = read_label_bytes(file)
+    data = files.read_label_bytes(file)
     try:
         content = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -117,7 +104,7 @@ def _parse_leniently(data: bytes, file: Path) -> Any:
 
 
 def _categories(
-    items: list[dict[str, Any]], where: str, problems: list[Problem]
+    items: list[dict[str, Any]], where: str, problems: Problems
 ) -> tuple[dict[Any, int], tuple[str, ...]]:
     """Class indices by category id, consecutive in the order of the ids, and the class names."""
     names: dict[int, str] = {}
@@ -125,22 +112,22 @@ def _categories(
         key = item.get("id")
         if not isinstance(key, int):
             said = f"expected an integer id, got {key!r}; the category is left out"
-            problems.append(Problem(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", said))
+            problems.add(kinds.UNREADABLE_LABEL, f"{where}: categories[{number}]", said)
         elif key in names:
             said = f"category id {key} is taken by {names[key]!r}; {item.get('name')!r} is left out"
-            problems.append(Problem(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", said))
+            problems.add(kinds.DUPLICATE_ID, f"{where}: categories[{number}]", said)
         else:
             name = str(item.get("name", key))
             if name in names.values():
                 said = f"another category is named {name!r} too; both are kept as classes of their own"
-                problems.append(Problem(kinds.DUPLICATE_CLASS, f"{where}: category {key}", said))
+                problems.add(kinds.DUPLICATE_CLASS, f"{where}: category {key}", said)
             names[key] = name
     ids = sorted(names)
     return {key: index for index, key in enumerate(ids)}, tuple(names[key] for key in ids)
 
 
 def _annotations(
-    content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: list[Problem]
+    content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: Problems
 ) -> dict[Any, list[Row]]:
     """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
@@ -156,44 +143,42 @@ def _annotations(
         except (KeyError, TypeError, ValueError):
             pass
         image = _hashable(item.get("image_id"))
-        odd = _odd_row(
-            item, image in sizes, index, f"{file}: annotation {item.get('id', f'[{number}]')}", problems
-        )
-        if odd is not None and check_box(odd[0], sizes[image], odd[1], problems):
-            rows[image].append(odd[0])
+        where = f"{file}: annotation {item.get('id', f'[{number}]')}"
+        odd = _odd_row(item, image in sizes, index, where, problems)
+        if odd is not None and check_box(odd, sizes[image], where, problems):
+            rows[image].append(odd)
     return rows
 
 
-def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: list[Problem]) -> None:
+def _name_repeated_ids(items: list[dict[str, Any]], file: Path, problems: Problems) -> None:
     ids = Counter(_hashable(item["id"]) for item in items if "id" in item)
     for key in (key for key, times in ids.items() if times > 1) if len(ids) < len(items) else ():
         said = f"annotation id {key} occurs {ids[key]} times; all are kept"
-        problems.append(Problem(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said))
+        problems.add(kinds.DUPLICATE_ID, f"{file}: annotation {key}", said)
 
 
 def _odd_row(
-    item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: list[Problem]
-) -> tuple[Row, str] | None:
+    item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
+) -> Row | None:
     """The box of an annotation that is not as it should be, or None with the reason named."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
         said = f"image id {item.get('image_id')!r} is not in the list of images; the box is left out"
-        problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, where, said))
+        problems.add(kinds.LABEL_WITHOUT_IMAGE, where, said)
         return None
     if category is None:
         said = f"category id {item.get('category_id')!r} is not in the list; the box is left out"
-        problems.append(Problem(kinds.UNKNOWN_CLASS, where, said))
+        problems.add(kinds.UNKNOWN_CLASS, where, said)
         return None
     try:
         x, y, width, height = map(float, box or ())
     except (TypeError, ValueError, OverflowError):
-        said = (
-            f"expected a bbox of four numbers (x, y, width, height), got {str(box)[:80]}; the box is left out"
-        )
+        got = str(box)[:80]
+        said = f"expected a bbox of four numbers (x, y, width, height), got {got}; the box is left out"
         kind = kinds.NOT_A_NUMBER if isinstance(box, list) and None in box else kinds.UNREADABLE_LABEL
-        problems.append(Problem(kind, where, said))
+        problems.add(kind, where, said)
         return None
-    return Row(x, y, x + width, y + height, category, *_flags(item)), where
+    return Row(x, y, x + width, y + height, category, *_flags(item))
 
 
 def _flags(item: dict[str, Any]) -> tuple[bool, bool, float]:
@@ -208,54 +193,43 @@ def _entries(
     rows: dict[Any, list[Row]],
     file: Path,
     image_folder: Path | None,
-    problems: list[Problem],
+    problems: Problems,
 ) -> tuple[FileEntry, ...]:
-    disk = Disk()
+    disk = files.Disk()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
-    folder = image_folder or best_folder(names, _image_folders(file), disk)
+    folder = image_folder or files.best_folder(names, _image_folders(file), disk)
     ids: set[Any] = set()
     taken: set[str] = set()
     entries = []
     for number, item in enumerate(images):
         key, name = _hashable(item.get("id")), item.get("file_name")
         where = f"{file}: image {key if key is not None else f'[{number}]'}"
-        problem = _image_problem(key, name, ids, taken)
-        if problem is None and not disk.has(path := str(folder / str(name))):
-            problem = Problem(kinds.MISSING_FILE, "", f"no file {path}; the image is left out")
+        path = str(folder / str(name))
+        if not isinstance(name, str) or not name:
+            said = f"expected a file_name, got {name!r}; the image is left out"
+            problems.add(kinds.MISSING_FILE, where, said)
+        elif key in ids:
+            problems.add(kinds.DUPLICATE_ID, where, f"image id {key!r} is taken; {name} is left out")
+        elif name in taken:
+            said = f"{name} is listed more than once; this one is left out"
+            problems.add(kinds.DUPLICATE_FILE, where, said)
+        elif not disk.has(path):
+            problems.add(kinds.MISSING_FILE, where, f"no file {path}; the image is left out")
+        else:
+            boxes = PixelBoxes(pack(rows.get(key, ())))
+            entries.append(FileEntry(name, path, boxes, _size(item)))
         ids.add(key)
         taken.add(str(name))
-        if problem is not None:
-            problems.append(Problem(problem.kind, where, problem.what))
-            continue
-        entries.append(FileEntry(str(name), path, PixelBoxes(pack(rows.get(key, ()))), _size(item)))
-    for name in image_names(folder, deep=False) if folder.is_dir() else ():
-        if name not in taken:
-            said = f"not in {file.name}; the image is left out"
-            problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(folder / name), said))
+    files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
     return tuple(entries)
-
-
-def _image_problem(key: Any, name: Any, ids: set[Any], taken: set[str]) -> Problem | None:
-    if not isinstance(name, str) or not name:
-        return Problem(kinds.MISSING_FILE, "", f"expected a file_name, got {name!r}; the image is left out")
-    if key in ids:
-        return Problem(kinds.DUPLICATE_ID, "", f"image id {key!r} is taken; {name} is left out")
-    if name in taken:
-        return Problem(kinds.DUPLICATE_FILE, "", f"{name} is listed more than once; this one is left out")
-    return None
 
 
 def _image_folders(file: Path) -> Sequence[Path]:
     """Where the images of a json file may lie, by the usual layouts."""
     here, above = file.parent, file.parent.parent
     split = file.stem.removeprefix("instances_")
-    return (
-        *(
-            place / name
-            for place in (here, above)
-            for name in ("", split, f"images/{split}", "images", "data")
-        ),
-    )
+    names = ("", split, f"images/{split}", "images", "data")
+    return [place / name for place in (here, above) for name in names]
 
 
 def _size(item: dict[str, Any]) -> Size | None:
@@ -267,7 +241,3 @@ def _size(item: dict[str, Any]) -> Size | None:
 
 def _hashable(key: Any) -> Any:
     return key if isinstance(key, int | str | float | None) else repr(key)
-
-
-def _inside(folder: Path, file: Path) -> str:
-    return file.relative_to(folder).as_posix()

@@ -1,30 +1,27 @@
-"""Image folder: a class a sub folder, sorted by name."""
+"""Image folder: one subfolder per class, sorted by name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
-from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, StoredLabel
-from holdfast.data.files import SPLITS, choose_split, data_name, has_images, image_names, subfolders
+from holdfast.data.files import (
+    SPLITS,
+    choose_split,
+    data_name,
+    has_images,
+    image_names,
+    note_unlabelled,
+    subfolders,
+)
+from holdfast.data.problems import Problems
 
 # Folders with these names hold the parts of other formats, not a class each.
-_PARTS = frozenset(
-    {
-        "images",
-        "data",
-        "labels",
-        "masks",
-        "annotations",
-        "JPEGImages",
-        "Annotations",
-        "SegmentationClass",
-        "gt_labels",
-    }
-)
+_PARTS = {"images", "data", "labels", "masks", "annotations", "gt_labels"}
+_PARTS |= {"JPEGImages", "Annotations", "SegmentationClass"}
 
 
 def recognise(path: Path) -> str:
@@ -37,43 +34,37 @@ def recognise(path: Path) -> str:
 
 @stage("reader", recognise=recognise, task="classify", rank=90)
 def folder(path: Path, *, split: str | None = None) -> Dataset:
-    """The data set of a folder with a sub folder of images for each class."""
-    problems: list[Problem] = []
+    """The dataset of a folder with a subfolder of images for each class."""
+    problems = Problems()
     root = path
     splits = _splits(path) if path.is_dir() else {}
     if splits or split is not None:
-        _, root = choose_split(splits, split, path, problems)
+        root = choose_split(splits, split, path, problems)
     classes = _classes(root) if root.is_dir() else []
     if not classes:
         raise DataError(f"{path}: no sub folders with images found; expected one for each class")
-    entries = []
-    for index, place in enumerate(classes):
-        entries += [
-            FileEntry(f"{place.name}/{name}", str(place / name), StoredLabel(index))
-            for name in image_names(place)
-        ]
-    for name in image_names(root, deep=False):
-        said = "lies in no class's folder; the image is left out"
-        problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(root / name), said))
+    entries = tuple(
+        FileEntry(f"{place.name}/{name}", str(place / name), StoredLabel(index))
+        for index, place in enumerate(classes)
+        for name in image_names(place)
+    )
+    note_unlabelled(root, (), "lies in no class's folder", problems)
     names = tuple(place.name for place in classes)
-    return Dataset(data_name(path), "folder", "classify", names, tuple(entries), tuple(problems))
+    return Dataset(data_name(path), "folder", "classify", names, entries, tuple(problems))
 
 
 def _classes(path: Path) -> list[Path]:
-    """The sub folders that hold images (or folders of images), unless their names say otherwise."""
-    return [
-        place
-        for place in subfolders(path)
-        if place.name not in _PARTS and place.name not in SPLITS and (has_images(place) or _deep(place))
-    ]
+    """The subfolders that hold images (or folders of images), unless their names say otherwise."""
+    places = [place for place in subfolders(path) if place.name not in _PARTS and place.name not in SPLITS]
+    return [place for place in places if has_images(place) or any(map(has_images, _inner(place)))]
 
 
-def _deep(place: Path) -> bool:
-    return any(has_images(inner) for inner in subfolders(place) if inner.name not in _PARTS)
+def _inner(place: Path) -> list[Path]:
+    return [inner for inner in subfolders(place) if inner.name not in _PARTS]
 
 
 def _splits(path: Path) -> dict[str, Path]:
-    """The splits, if all sub folders are named as splits are and hold folders of classes."""
+    """The splits, if all subfolders are named as splits are and hold folders of classes."""
     places = subfolders(path)
     if not places or any(place.name not in SPLITS for place in places):
         return {}

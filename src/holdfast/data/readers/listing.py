@@ -5,24 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.core.dataset import Dataset, Problem
-from holdfast.core.errors import DataError
+from holdfast.core.dataset import Dataset
 from holdfast.core.registry import stage
+from holdfast.data import files
 from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, StoredLabel
-from holdfast.data.files import (
-    SPLITS,
-    Disk,
-    best_folder,
-    choose_split,
-    data_name,
-    file_names,
-    first_line,
-    image_names,
-    is_image,
-    lines_of,
-)
-from holdfast.data.names import classes_beside
+from holdfast.data.problems import Problems
 
 _SEPARATOR = re.compile(r"\s*[,\t]\s*|\s+")
 
@@ -37,42 +25,38 @@ def recognise(path: Path) -> str:
 
 @stage("reader", recognise=recognise, task="classify", rank=60)
 def listing(path: Path, *, split: str | None = None) -> Dataset:
-    """The data set of a text file of `file label` lines, or of a folder with val.txt, test.txt or train.txt.
+    """The dataset of a text file of `file label` lines, or of a folder with val.txt, test.txt or train.txt.
 
     Labels that are numbers are class indices. Without a file of names beside the listing the classes are
     unnamed and `classes` is empty: how many there are is then not known.
     """
-    problems: list[Problem] = []
-    file = path
-    if path.is_dir():
-        found = _files(path)
-        if not found:
-            raise DataError(f"{path}: no listing found; looked for a .txt file of `file label` lines")
-        _, file = choose_split(found, split, path, problems)
+    problems = Problems()
+    nothing = "no listing found; looked for a .txt file of `file label` lines"
+    file = files.choose_file(path, _files, split, problems, nothing)
     pairs = _pairs(file, problems)
-    names = tuple(classes_beside(file.parent).values())
+    names = tuple(files.classes_beside(file.parent).values())
     if all(label.isdecimal() for _, _, label in pairs):
         index = None
     else:
         names = names or tuple(sorted({label for _, _, label in pairs}))
         index = {name: number for number, name in enumerate(names)}
     entries = _entries(pairs, index, len(names), file, problems)
-    return Dataset(data_name(path), "listing", "classify", names, entries, tuple(problems))
+    return Dataset(files.data_name(path), "listing", "classify", names, entries, tuple(problems))
 
 
 def _files(folder: Path) -> dict[str, Path]:
     """The listings of a folder by split, or the only one whatever its name."""
-    names = [name for name in file_names(folder) if name.lower().endswith((".txt", ".csv"))]
+    names = [name for name in files.file_names(folder) if name.lower().endswith((".txt", ".csv"))]
     found = [name for name in names if _looks_like_listing(folder / name)]
-    splits = {Path(name).stem: folder / name for name in found if Path(name).stem in SPLITS}
+    splits = {Path(name).stem: folder / name for name in found if Path(name).stem in files.SPLITS}
     return splits or {Path(name).stem: folder / name for name in found[:1]}
 
 
 def _looks_like_listing(file: Path) -> bool:
     if file.suffix.lower() not in (".txt", ".csv", ".lst"):
         return False
-    parts = _split(first_line(file))
-    return parts is not None and is_image(parts[0].rsplit("/", 1)[-1])
+    parts = _split(files.first_line(file))
+    return parts is not None and files.is_image(parts[0].rsplit("/", 1)[-1])
 
 
 def _split(line: str) -> tuple[str, str] | None:
@@ -81,18 +65,18 @@ def _split(line: str) -> tuple[str, str] | None:
     if ";" in line or not found:
         return None
     for cut in found:
-        if is_image(line[: cut.start()].rsplit("/", 1)[-1]):
+        if files.is_image(line[: cut.start()].rsplit("/", 1)[-1]):
             return line[: cut.start()], line[cut.end() :]
     return line[: found[-1].start()], line[found[-1].end() :]
 
 
-def _pairs(file: Path, problems: list[Problem]) -> list[tuple[int, str, str]]:
+def _pairs(file: Path, problems: Problems) -> list[tuple[int, str, str]]:
     pairs = []
-    for number, line in lines_of(file):
+    for number, line in files.lines_of(file):
         parts = _split(line)
         if parts is None or not all(parts):
             said = f"expected `file label`, got {line[:60]!r}; the line is left out"
-            problems.append(Problem(kinds.UNREADABLE_LABEL, f"{file}:{number}", said))
+            problems.add(kinds.UNREADABLE_LABEL, f"{file}:{number}", said)
         else:
             pairs.append((number, *parts))
     return pairs
@@ -103,28 +87,25 @@ def _entries(
     index: dict[str, int] | None,
     count: int,
     file: Path,
-    problems: list[Problem],
+    problems: Problems,
 ) -> tuple[FileEntry, ...]:
-    disk, here = Disk(), file.parent
+    disk, here = files.Disk(), file.parent
     places = [here, here / "images", here / file.stem, here.parent, here.parent / "images", here / "data"]
-    folder = best_folder([name for _, name, _ in pairs], places, disk)
+    folder = files.best_folder([name for _, name, _ in pairs], places, disk)
     taken: set[str] = set()
     entries = []
     for number, name, label in pairs:
         where = f"{file}:{number}"
         category = int(label) if index is None else index.get(label)
         if not disk.has(str(folder / name)):
-            problems.append(Problem(kinds.MISSING_FILE, where, f"no file {folder / name}; left out"))
+            problems.add(kinds.MISSING_FILE, where, f"no file {folder / name}; left out")
         elif name in taken:
-            problems.append(Problem(kinds.DUPLICATE_FILE, where, f"{name} is listed before; left out"))
+            problems.add(kinds.DUPLICATE_FILE, where, f"{name} is listed before; left out")
         elif category is None or (count and category >= count):
-            problems.append(Problem(kinds.UNKNOWN_CLASS, where, f"label {label!r} is no class; left out"))
+            problems.add(kinds.UNKNOWN_CLASS, where, f"label {label!r} is no class; left out")
         else:
             entries.append(FileEntry(name, str(folder / name), StoredLabel(category)))
         taken.add(name)
     if folder != here.parent:
-        for name in image_names(folder, deep=False):
-            if name not in taken:
-                said = f"not in {file.name}; the image is left out"
-                problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(folder / name), said))
+        files.note_unlabelled(folder, taken, f"not in {file.name}", problems)
     return tuple(entries)

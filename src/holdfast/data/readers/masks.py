@@ -6,21 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
+from holdfast.data import files
 from holdfast.data import problems as kinds
 from holdfast.data.entries import FileEntry, StoredMask
-from holdfast.data.files import (
-    SPLITS,
-    choose_split,
-    data_name,
-    file_names,
-    image_names,
-    read_yaml,
-    subfolders,
-)
-from holdfast.data.names import classes_beside, numbered
+from holdfast.data.problems import Problems
 
 IGNORE = 255  # the usual value of pixels that do not count
 _IGNORED_NAMES = ("unlabeled", "unlabelled", "void", "ignore", "ignored")
@@ -35,13 +27,10 @@ class _Pair:
 
 
 def recognise(path: Path) -> str:
-    """Why a path is a data set of images and masks, empty if it is not."""
-    if path.is_file():
-        found = path.suffix.lower() in (".yaml", ".yml") and _is_config(path)
-        return "a .yaml file with images and masks" if found else ""
-    config = _config(path)
+    """Why a path is a dataset of images and masks, empty if it is not."""
+    config = next(filter(_is_config, files.yaml_files(path)), None)
     if config is not None:
-        return f"has {config.name} with images and masks"
+        return f"{'a .yaml file' if config == path else f'has {config.name}'} with images and masks"
     pairs = _plain(path)
     first = next(iter(pairs.values()), None)
     return f"has {first.masks.relative_to(path)}/ with masks of {first.images.name}/" if first else ""
@@ -49,43 +38,38 @@ def recognise(path: Path) -> str:
 
 @stage("reader", recognise=recognise, task="segment", rank=50)
 def masks(path: Path, *, split: str | None = None) -> Dataset:
-    """The data set of a folder of images and one of masks, or of a yaml file that names both.
+    """The dataset of a folder of images and one of masks, or of a yaml file that names both.
 
     Mask values are class ids and index `classes`; ids without a name are called `unused-ID`.
     """
-    problems: list[Problem] = []
-    config = _config(path) if path.is_dir() else path
+    problems = Problems()
+    config = next(filter(_is_config, files.yaml_files(path)), None) if path.is_dir() else path
     names: dict[int, str] = {}
     stated: Any = None
     if config is not None:
-        content = read_yaml(config)
+        content = files.read_yaml(config)
         listed = content.get("classes", content.get("names"))
-        names = numbered(listed, content.get("nc"), config) if listed is not None else {}
+        names = files.numbered(listed, content.get("nc"), config) if listed is not None else {}
         stated = content.get("ignore_index")
         pairs = _configured(content, config)
     else:
         pairs = _plain(path)
-        names = classes_beside(path)
+        names = files.classes_beside(path)
     if not pairs:
         raise DataError(
             f"{path}: no images with masks found; looked for a .yaml file with `images` and `masks`, "
             f"and for {'/, '.join(_IMAGE_FOLDERS)}/ beside {'/, '.join(_MASK_FOLDERS)}/ with .png files"
         )
-    _, pair = choose_split(pairs, split, config or path, problems)
+    pair = files.choose_split(pairs, split, config or path, problems)
     ignore = _ignore_index(stated, names, config or path, problems)
     entries = _entries(pair, problems)
     classes = tuple(names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
-    return Dataset(data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
-
-
-def _config(folder: Path) -> Path | None:
-    files = [name for name in file_names(folder) if name.lower().endswith((".yaml", ".yml"))]
-    return next((folder / name for name in files if _is_config(folder / name)), None)
+    return Dataset(files.data_name(path), "masks", "segment", classes, entries, tuple(problems), ignore)
 
 
 def _is_config(file: Path) -> bool:
     try:
-        return bool(_stated(read_yaml(file)))
+        return bool(_stated(files.read_yaml(file)))
     except DataError:
         return False
 
@@ -98,8 +82,7 @@ def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _configured(content: dict[str, Any], config: Path) -> dict[str, _Pair]:
     stated = _stated(content)
-    base = config.parent / str(content.get("path") or "")
-    base = base if base.is_dir() else config.parent
+    base = files.yaml_base(content, config)
     pairs = {}
     for split, value in stated.items():
         folders = [_resolve(str(value[key]), base) for key in ("images", "masks")]
@@ -123,12 +106,13 @@ def _plain(folder: Path) -> dict[str, _Pair]:
     """Folders of images and masks where no yaml tells: images/ and masks/, with splits inside or outside."""
     if not folder.is_dir():
         return {}
-    roots = {"": folder} | {place.name: place for place in subfolders(folder) if place.name in SPLITS}
+    splits = [place for place in files.subfolders(folder) if place.name in files.SPLITS]
+    roots = {"": folder} | {place.name: place for place in splits}
     found: dict[str, _Pair] = {}
     for name, root in roots.items():
         for images in (root / part for part in _IMAGE_FOLDERS if (root / part).is_dir()):
             for masked in (root / part for part in _MASK_FOLDERS if (root / part).is_dir()):
-                inside = {"": images} | {place.name: place for place in subfolders(images)}
+                inside = {"": images} | {place.name: place for place in files.subfolders(images)}
                 for split, place in inside.items():
                     pair = _Pair(place, masked / split)
                     if _matches(pair):
@@ -137,15 +121,16 @@ def _plain(folder: Path) -> dict[str, _Pair]:
 
 
 def _matches(pair: _Pair) -> bool:
-    stems = {_stem(name) for name in image_names(pair.images, deep=False)}
-    return any(name.lower().endswith(".png") and _stem(name) in stems for name in file_names(pair.masks))
+    stems = {_stem(name) for name in files.image_names(pair.images, deep=False)}
+    masks = [name for name in files.file_names(pair.masks) if name.lower().endswith(".png")]
+    return any(_stem(name) in stems for name in masks)
 
 
 def _stem(name: str) -> str:
     return name.rpartition(".")[0].removesuffix("_mask")
 
 
-def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: list[Problem]) -> int | None:
+def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Problems) -> int | None:
     """The mask value that does not count: the one stated, a class named as void, or 255 if no class."""
     if stated is not None:
         if isinstance(stated, bool) or not isinstance(stated, int):
@@ -154,27 +139,28 @@ def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: lis
     for key, name in names.items():
         if name.lower() in _IGNORED_NAMES:
             said = f"pixels of class {key} ({name}) do not count; state another ignore_index in the yaml"
-            problems.append(Problem(kinds.CHOICE, str(where), said))
+            problems.add(kinds.CHOICE, where, said)
             return key
     return None if IGNORE in names else IGNORE
 
 
-def _entries(pair: _Pair, problems: list[Problem]) -> tuple[FileEntry, ...]:
-    by_stem = {_stem(name): name for name in image_names(pair.masks) if not name.lower().endswith(".jpg")}
+def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
+    masks = [name for name in files.image_names(pair.masks) if not name.lower().endswith(".jpg")]
+    by_stem = {_stem(name): name for name in masks}
     entries, used = [], set()
-    for name in image_names(pair.images):
+    for name in files.image_names(pair.images):
         mask = by_stem.get(_stem(name))
         if mask is None:
             said = f"no mask in {pair.masks}; the image is left out"
-            problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(pair.images / name), said))
+            problems.add(kinds.IMAGE_WITHOUT_LABEL, pair.images / name, said)
         elif mask in used:
             said = f"the mask {mask} belongs to another image of the same name; left out"
-            problems.append(Problem(kinds.DUPLICATE_FILE, str(pair.images / name), said))
+            problems.add(kinds.DUPLICATE_FILE, pair.images / name, said)
         else:
             used.add(mask)
             truth = StoredMask(str(pair.masks / mask))
             entries.append(FileEntry(name, str(pair.images / name), truth))
     for mask in (mask for mask in by_stem.values() if mask not in used):
         said = "no image of this name; the mask is left out"
-        problems.append(Problem(kinds.LABEL_WITHOUT_IMAGE, str(pair.masks / mask), said))
+        problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, said)
     return tuple(entries)

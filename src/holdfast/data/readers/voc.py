@@ -7,26 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from holdfast.core.dataset import Dataset, Problem
+from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError
 from holdfast.core.registry import stage
 from holdfast.core.types import Size
+from holdfast.data import files
 from holdfast.data import problems as kinds
-from holdfast.data.boxes import check_box
 from holdfast.data.entries import FileEntry, PixelBoxes, Row, pack
-from holdfast.data.files import (
-    SPLITS,
-    Disk,
-    best_folder,
-    choose_split,
-    data_name,
-    file_names,
-    image_names,
-    is_image,
-    lines_of,
-    read_label_bytes,
-    subfolders,
-)
+from holdfast.data.problems import Problems, check_box
 
 _XML_FOLDERS = ("Annotations", "annotations", "")
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "")
@@ -51,7 +39,7 @@ class _Page:
 
 
 def recognise(path: Path) -> str:
-    """Why a path is a VOC data set, empty if it is not."""
+    """Why a path is a VOC dataset, empty if it is not."""
     if not path.is_dir():
         return ""
     places = _xml_folders(path)
@@ -60,12 +48,12 @@ def recognise(path: Path) -> str:
 
 @stage("reader", recognise=recognise, task="detect", rank=30)
 def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dataset:
-    """The data set of a folder of PASCAL VOC xml files, classes sorted by name.
+    """The dataset of a folder of PASCAL VOC xml files, classes sorted by name.
 
     Corners are taken as written. `one_based` reads them as the original VOC defines them, pixels counted
     from 1 with both ends inside: (x1 - 1, y1 - 1, x2, y2).
     """
-    problems: list[Problem] = []
+    problems = Problems()
     places = _xml_folders(path) if path.is_dir() else {}
     if not places:
         raise DataError(
@@ -73,14 +61,14 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
             "and folders of splits"
         )
     chosen = split if len(places) > 1 or split in places else None
-    _, folder = choose_split(places, chosen, path, problems)
+    folder = files.choose_split(places, chosen, path, problems)
     pages = [page for place in places.values() for page in _pages(place, problems, place == folder)]
     classes = tuple(sorted({item.name for page in pages for item in page.objects}))
     mine = [page for page in pages if page.file.parent == folder]
     if split is not None and chosen is None:
         mine = _listed(mine, path, split)
     entries = _entries(mine, folder, classes, one_based, problems)
-    return Dataset(data_name(path), "voc", "detect", classes, entries, tuple(problems))
+    return Dataset(files.data_name(path), "voc", "detect", classes, entries, tuple(problems))
 
 
 @stage("reader", task="detect")  # only on request: the files do not tell which way they count
@@ -95,9 +83,9 @@ def _xml_folders(path: Path) -> dict[str, Path]:
         if _has_xml(path / name):
             return {"": path / name}
     found = {}
-    for place in subfolders(path):
+    for place in files.subfolders(path):
         xml = next((place / name for name in _XML_FOLDERS if _has_xml(place / name)), None)
-        if xml is not None and place.name in SPLITS:
+        if xml is not None and place.name in files.SPLITS:
             found[place.name] = xml
     return found
 
@@ -110,21 +98,21 @@ def _has_xml(folder: Path) -> bool:
         return False
 
 
-def _pages(folder: Path, problems: list[Problem], wanted: bool) -> list[_Page]:
+def _pages(folder: Path, problems: Problems, wanted: bool) -> list[_Page]:
     pages = []
-    for name in file_names(folder):
+    for name in files.file_names(folder):
         if name.endswith(".xml"):
-            said: list[Problem] = []
+            said = Problems()
             try:
                 pages.append(_page(folder / name, said))
             except DataError as problem:
-                said.append(Problem(kinds.UNREADABLE_LABEL, str(folder / name), f"{problem}; left out"))
+                said.add(kinds.UNREADABLE_LABEL, folder / name, f"{problem}; left out")
             problems += said if wanted else []
     return pages
 
 
-def _page(file: Path, problems: list[Problem]) -> _Page:
-    data = read_label_bytes(file, 64 << 20)
+def _page(file: Path, problems: Problems) -> _Page:
+    data = files.read_label_bytes(file, 64 << 20)
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise DataError("xml with its own entities is not read")
     try:
@@ -142,17 +130,17 @@ def _page(file: Path, problems: list[Problem]) -> _Page:
     return _Page(file, image, _size(root), tuple(objects))
 
 
-def _object(item: ElementTree.Element, number: int, where: str, problems: list[Problem]) -> _Object | None:
+def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
     name = (item.findtext("name") or "").strip()
     if not name:
-        problems.append(Problem(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is left out"))
+        problems.add(kinds.UNKNOWN_CLASS, where, "has no <name>; the box is left out")
         return None
     texts = [item.findtext(f"bndbox/{key}") for key in ("xmin", "ymin", "xmax", "ymax")]
     try:
         x1, y1, x2, y2 = (float(text or "") for text in texts)
     except ValueError:
         said = f"expected numbers for xmin, ymin, xmax, ymax, got {texts}; the box is left out"
-        problems.append(Problem(kinds.NOT_A_NUMBER, where, said))
+        problems.add(kinds.NOT_A_NUMBER, where, said)
         return None
     return _Object(
         number, name, (x1, y1, x2, y2), (item.findtext("difficult") or "0").strip() not in ("0", "")
@@ -173,46 +161,43 @@ def _listed(pages: list[_Page], path: Path, split: str) -> list[_Page]:
     file = next((p / f"{split}.txt" for p in places if (p / f"{split}.txt").is_file()), None)
     if file is None:
         raise DataError(f"{path}: no split {split!r}: no {split}.txt in ImageSets/Main")
-    stems = {line.split()[0] for _, line in lines_of(file)}
+    stems = {line.split()[0] for _, line in files.lines_of(file)}
     return [page for page in pages if page.file.stem in stems]
 
 
 def _entries(
-    pages: list[_Page],
-    folder: Path,
-    classes: tuple[str, ...],
-    one_based: bool,
-    problems: list[Problem],
+    pages: list[_Page], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
 ) -> tuple[FileEntry, ...]:
-    disk, index = Disk(), {name: number for number, name in enumerate(classes)}
+    disk, index = files.Disk(), {name: number for number, name in enumerate(classes)}
     root = folder if folder.name not in ("Annotations", "annotations") else folder.parent
     places = [root / name for name in _IMAGE_FOLDERS]
-    images = best_folder([page.image for page in pages], places, disk)
-    by_stem = {Path(name).stem: name for name in image_names(images, deep=False)} if images.is_dir() else {}
+    images = files.best_folder([page.image for page in pages], places, disk)
+    by_stem = {Path(name).stem: name for name in files.image_names(images, deep=False)}
     taken: set[str] = set()
     entries = []
     for page in pages:
         # The file's own name decides when the one stated does not exist: tools rename files, not contents.
-        name = page.image if disk.has(str(images / page.image)) and is_image(page.image) else ""
+        name = page.image if disk.has(str(images / page.image)) and files.is_image(page.image) else ""
         name = name or by_stem.get(page.file.stem, "")
         if not name:
             said = f"no image {page.image or page.file.stem!r} in {images}; left out"
-            problems.append(Problem(kinds.MISSING_FILE, str(page.file), said))
+            problems.add(kinds.MISSING_FILE, page.file, said)
         elif name in taken:
             said = f"{name} has another xml file already; this one is left out"
-            problems.append(Problem(kinds.DUPLICATE_FILE, str(page.file), said))
+            problems.add(kinds.DUPLICATE_FILE, page.file, said)
         else:
             taken.add(name)
             rows = _rows(page, index, one_based, problems)
             entries.append(FileEntry(name, str(images / name), PixelBoxes(pack(rows)), page.size))
-    labelled = {name.removesuffix(".xml") for name in file_names(folder)}  # other splits and bad files too
+    # those of other splits and of bad files too
+    labelled = {name.removesuffix(".xml") for name in files.file_names(folder)}
     for name in (name for stem, name in by_stem.items() if name not in taken and stem not in labelled):
         said = f"no xml file in {folder}; the image is left out"
-        problems.append(Problem(kinds.IMAGE_WITHOUT_LABEL, str(images / name), said))
+        problems.add(kinds.IMAGE_WITHOUT_LABEL, images / name, said)
     return tuple(entries)
 
 
-def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: list[Problem]) -> list[Row]:
+def _rows(page: _Page, index: dict[str, int], one_based: bool, problems: Problems) -> list[Row]:
     rows = []
     shift = 1.0 if one_based else 0.0
     for item in page.objects:

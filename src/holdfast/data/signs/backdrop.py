@@ -7,11 +7,20 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from holdfast.data.signs.canvas import Camera, Canvas, fill
-from holdfast.data.signs.catalogue import BACKGROUND, ROAD, SKY
-from holdfast.data.signs.mood import Mood, Rgb
-from holdfast.data.signs.strokes import Points
-from holdfast.data.signs.textures import clouds, rough, window
+from holdfast.data.signs.canvas import (
+    BACKGROUND,
+    ROAD,
+    SKY,
+    Camera,
+    Canvas,
+    Points,
+    box,
+    clouds,
+    fill,
+    rough,
+    window,
+)
+from holdfast.data.signs.conditions import Mood, Rgb
 
 FAR = 160.0
 _GRAINS = 26.0  # cells of the ground's texture per metre
@@ -73,11 +82,7 @@ def paint_skyline(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: n
         while x < width:
             wide, high = rng.uniform(18, 60), rng.uniform(18, 95)
             grey = np.array([150, 150, 154]) * rng.uniform(0.6, 1.05)
-            fill(
-                canvas,
-                np.array([(x, base), (x, base - high), (x + wide, base - high), (x + wide, base)]),
-                hazy(grey, mood, 170),
-            )
+            fill(canvas, box(x, base - high, x + wide, base), hazy(grey, mood, 170))
             x += wide * rng.uniform(0.7, 1.5)
 
 
@@ -145,11 +150,7 @@ def paint_ground(canvas: Canvas, camera: Camera, road: Road, mood: Mood, rng: np
     height, width = canvas.size
     verge = {"town": (150, 146, 140), "country": (104, 116, 62), "highway": (110, 118, 70)}[road.setting]
     soil = np.array(verge) * rng.uniform(0.8, 1.12) * (1 + rng.uniform(-0.06, 0.06, 3))
-    fill(
-        canvas,
-        np.array([(-5, camera.y), (width + 5, camera.y), (width + 5, height + 5), (-5, height + 5)]),
-        hazy(soil, mood, 30),
-    )
+    fill(canvas, box(-5, camera.y, width + 5, height + 5), hazy(soil, mood, 30))
     near = _near(camera, height)
     if road.setting == "town":
         for edge, sign in ((road.left, -1), (road.right, 1)):

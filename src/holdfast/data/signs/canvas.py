@@ -1,19 +1,40 @@
-"""The picture under construction: an image and its mask, and the ways to put things on both."""
+"""The picture under construction: an image and its mask, what they contain, and the ways to draw on both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.data.signs.catalogue import BACKGROUND
-from holdfast.data.signs.strokes import Pixels, Points
+WIDTH: Final = 640
+HEIGHT: Final = 480
+
+_BY_GROUP: Final[dict[str, tuple[str, ...]]] = {
+    "mandatory": ("go-straight", "turn-left", "turn-right", "roundabout", "footpath", "cycle-path"),
+    "prohibitory": (
+        *("stop", "no-entry", "no-parking", "no-trucks", "no-overtaking"),
+        *("speed-limit-30", "speed-limit-50", "speed-limit-80"),
+    ),
+    "warning": ("curve-left", "curve-right", "crossroads", "children", "traffic-signals", "danger"),
+}
+GROUPS: Final = tuple(_BY_GROUP)
+CLASSES: Final = tuple(name for names in _BY_GROUP.values() for name in names)
+GROUP_OF: Final = tuple(group for group, names in enumerate(_BY_GROUP.values()) for _ in names)
+
+SEGMENTS: Final = ("background", "road", *GROUPS, "sky")  # values of a mask; a sign has 2 + its group
+BACKGROUND, ROAD, FIRST_SIGN, SKY = 0, 1, 2, 5
+
+Pixels = npt.NDArray[np.uint8]
+Points = npt.NDArray[np.float64]
+PointLike = Points | Sequence[tuple[float, float]]
 
 Weights = npt.NDArray[np.float32]
-_BITS = 4
+_BITS = 4  # fractional bits with which OpenCV draws: edges move by 1/16 px, not by whole ones
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ def box(x0: float, y0: float, x1: float, y1: float) -> Points:
 _CIRCLE = np.stack([np.cos(np.linspace(0, 2 * np.pi, 32)), np.sin(np.linspace(0, 2 * np.pi, 32))], axis=1)
 
 
-def disc(x: float, y: float, radius: float) -> Points:
+def circle(x: float, y: float, radius: float) -> Points:
     """The outline (32, 2) of a circle."""
     outline: Points = _CIRCLE * radius + (x, y)
     return outline
@@ -142,3 +163,114 @@ def paste_quad(canvas: Canvas, texture: Pixels, corners: Points, gain: Sequence[
     blend(
         canvas, int(low[0]), int(low[1]), tint(warped, gain), stencil.astype(np.float32) * np.float32(1 / 255)
     )
+
+
+# Anti-aliased drawing in unit coordinates (x right, y down, both −1 … 1) on square arrays.
+
+
+def fixed(points: PointLike, size: int) -> npt.NDArray[np.int32]:
+    """Unit points as fixed-point pixel coordinates (n, 1, 2) of a square of `size` pixels."""
+    xy = (np.asarray(points, dtype=np.float64) + 1.0) * (0.5 * size) - 0.5
+    return np.rint(xy * (1 << _BITS)).astype(np.int32).reshape(-1, 1, 2)
+
+
+def polygon(image: Pixels, points: PointLike, colour: Sequence[int]) -> None:
+    """Fill a polygon."""
+    cv2.fillPoly(image, [fixed(points, image.shape[0])], tuple(colour), cv2.LINE_AA, _BITS)
+
+
+def stroke(
+    image: Pixels, points: PointLike, width: float, colour: Sequence[int], *, closed: bool = False
+) -> None:
+    """Draw a polyline of a width given in unit lengths, with round ends."""
+    size = image.shape[0]
+    pixels = max(1, round(width * size / 2))
+    cv2.polylines(image, [fixed(points, size)], closed, tuple(colour), pixels, cv2.LINE_AA, _BITS)
+
+
+def arc(x: float, y: float, rx: float, ry: float, start: float, stop: float, steps: int = 48) -> Points:
+    """Points (steps, 2) on an ellipse from `start` to `stop` degrees, clockwise on the screen."""
+    t = np.deg2rad(np.linspace(start, stop, steps))
+    return np.stack([x + rx * np.cos(t), y + ry * np.sin(t)], axis=1)
+
+
+def disc(image: Pixels, x: float, y: float, radius: float, colour: Sequence[int]) -> None:
+    """Fill a circle."""
+    polygon(image, arc(x, y, radius, radius, 0, 360, 96), colour)
+
+
+def arrow(tail: PointLike, width: float, head: float) -> tuple[Points, Points]:
+    """The shaft (n, 2) and the triangular head (3, 2) of an arrow along a polyline.
+
+    The shaft stops inside the head, so that its round end does not stick out of the tip.
+    """
+    points = np.asarray(tail, dtype=np.float64)
+    direction = points[-1] - points[-2]
+    direction = direction / np.hypot(direction[0], direction[1])
+    normal = np.array([-direction[1], direction[0]])
+    tip = points[-1]
+    base = tip - direction * head
+    triangle = np.stack([tip, base + normal * head * 0.72, base - normal * head * 0.72])
+    shaft = points.copy()
+    shaft[-1] = base + direction * min(width, head) * 0.1
+    return shaft, triangle
+
+
+Field = npt.NDArray[np.float32]
+
+
+# Fixed noise fields: a window of one is much cheaper than new noise for every scene.
+
+
+@lru_cache(maxsize=1)
+def grain() -> Field:
+    """Standard normal noise (1024, 1024)."""
+    field = np.random.default_rng(20_211).standard_normal((1024, 1024), dtype=np.float32)
+    field.flags.writeable = False
+    return field
+
+
+@lru_cache(maxsize=1)
+def clouds() -> Field:
+    """Smooth noise of many scales (1024, 1024) with mean 0 and deviation 1."""
+    rng = np.random.default_rng(20_212)
+    total = np.zeros((1024, 1024), dtype=np.float32)
+    for octave in range(2, 9):
+        coarse = rng.standard_normal((2**octave, 2**octave), dtype=np.float32)
+        total += cv2.resize(coarse, (1024, 1024), interpolation=cv2.INTER_CUBIC) * np.float32(0.62**octave)
+    field: Field = (total - total.mean()) / total.std()
+    field.flags.writeable = False
+    return field
+
+
+@lru_cache(maxsize=1)
+def rough() -> npt.NDArray[np.uint8]:
+    """The brightness of rough ground (1024, 1024): 128 is the mean, fine grains over coarse stains."""
+    field = 128 + np.float32(128) * (np.float32(0.075) * grain() + np.float32(0.06) * clouds())
+    ground = np.clip(np.rint(field), 0, 255).astype(np.uint8)
+    ground.flags.writeable = False
+    return ground
+
+
+@lru_cache(maxsize=16)
+def sensor(level: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Noise of deviation `level` (576, 736, 3) as what to add and what to subtract.
+
+    Most of it is common to the channels. Two saturating operations on bytes are ten times as fast as one on
+    floats.
+    """
+    rng = np.random.default_rng([20_216, level])
+    common = rng.standard_normal((576, 736, 1), dtype=np.float32) * np.float32(0.8)
+    noise = np.rint(
+        (common + rng.standard_normal((576, 736, 3), dtype=np.float32) * np.float32(0.6)) * np.float32(level)
+    )
+    plus, minus = np.clip(noise, 0, 255).astype(np.uint8), np.clip(-noise, 0, 255).astype(np.uint8)
+    plus.flags.writeable = minus.flags.writeable = False
+    return plus, minus
+
+
+def window(field: Field, rng: np.random.Generator, height: int, width: int) -> Field:
+    """A view (height, width) of a field at a random place."""
+    y = int(rng.integers(0, field.shape[0] - height + 1))
+    x = int(rng.integers(0, field.shape[1] - width + 1))
+    return field[y : y + height, x : x + width]

@@ -1,23 +1,157 @@
-"""Drawing one sign with its carrier into a picture, and what may hide a part of it."""
+"""Signs: where those of a scene stand, each drawn with its carrier, and what may hide a part of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.data.signs import sprites
-from holdfast.data.signs.canvas import Canvas, Weights, blend, box, fill, paste, post
-from holdfast.data.signs.catalogue import FIRST_SIGN, GROUP_OF, HEIGHT
+from holdfast.data.signs.backdrop import Road
+from holdfast.data.signs.canvas import (
+    CLASSES,
+    FIRST_SIGN,
+    GROUP_OF,
+    HEIGHT,
+    WIDTH,
+    Camera,
+    Canvas,
+    Pixels,
+    Points,
+    Weights,
+    blend,
+    box,
+    clouds,
+    fill,
+    paste,
+    post,
+    window,
+)
+from holdfast.data.signs.conditions import Mood
 from holdfast.data.signs.faces import face, nearest_size
-from holdfast.data.signs.mood import Mood
-from holdfast.data.signs.placement import Place, overlap
-from holdfast.data.signs.strokes import Pixels, Points
-from holdfast.data.signs.textures import clouds, window
 
 Box = tuple[float, float, float, float]
+SMALLEST: Final = 24.0
+LARGEST: Final = 170.0
+_COUNTS: Final = (0.25, 0.30, 0.23, 0.14, 0.08)
+_TRIES: Final = 40
+
+
+@dataclass(frozen=True)
+class Place:
+    """One sign to be drawn: its class, centre and side in pixels, and its depth in metres.
+
+    `foot` is the row where its mast meets the ground and `mast` the column: that of the sign, or the
+    roadside's if the sign hangs on an arm above the road.
+    """
+
+    label: int
+    x: float
+    y: float
+    size: float
+    depth: float
+    yaw: float
+    roll: float
+    foot: float
+    mast: float
+
+    @property
+    def extent(self) -> Box:
+        """The square about the face, xyxy, with a margin that keeps signs apart."""
+        half = 0.5 * self.size + 3.0
+        return self.x - half, self.y - half, self.x + half, self.y + half
+
+    @property
+    def pole(self) -> Box:
+        """The rectangle of the mast, xyxy."""
+        half = 0.06 * self.size + 1.0
+        return self.mast - half, self.y - 0.5 * self.size, self.mast + half, self.foot
+
+
+def overlap(a: Box, b: Box) -> bool:
+    """Whether two rectangles xyxy share area."""
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
+
+
+def tilt(rng: np.random.Generator) -> tuple[float, float]:
+    """Yaw and roll in degrees: most signs face the driver, few are turned far."""
+    return float(np.clip(rng.normal(0, 13), -38, 38)), float(np.clip(rng.normal(0, 2.2), -7, 7))
+
+
+def _truncate(x: float, y: float, size: float, rng: np.random.Generator) -> tuple[float, float]:
+    """The centre moved so that 12 to 40 % of the side is outside one border."""
+    hidden = rng.uniform(0.12, 0.40) * size
+    side = int(rng.choice(3, p=(0.4, 0.4, 0.2)))
+    if side == 0:
+        return size / 2 - hidden, y
+    if side == 1:
+        return WIDTH - size / 2 + hidden, y
+    return x, size / 2 - hidden
+
+
+def _candidate(camera: Camera, road: Road, size: float, label: int, rng: np.random.Generator) -> Place | None:
+    """A place on the verge or on an arm above the road; nothing if it would stand on the road."""
+    half = size / 2 + 2
+    x = rng.uniform(half, WIDTH - half)
+    y = float(np.clip(camera.y - size * rng.uniform(0.2, 2.8), half, HEIGHT * 0.8 - half))
+    if rng.random() < 0.1 and size > 36:
+        x, y = _truncate(x, y, size, rng)
+    depth = camera.focal * rng.uniform(0.6, 1.1) / size
+    lateral = (x - camera.x) / camera.focal * depth - camera.bend * depth**2
+    foot = camera.y + camera.focal * camera.height / depth
+    on_road = road.left - 0.2 < lateral < road.right + 0.2
+    mast = float(x)
+    if on_road:
+        if y + size / 2 > camera.y - 12 or rng.random() < 0.5:
+            return None
+        edge = road.right + 0.7 if rng.random() < 0.7 else road.left - 0.7
+        mast = float(camera.ground(edge, depth)[0])
+    yaw, roll = tilt(rng)
+    return Place(label, float(x), float(y), size, float(depth), yaw, roll, float(foot), mast)
+
+
+def _below(place: Place, label: int, rng: np.random.Generator) -> Place:
+    """A second sign under the first on the same post."""
+    size = place.size * float(rng.uniform(0.86, 1.0))
+    y = place.y + 0.5 * (place.size + size) + 0.07 * size + 6.5
+    yaw = float(np.clip(place.yaw + rng.normal(0, 2), -38, 38))
+    return Place(label, place.x, y, size, place.depth, yaw, place.roll, place.foot, place.mast)
+
+
+def _clear(new: Place, others: list[Place], *, shared: Place | None = None) -> bool:
+    """Whether a new sign and its pole stay off the signs and poles that are there."""
+    for other in others:
+        if overlap(new.extent, other.extent):
+            return False
+        if other is not shared and (overlap(new.pole, other.extent) or overlap(new.extent, other.pole)):
+            return False
+    return True
+
+
+def choose_places(camera: Camera, road: Road, rng: np.random.Generator) -> list[Place]:
+    """One to five places, farthest (smallest) first."""
+    wanted = 1 + int(rng.choice(5, p=_COUNTS))
+    places: list[Place] = []
+    for tries in range(_TRIES * 5):
+        if len(places) == wanted or (tries >= _TRIES and places):
+            break
+        label = int(rng.integers(len(CLASSES)))
+        if places and rng.random() < 0.25:
+            upper = places[-1]
+            lower = _below(upper, label, rng)
+            whole = upper.extent[0] > 0 and upper.extent[2] < WIDTH and lower.y + lower.size / 2 < HEIGHT - 4
+            own_post = upper.mast == upper.x
+            if lower.size >= SMALLEST and whole and own_post and _clear(lower, places, shared=upper):
+                places.append(lower)
+            continue
+        size = float(np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))))
+        found = _candidate(camera, road, size, label, rng)
+        if found is not None and _clear(found, places):
+            places.append(found)
+    return sorted(places, key=lambda place: place.size)
 
 
 @dataclass(frozen=True)
@@ -34,12 +168,8 @@ class Patch:
         """The rectangle xyxy of the opaque pixels, in the picture and not clipped to it."""
         solid = self.alpha >= 0.5
         columns, rows = np.flatnonzero(solid.any(axis=0)), np.flatnonzero(solid.any(axis=1))
-        return (
-            float(self.x + columns[0]),
-            float(self.y + rows[0]),
-            float(self.x + columns[-1] + 1),
-            float(self.y + rows[-1] + 1),
-        )
+        left, right = float(self.x + columns[0]), float(self.x + columns[-1] + 1)
+        return left, float(self.y + rows[0]), right, float(self.y + rows[-1] + 1)
 
 
 def corners(size: float, yaw: float, roll: float) -> Points:
@@ -62,14 +192,9 @@ def warp(label: int, place_x: float, place_y: float, size: float, quad: Points) 
     target = quad + np.array([place_x - x, place_y - y]) - 0.5
     start = np.array([(0, 0), (side, 0), (side, side), (0, side)], dtype=np.float32) - np.float32(0.5)
     matrix = cv2.getPerspectiveTransform(start, target.astype(np.float32))
-    rim = [int(v) for v in source[0, 0, :3]]
+    rim = (*(int(v) for v in source[0, 0, :3]), 0)
     warped: Pixels = cv2.warpPerspective(
-        source,
-        matrix,
-        (2 * half, 2 * half),
-        flags=cv2.INTER_LINEAR,
-        borderMode=cv2.BORDER_CONSTANT,
-        borderValue=(*rim, 0),
+        source, matrix, (2 * half, 2 * half), borderMode=cv2.BORDER_CONSTANT, borderValue=rim
     )
     alpha: Weights = warped[..., 3].astype(np.float32) * np.float32(1 / 255)
     return Patch(np.ascontiguousarray(warped[..., :3]), alpha, x, y)
@@ -147,11 +272,9 @@ def _hide_rectangle(extent: Box, foot: float, kind: int, rng: np.random.Generato
         size = w * rng.uniform(0.9, 1.5)
         cut = w * rng.uniform(0.15, 0.4)
         top = y0 + h * rng.uniform(-0.3, 0.5) - size * 0.3
-        return (
-            (x0 - size + cut, top, x0 + cut, top + size)
-            if rng.random() < 0.5
-            else (x1 - cut, top, x1 - cut + size, top + size)
-        )
+        if rng.random() < 0.5:
+            return x0 - size + cut, top, x0 + cut, top + size
+        return x1 - cut, top, x1 - cut + size, top + size
     if kind == 1:
         half = w * rng.uniform(0.03, 0.09)
         x = x0 + w * rng.uniform(0.1, 0.9)
@@ -176,24 +299,15 @@ def hide(canvas: Canvas, extent: Box, foot: float, others: list[Box], rng: np.ra
         trunk = (middle - half, spot[3] - 0.4 * wide, middle + half, foot + 0.1 * wide)
         if trunk[3] > trunk[1] and not any(overlap(trunk, other) for other in others):
             fill(canvas, box(*trunk), (72, 58, 46))
-        paste(
-            canvas,
-            sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide),
-            *spot,
-            gain=(gain, gain, gain),
-        )
+        leaves = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), wide)
+        paste(canvas, leaves, *spot, gain=(gain, gain, gain))
     elif kind == 1:
-        post(
-            canvas, (spot[0] + spot[2]) / 2, spot[1], spot[3], spot[2] - spot[0], float(rng.uniform(70, 150))
-        )
+        middle = (spot[0] + spot[2]) / 2
+        post(canvas, middle, spot[1], spot[3], wide, float(rng.uniform(70, 150)))
     else:
         gain = rng.uniform(0.4, 1.0)
-        paste(
-            canvas,
-            sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide),
-            *spot,
-            gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)),
-        )
+        lorry = sprites.fitting("vehicle", sprites.VEHICLES.index("lorry"), wide)
+        paste(canvas, lorry, *spot, gain=(gain, gain * rng.uniform(0.8, 1), gain * rng.uniform(0.8, 1)))
 
 
 def clipped(extent: Box, width: int, height: int) -> npt.NDArray[np.float64]:

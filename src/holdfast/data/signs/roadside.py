@@ -6,9 +6,8 @@ import numpy as np
 
 from holdfast.data.signs import sprites
 from holdfast.data.signs.backdrop import Road, hazy
-from holdfast.data.signs.canvas import Camera, Canvas, box, disc, fill, paste, paste_quad, post
-from holdfast.data.signs.finish import Glow
-from holdfast.data.signs.mood import Mood
+from holdfast.data.signs.canvas import Camera, Canvas, box, circle, fill, paste, paste_quad, post
+from holdfast.data.signs.conditions import Glow, Mood
 
 _PAINTS = (
     (1.0, 1.0, 1.0),
@@ -37,11 +36,8 @@ def _tree(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     sprite = sprites.fitting("tree", int(rng.integers(sprites.TREES)), tall)
     if rng.random() < 0.5:
         sprite = sprite[:, ::-1]
-    gain = np.array(_through(mood, z, rng.uniform(0.75, 1.15))) * (
-        rng.uniform(0.85, 1.25),
-        1.0,
-        rng.uniform(0.8, 1.1),
-    )
+    light = np.array(_through(mood, z, rng.uniform(0.75, 1.15)))
+    gain = light * (rng.uniform(0.85, 1.25), 1.0, rng.uniform(0.8, 1.1))
     paste(canvas, sprite, foot[0] - wide / 2, foot[1] - tall, foot[0] + wide / 2, foot[1], gain.tolist())
 
 
@@ -58,11 +54,8 @@ def _houses(
         tall = rng.uniform(6, 18)
         texture = sprites.front(int(rng.integers(sprites.FRONTS)))
         low, high = camera.ground(edge, [near, z]), camera.ground(edge, [near, z], tall)
-        corners = (
-            np.array([high[0], high[1], low[1], low[0]])
-            if side < 0
-            else np.array([high[1], high[0], low[0], low[1]])
-        )
+        left, right = (0, 1) if side < 0 else (1, 0)
+        corners = np.array([high[left], high[right], low[right], low[left]])
         gain = _through(mood, (near + z) / 2, rng.uniform(0.55, 1.05))
         back = camera.ground(edge + side * 14, near, [tall, 0.0])
         end = np.array(
@@ -94,15 +87,8 @@ def _bush(canvas: Canvas, camera: Camera, mood: Mood, x: float, z: float, rng: n
     wide = tall * rng.uniform(0.9, 1.8)
     gain = np.array(_through(mood, z, rng.uniform(0.7, 1.1))) * (rng.uniform(0.9, 1.3), 1.0, 0.9)
     sprite = sprites.fitting("leaves", int(rng.integers(sprites.LEAVES)), tall)
-    paste(
-        canvas,
-        sprite,
-        foot[0] - wide / 2,
-        foot[1] - tall * 0.9,
-        foot[0] + wide / 2,
-        foot[1] + tall * 0.1,
-        gain.tolist(),
-    )
+    left, right = foot[0] - wide / 2, foot[0] + wide / 2
+    paste(canvas, sprite, left, foot[1] - tall * 0.9, right, foot[1] + tall * 0.1, gain.tolist())
 
 
 def _signals(
@@ -120,7 +106,7 @@ def _signals(
     for number, colour in enumerate(colours):
         y = top + tall * (0.2 + 0.3 * number)
         shown = colour if number == lit else tuple(c * 0.28 for c in colour)
-        fill(canvas, disc(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
+        fill(canvas, circle(foot[0], y, 0.11 * scale), hazy(np.array(shown), mood, z))
     red, green, blue = colours[lit]
     halo = (red * 0.6, green * 0.6, blue * 0.6)
     return [(float(foot[0]), float(top + tall * (0.2 + 0.3 * lit)), 0.11 * scale, halo)]
@@ -187,7 +173,7 @@ def _distractor(
             fill(canvas, box(cx - w * 0.8, y, cx + w * rng.uniform(0.0, 0.8), y + h * 0.14), (225, 225, 222))
         return
     plain = colour if rng.random() < 0.5 else hazy((158.0, 160.0, 162.0), mood, z)
-    fill(canvas, disc(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
+    fill(canvas, circle(cx, cy, rng.uniform(0.15, 0.4) * scale), plain)
 
 
 def paint_roadside(

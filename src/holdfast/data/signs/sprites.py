@@ -9,8 +9,7 @@ from typing import Final
 import cv2
 import numpy as np
 
-from holdfast.data.signs.strokes import Pixels, disc, polygon, rectangle, stroke
-from holdfast.data.signs.textures import clouds, grain, window
+from holdfast.data.signs.canvas import Pixels, box, clouds, disc, grain, polygon, stroke, window
 
 TREES: Final = 8
 LEAVES: Final = 4
@@ -54,12 +53,8 @@ def _leaves(variant: int) -> Pixels:
     rng = np.random.default_rng([20_215, variant])
     image = np.zeros((_SIDE, _SIDE, 4), dtype=np.uint8)
     image[..., :3] = (50, 78, 36)
-    stroke(
-        image,
-        [(rng.uniform(-0.3, 0.3), 0.95), (0, 0), (rng.uniform(-0.4, 0.4), -0.6)],
-        0.03,
-        (70, 56, 42, 255),
-    )
+    twig = [(rng.uniform(-0.3, 0.3), 0.95), (0, 0), (rng.uniform(-0.4, 0.4), -0.6)]
+    stroke(image, twig, 0.03, (70, 56, 42, 255))
     for _ in range(230):
         angle = rng.uniform(0, 2 * np.pi)
         lobes = 0.72 + 0.16 * np.sin(2 * angle + variant) + 0.12 * np.sin(5 * angle + 2 * variant)
@@ -70,11 +65,8 @@ def _leaves(variant: int) -> Pixels:
         across = np.array([-along[1], along[0]]) * 0.42
         tip = np.array([x, y])
         green = np.array([84, 122, 52]) * (0.75 - 0.3 * y + rng.uniform(-0.3, 0.3))
-        polygon(
-            image,
-            np.stack([tip - along, tip + across, tip + along, tip - across]),
-            (*green.clip(0, 255).tolist(), 255),
-        )
+        leaf = np.stack([tip - along, tip + across, tip + along, tip - across])
+        polygon(image, leaf, (*green.clip(0, 255).tolist(), 255))
     image.flags.writeable = False
     return image
 
@@ -95,26 +87,20 @@ def front(variant: int) -> Pixels:
             x0 = -1 + 2 * (column + 0.2) / columns
             y0 = -0.97 + 1.6 * (row + 0.2) / rows
             x1, y1 = x0 + 1.2 / columns, y0 + 1.0 / rows
-            polygon(
-                image,
-                rectangle(x0 - 0.012, y0 - 0.012, x1 + 0.012, y1 + 0.016),
-                (wall * 1.12).clip(0, 255).tolist(),
-            )
-            polygon(image, rectangle(x0, y0, x1, y1), (pane * rng.uniform(0.55, 1.45)).tolist())
+            frame = box(x0 - 0.012, y0 - 0.012, x1 + 0.012, y1 + 0.016)
+            polygon(image, frame, (wall * 1.12).clip(0, 255).tolist())
+            polygon(image, box(x0, y0, x1, y1), (pane * rng.uniform(0.55, 1.45)).tolist())
         if variant % 2:
             y = -0.97 + 1.6 * (row + 0.95) / rows
-            polygon(image, rectangle(-1, y, 1, y + 0.025), (wall * 0.8).tolist())
+            polygon(image, box(-1, y, 1, y + 0.025), (wall * 0.8).tolist())
     shops = int(rng.integers(2, 5))
     for shop in range(shops):
         x0, x1 = -1 + 2 * shop / shops, -1 + 2 * (shop + 1) / shops
         panel = rng.uniform(50, 200, 3)
-        polygon(image, rectangle(x0 + 0.03, 0.66, x1 - 0.03, 0.78), panel.tolist())
-        polygon(image, rectangle(x0 + 0.05, 0.8, x1 - 0.05, 1.0), (62, 66, 72))
-    stain = (
-        1
-        + np.float32(0.05) * window(clouds(), rng, _SIDE, _SIDE)
-        + np.float32(0.02) * window(grain(), rng, _SIDE, _SIDE)
-    )
+        polygon(image, box(x0 + 0.03, 0.66, x1 - 0.03, 0.78), panel.tolist())
+        polygon(image, box(x0 + 0.05, 0.8, x1 - 0.05, 1.0), (62, 66, 72))
+    stain = 1 + np.float32(0.05) * window(clouds(), rng, _SIDE, _SIDE)
+    stain += np.float32(0.02) * window(grain(), rng, _SIDE, _SIDE)
     image[:] = np.clip(image * stain[..., None], 0, 255)
     image.flags.writeable = False
     return image
@@ -123,50 +109,45 @@ def front(variant: int) -> Pixels:
 def _car(image: Pixels, roof: float, glass: float, *, front: bool) -> None:
     body, dark = (205, 205, 208, 255), (34, 36, 40, 255)
     for x in (-0.66, 0.66):
-        polygon(image, rectangle(x - 0.16, 0.6, x + 0.16, 0.98), (24, 24, 26, 255))
+        polygon(image, box(x - 0.16, 0.6, x + 0.16, 0.98), (24, 24, 26, 255))
     polygon(image, [(-0.86, 0.82), (-0.9, 0.1), (-0.8, -0.06), (0.8, -0.06), (0.9, 0.1), (0.86, 0.82)], body)
-    polygon(
-        image,
-        [(-0.84, 0.0), (-0.6, roof), (-0.5, roof - 0.06), (0.5, roof - 0.06), (0.6, roof), (0.84, 0.0)],
-        body,
-    )
+    cabin = [(-0.84, 0.0), (-0.6, roof), (-0.5, roof - 0.06), (0.5, roof - 0.06), (0.6, roof), (0.84, 0.0)]
+    polygon(image, cabin, body)
     polygon(image, [(-0.68, -0.04), (-0.52, glass), (0.52, glass), (0.68, -0.04)], (52, 60, 70, 255))
     polygon(
         image, [(-0.6, -0.1), (-0.5, glass + 0.04), (-0.1, glass + 0.04), (-0.25, -0.1)], (84, 96, 110, 255)
     )
-    polygon(image, rectangle(-0.86, 0.66, 0.86, 0.84), (96, 97, 100, 255))
+    polygon(image, box(-0.86, 0.66, 0.86, 0.84), (96, 97, 100, 255))
     lamps = (238, 238, 226, 255) if front else (168, 24, 26, 255)
     for x in (-0.74, 0.74):
-        polygon(image, rectangle(x - 0.14, 0.14, x + 0.14, 0.32), lamps)
+        polygon(image, box(x - 0.14, 0.14, x + 0.14, 0.32), lamps)
     if front:
-        polygon(image, rectangle(-0.52, 0.2, 0.52, 0.42), dark)
-        polygon(image, rectangle(-0.24, 0.68, 0.24, 0.8), (40, 78, 150, 255))
+        polygon(image, box(-0.52, 0.2, 0.52, 0.42), dark)
+        polygon(image, box(-0.24, 0.68, 0.24, 0.8), (40, 78, 150, 255))
     else:
-        polygon(image, rectangle(-0.24, 0.36, 0.24, 0.5), (40, 78, 150, 255))
-    polygon(image, rectangle(-0.6, 0.84, 0.6, 0.9), dark)
+        polygon(image, box(-0.24, 0.36, 0.24, 0.5), (40, 78, 150, 255))
+    polygon(image, box(-0.6, 0.84, 0.6, 0.9), dark)
 
 
 def _box(image: Pixels, *, front: bool, glass: bool) -> None:
     body = (208, 208, 206, 255)
     for x in (-0.58, 0.58):
-        polygon(image, rectangle(x - 0.2, 0.74, x + 0.2, 0.99), (24, 24, 26, 255))
-    polygon(image, rectangle(-0.8, -0.96, 0.8, 0.74), body)
-    polygon(image, rectangle(-0.84, 0.7, 0.84, 0.84), (60, 60, 62, 255))
+        polygon(image, box(x - 0.2, 0.74, x + 0.2, 0.99), (24, 24, 26, 255))
+    polygon(image, box(-0.8, -0.96, 0.8, 0.74), body)
+    polygon(image, box(-0.84, 0.7, 0.84, 0.84), (60, 60, 62, 255))
     if front:
-        polygon(image, rectangle(-0.7, -0.6, 0.7, 0.06), (46, 54, 64, 255))
-        polygon(image, rectangle(-0.5, 0.3, 0.5, 0.48), (52, 52, 54, 255))
+        polygon(image, box(-0.7, -0.6, 0.7, 0.06), (46, 54, 64, 255))
+        polygon(image, box(-0.5, 0.3, 0.5, 0.48), (52, 52, 54, 255))
     elif glass:
-        polygon(image, rectangle(-0.68, -0.8, 0.68, -0.1), (46, 54, 64, 255))
-        polygon(image, rectangle(-0.7, 0.1, 0.7, 0.16), (150, 150, 150, 255))
+        polygon(image, box(-0.68, -0.8, 0.68, -0.1), (46, 54, 64, 255))
+        polygon(image, box(-0.7, 0.1, 0.7, 0.16), (150, 150, 150, 255))
     else:
-        polygon(image, rectangle(-0.015, -0.94, 0.015, 0.7), (130, 130, 130, 255))
+        polygon(image, box(-0.015, -0.94, 0.015, 0.7), (130, 130, 130, 255))
         for x in (-0.4, 0.4):
-            polygon(image, rectangle(x - 0.012, -0.9, x + 0.012, 0.66), (160, 160, 160, 255))
+            polygon(image, box(x - 0.012, -0.9, x + 0.012, 0.66), (160, 160, 160, 255))
     for x in (-0.68, 0.68):
         polygon(
-            image,
-            rectangle(x - 0.1, 0.5, x + 0.1, 0.64),
-            (238, 238, 226, 255) if front else (168, 24, 26, 255),
+            image, box(x - 0.1, 0.5, x + 0.1, 0.64), (238, 238, 226, 255) if front else (168, 24, 26, 255)
         )
 
 

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
+from holdfast.core.errors import CardError, OutputError
 from holdfast.core.model import Card, Head, Input, Policy
 from holdfast.core.types import Size
-from holdfast.graph.darknet.cfg import read_cfg
+from holdfast.graph.card import BUILT_IN, numbered
+from holdfast.graph.darknet.cfg import read_cfg, strides, trace
 from holdfast.graph.darknet.layers import Network
-from holdfast.graph.darknet.names import default_names, read_names
-from holdfast.graph.darknet.shapes import strides, trace
 from holdfast.graph.darknet.weights import read_weights
+
+
+def read_names(path: Path, wanted: int) -> tuple[str, ...]:
+    """The class names of a .names file, which must be `wanted` many."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise CardError(f"{path}: no such file; give a .names file with one class a line") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CardError(f"{path}: expected a .names file with one class a line, got: {problem}") from problem
+    classes = tuple(line.strip() for line in text.strip().splitlines())
+    if len(classes) != wanted:
+        raise CardError(f"{path}: expected {wanted} names, as classes= in [yolo] says, got {len(classes)}")
+    return classes
+
 
 SCORE, NMS_IOU = 0.001, 0.45  # what darknet's own mAP evaluation uses
 
@@ -28,9 +42,9 @@ def convert(cfg: Path, weights: Path, out: Path, names: Path | None = None, size
     size = size or network.size
     steps = trace(network, size)
     cells = strides(steps, size)
-    classes = (
-        read_names(names, network.heads[0].classes) if names else default_names(network.heads[0].classes)
-    )
+    count = network.heads[0].classes
+    assumed = BUILT_IN["coco80"] if count == 80 else numbered(count)
+    classes = read_names(names, count) if names else assumed
     model = build(steps, read_weights(weights, steps), size, cfg.stem)
     _write(out, model.SerializeToString(deterministic=True))
     return _card(network, size, cells, classes)

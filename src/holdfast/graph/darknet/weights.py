@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.darknet.cfg import Step
 from holdfast.graph.darknet.layers import BatchNorm, Convolutional
-from holdfast.graph.darknet.shapes import Step
 
 Float32s: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, Float32s]

@@ -11,10 +11,21 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Tensor
-from holdfast.graph.anchors import apply_deltas, base_anchors, spread
-from holdfast.graph.candidates import above, bounded_exp, levels, logit, sigmoid, softmax
-from holdfast.graph.outputs import named, shapes, wrong
-from holdfast.graph.outputs import options_of as read_options
+from holdfast.graph.candidates import (
+    above,
+    apply_deltas,
+    base_anchors,
+    bounded_exp,
+    levels,
+    logit,
+    named,
+    shapes,
+    sigmoid,
+    softmax,
+    spread,
+    wrong,
+)
+from holdfast.graph.candidates import options_of as read_options
 
 
 @dataclass(frozen=True)

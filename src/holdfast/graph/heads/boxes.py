@@ -1,4 +1,4 @@
-"""Boxes, scores and labels after NMS in the graph, as separate outputs or as the columns of one."""
+"""Graphs with NMS inside: boxes, scores and labels, or the indices that NonMaxSuppression selected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import from_centres, upright_sides
-from holdfast.graph.outputs import options_of, shapes, wrong
+from holdfast.graph.candidates import from_centres, named, options_of, shapes, upright_sides, wrong
 
 Column = Literal["x1", "y1", "x2", "y2", "cx", "cy", "w", "h", "score", "label", "angle", "-"]
 
@@ -42,9 +41,8 @@ class Options:
 def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """The detections a graph with NMS inside gives; rows of padding (label below 0, score 0) are dropped."""
     chosen = options_of(Options, card)
-    found, scores, labels = (
-        _columns(raw, chosen, card) if _is_table(raw, chosen) else _separate(raw, chosen, card)
-    )
+    is_table = bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
+    found, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
     labels = labels - chosen.label_offset
     used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
     if len(used) and labels[used].max() >= len(card.classes):
@@ -68,14 +66,10 @@ def _as_xyxy(found: Floats, form: str) -> Floats:
     return found
 
 
-def _is_table(raw: Mapping[str, Tensor], chosen: Options) -> bool:
-    return bool(chosen.columns) or (len(raw) == 1 and not chosen.boxes)
-
-
 def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
     """Boxes xyxy, scores and labels from the columns of one output (1, n, c) or (n, c)."""
     name = chosen.boxes or next(iter(raw))
-    value = _output(raw, name, card)
+    value = named(raw, [name], card)[name]
     names: list[str] = list(chosen.columns or ("x1", "y1", "x2", "y2", "score", "label"))
     table = np.asarray(value, np.float64).reshape(-1, value.shape[-1] if value.ndim else 1)
     form = next((f for f, wanted in _CORNERS.items() if set(wanted) <= set(names)), None)
@@ -92,12 +86,6 @@ def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Fl
     return _as_xyxy(found, form), table[:, names.index("score")], labels
 
 
-def _output(raw: Mapping[str, Tensor], name: str, card: Card) -> Tensor:
-    if name not in raw:
-        raise wrong(card, f"no output is named {name!r}; the model has {shapes(raw)}")
-    return raw[name]
-
-
 def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
     """Boxes (n, 4), scores (n,) and labels (n,) from outputs of their own."""
     names = roles(
@@ -112,9 +100,10 @@ def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[F
             f"cannot tell which output holds the {' and the '.join(missing)} among {shapes(raw)}; "
             f'say it in the card: {missing[0]} = "..."',
         )
-    four = np.asarray(_output(raw, names["boxes"], card), np.float64).reshape(-1, 4)
-    scores = np.asarray(_output(raw, names["scores"], card), np.float64).reshape(-1)
-    labels = np.rint(np.asarray(_output(raw, names["labels"], card), np.float64)).astype(np.int64).reshape(-1)
+    found = named(raw, list(names.values()), card)
+    four = np.asarray(found[names["boxes"]], np.float64).reshape(-1, 4)
+    scores = np.asarray(found[names["scores"]], np.float64).reshape(-1)
+    labels = np.rint(np.asarray(found[names["labels"]], np.float64)).astype(np.int64).reshape(-1)
     if not len(four) == len(scores) == len(labels):
         raise wrong(
             card,
@@ -123,7 +112,7 @@ def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[F
         )
     filled = len(four)
     if "count" in names:
-        filled = min(filled, int(np.asarray(_output(raw, names["count"], card)).reshape(-1)[0]))
+        filled = min(filled, int(np.asarray(found[names["count"]]).reshape(-1)[0]))
     return _as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
 
 
@@ -150,3 +139,50 @@ def roles(shape_of: Mapping[str, tuple[int | str, ...]], kind_of: Mapping[str, s
         elif "scores" not in found and kind_of[name] == "f":
             found["scores"] = name
     return found
+
+
+@dataclass(frozen=True)
+class SelectedOptions:
+    """What a card may say of the three outputs."""
+
+    outputs: tuple[str, ...] = ()  # boxes (1, n, 4), scores (1, k, n), selected indices (m, 3)
+    form: Literal["yxyx", "xyxy", "cxcywh"] = "yxyx"  # NonMaxSuppression's own order is yxyx
+    normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
+
+
+@stage("head", task="detect", nms=False, options=SelectedOptions)
+def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """The detections at the selected (image, class, box) indices."""
+    chosen = options_of(SelectedOptions, card)
+    four, scores, picks = _pick(named(raw, chosen.outputs, card), bool(chosen.outputs), card)
+    picks = picks[(picks[:, 0] == 0) & (picks >= 0).all(axis=1)]
+    found, values = four[picks[:, 2]], scores[picks[:, 1], picks[:, 2]]
+    found = _as_xyxy(found, chosen.form)
+    if chosen.form != "cxcywh":  # the operator takes corners in either order
+        found = np.concatenate(
+            [np.minimum(found[:, :2], found[:, 2:]), np.maximum(found[:, :2], found[:, 2:])], axis=1
+        )
+    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    used = values >= card.score
+    return Detections((found * unit)[used], values[used], picks[used, 1])
+
+
+def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor, Tensor, Tensor]:
+    """Boxes (n, 4), scores (k, n) and selected indices (m, 3): by the card's order, or by type and shape."""
+    k = len(card.classes)
+    tensors = list(raw.values())
+    if not in_order:
+        whole = [t for t in tensors if t.dtype.kind in "iu"]
+        fours = [t for t in tensors if t.dtype.kind == "f" and t.ndim == 3 and t.shape[2] == 4]
+        rest = [t for t in tensors if t.dtype.kind == "f" and not any(t is f for f in fours[:1])]
+        tensors = [*fours[:1], *rest, *whole]
+    if len(tensors) == 3:
+        four, scores, picks = tensors
+        fits = four.ndim == 3 and four.shape[2] == 4 and scores.ndim == 3 and scores.shape[1] == k
+        if fits and picks.ndim == 2 and picks.shape[1] == 3 and four.shape[1] == scores.shape[2]:
+            return four[0].astype(np.float64), scores[0].astype(np.float64), picks.astype(np.int64)
+    raise wrong(
+        card,
+        f"expected boxes (1, n, 4), scores (1, {k} classes, n), selected indices (m, 3), got {shapes(raw)}; "
+        "correct `classes`, or name the three outputs in that order in the card",
+    )

@@ -10,8 +10,19 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import above, bounded_exp, from_centres, logit, nominal_stride, sigmoid
-from holdfast.graph.outputs import named, one_image, options_of, shapes, wrong
+from holdfast.graph.candidates import (
+    above,
+    bounded_exp,
+    from_centres,
+    logit,
+    named,
+    nominal_stride,
+    one_image,
+    options_of,
+    shapes,
+    sigmoid,
+    wrong,
+)
 
 
 @dataclass(frozen=True)

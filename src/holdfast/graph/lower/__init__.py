@@ -1,19 +1,283 @@
-"""ONNX files lowered to the steps of `holdfast.graph.ir`."""
+"""ONNX files lowered to the steps of `holdfast.graph.ir`, over the inputs that are free."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from holdfast.graph.lower.whole import lower_onnx
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["lower_onnx"]
+from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import STANDARD, load_proto, opset_of
+from holdfast.graph.ir import Array, Net
+from holdfast.graph.lower import conv, curves, linear, matrix, maxima, moves
+from holdfast.graph.lower.tidy import tidied
+from holdfast.graph.lower.values import (
+    Build,
+    Lowering,
+    Node,
+    Value,
+    View,
+    as_view,
+    constant_of,
+    folded,
+    natural,
+    node_of,
+)
+from holdfast.graph.nodes import RANDOM, needed
+
+OPERATORS: Mapping[str, Lowering] = {
+    **moves.OPERATORS,
+    **linear.OPERATORS,
+    **matrix.OPERATORS,
+    **conv.OPERATORS,
+    **curves.OPERATORS,
+    **maxima.OPERATORS,
+}
 
 
-def __getattr__(name: str) -> Any:
-    # Parts of this package are of use without the whole of it, and some who use them are in a hurry.
-    if name != "lower_onnx":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from holdfast.graph.lower.whole import lower_onnx
+@dataclass(frozen=True)
+class Table:
+    """What nodes are turned into: a function an operator, and the words for one that has none."""
 
-    return lower_onnx
+    operators: Mapping[str, Lowering] = field(default_factory=lambda: OPERATORS)
+    # of constants: faster than ONNX Runtime, a session each
+    moves: Mapping[str, Lowering] = field(default_factory=lambda: moves.OPERATORS)
+    aim: str = "lowered"
+    unknown: str = "it is not linear, piecewise linear or one of the known curves"
+
+
+STEPS = Table()
+# Malformed nodes make numpy raise one of these; the node is then named.
+_NUMPY_ERRORS = (ValueError, IndexError, KeyError, TypeError, AttributeError, ZeroDivisionError)
+
+
+def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = STEPS) -> list[Value]:
+    """The values of the graph's outputs, given those of its inputs; `values` is used up."""
+    graph = proto.graph
+    opset = opset_of(proto) or 1
+    outputs = [o.name for o in graph.output]
+    nodes = needed(graph)
+    uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
+    for node in nodes:
+        inputs = tuple(_find(values, node, name) if name else None for name in node.input)
+        parsed = replace(node_of(node, inputs, opset, set(outputs)), aim=table.aim)
+        found = lowered(parsed, node.domain, build, table)
+        for name, value in zip(node.output, found, strict=False):
+            values[name] = build.normal(value) if isinstance(value, View) else value
+        for name in node.input:  # a value nobody reads again is let go
+            uses[name] -= 1
+            if name and not uses[name]:
+                values.pop(name, None)
+    missing = [name for name in outputs if name not in values]
+    if missing:
+        raise ModelError(f"output {missing[0]!r} is not computed by any node; expected a complete graph")
+    return [values[name] for name in outputs]
+
+
+def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list[Value]:
+    """The values of a node's outputs; the steps they need are emitted."""
+    if domain not in STANDARD:
+        raise node.fail(f"operators of the domain {domain!r} are not supported")
+    if node.operator == "Constant":
+        return [constant_of(node)]
+    if node.operator in RANDOM:
+        raise node.fail("it draws random numbers")
+    lower = table.operators.get(node.operator)
+    try:
+        dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
+        constant = all(not isinstance(v, View) for v in node.inputs)
+        if constant and not dropped:
+            move = table.moves.get(node.operator)
+            return list(folded(node)) if move is None else move(node, build)
+        if lower is None:
+            raise node.fail(table.unknown)
+        return lower(node, build)
+    except _NUMPY_ERRORS as problem:
+        raise node.fail(f"{type(problem).__name__}: {problem}") from problem
+
+
+def _find(values: Mapping[str, Value], node: Any, name: str) -> Value:
+    if name not in values:
+        raise ModelError(
+            f"node {node.name or node.output[0]!r}: its input {name!r} is not an input, a weight or an "
+            "output supported of an earlier node; expected a sorted graph"
+        )
+    return values[name]
+
+
+def lower_onnx(
+    model: Any,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    *,
+    drop_softmax: bool = False,
+    as_evaluated: bool = False,
+) -> Net:
+    """The network of an ONNX file (a path or a parsed proto) as steps over its free inputs.
+
+    `lower` and `upper` are flat bounds of the whole input: where both are one number of the input's type the
+    input is fixed and folded away; without them every input is free. A Softmax as last layer is an error
+    unless `drop_softmax` says that outputs are only compared with each other, which it does not change.
+    With `as_evaluated` every operation that a runtime rounds stays a step, fixed inputs included, and the
+    net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
+    ModelError that names it.
+    """
+    bounds = _bounds(lower, upper)
+    if not isinstance(model, str | Path):
+        return _lowered(model, bounds, drop_softmax, as_evaluated)
+    try:
+        return _lowered(whole_proto(Path(model)), bounds, drop_softmax, as_evaluated)
+    except ModelError as problem:
+        if str(problem).startswith(str(model)):
+            raise
+        raise type(problem)(f"{model}: {problem}") from problem
+
+
+def whole_proto(path: Path) -> Any:
+    """The parsed ONNX file with the weights that lie beside it."""
+    from onnx import external_data_helper
+
+    proto = load_proto(path)
+    external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    return proto
+
+
+def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
+    entry = entered(proto, bounds, drop_softmax, as_evaluated)
+    outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
+    flat = View(
+        np.concatenate([v.index.ravel() for v in outputs]),
+        np.concatenate([v.filled().ravel() for v in outputs]),
+    )
+    step = entry.build.held(View(flat.index) if (flat.index >= 0).all() else flat)
+    steps = tidied(tuple(entry.build.steps), step, as_evaluated)
+    roundoff = _roundoff(entry.proto, entry.build.dtype) if as_evaluated else 0.0
+    return Net(steps, entry.free, entry.template, roundoff)
+
+
+def _roundoff(proto: Any, given: np.dtype[Any]) -> float:
+    """The unit roundoff of the coarsest floating-point type that values pass through."""
+    from onnx import helper
+
+    kinds = [given]
+    for node in needed(proto.graph):
+        if node.op_type == "Cast":
+            to = next(a.i for a in node.attribute if a.name == "to")
+            kinds.append(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
+    return max(float(np.finfo(kind).eps) / 2 for kind in kinds if kind.kind == "f")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A graph ready to be walked: its own functions inlined, its inputs and weights as values."""
+
+    proto: Any
+    build: Build
+    values: dict[str, Value]
+    free: NDArray[np.int64]
+    template: Array
+
+
+def entered(
+    proto: Any,
+    bounds: tuple[Array, Array] | None = None,
+    drop_softmax: bool = False,
+    as_evaluated: bool = False,
+) -> Entry:
+    """The values with which the walk begins."""
+    from onnx import numpy_helper
+
+    if proto.functions:
+        from onnx import inliner
+
+        proto = inliner.inline_local_functions(proto)
+    weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
+    given = [i for i in proto.graph.input if i.name not in weights]
+    shapes = _input_shapes(given, None if bounds is None else len(bounds[0]))
+    size = sum(prod(s) for s in shapes)
+    dtype = _dtype(given)
+    fixed, template = _fixed(bounds, size, dtype)
+    free = np.flatnonzero(~fixed)
+    whole = len(free) == size and len(shapes) == 1
+    build = Build(natural(shapes[0]) if whole else (len(free),), dtype, drop_softmax, as_evaluated)
+    index = np.full(size, -1, np.int64)
+    index[free] = np.arange(len(free))
+    values: dict[str, Value] = dict(weights)
+    at = 0
+    for value, shape in zip(given, shapes, strict=True):
+        part = slice(at, at + prod(shape))
+        at += prod(shape)
+        view = View(index[part].reshape(shape), template[part].reshape(shape))
+        values[value.name] = build.normal(view)
+    return Entry(proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template)
+
+
+def _bounds(lower: ArrayLike | None, upper: ArrayLike | None) -> tuple[Array, Array] | None:
+    if lower is None or upper is None:
+        return None
+    bounds = np.asarray(lower, np.float64).ravel(), np.asarray(upper, np.float64).ravel()
+    if bounds[0].shape != bounds[1].shape:
+        raise ModelError(f"expected bounds of one size, got {bounds[0].size} and {bounds[1].size}")
+    return bounds
+
+
+def _fixed(bounds: tuple[Array, Array] | None, size: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, Array]:
+    """Which inputs are fixed, and the whole input with their values in place (0 where it is free)."""
+    if bounds is None:
+        return np.zeros(size, bool), np.zeros(size)
+    with np.errstate(over="ignore"):
+        low, high = (b.astype(dtype) for b in bounds)
+    fixed = low == high
+    return fixed, np.where(fixed, low.astype(np.float64), 0.0)
+
+
+def _input_shapes(given: list[Any], size: int | None) -> list[tuple[int, ...]]:
+    """The shape of each input; one that is free is a batch of 1, or what the number of inputs says."""
+    shapes = []
+    for value in given:
+        dims = value.type.tensor_type.shape.dim
+        shapes.append([d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims])
+    for shape in shapes:
+        if shape and shape[0] is None and (len(shape) > 1 or size is None or len(shapes) > 1):
+            shape[0] = 1
+    if len(shapes) == 1 and size is not None:
+        shapes[0] = _fitted(shapes[0], size)
+    for value, shape in zip(given, shapes, strict=True):
+        if None in shape:
+            raise ModelError(
+                f"input {value.name!r}: expected a fixed shape beyond the batch, got "
+                f"{tuple('?' if d is None else d for d in shape)}; export the model with fixed sizes"
+            )
+    found = [tuple(int(d) for d in shape if d is not None) for shape in shapes]
+    total = sum(prod(s) for s in found)
+    if not found or (size is not None and total != size):
+        raise ModelError(f"expected bounds of {total} inputs {found}, got {size}")
+    return found
+
+
+def _fitted(shape: list[int | None], size: int) -> list[int | None]:
+    """The shape with its one free dimension, or a batch written into the file, set so that `size` fits."""
+    known = prod(d for d in shape if d is not None)
+    if shape.count(None) == 1 and known and size % known == 0:
+        return [size // known if d is None else d for d in shape]
+    if shape and None not in shape and known != size and prod(d for d in shape[1:] if d is not None) == size:
+        return [1, *shape[1:]]
+    return shape
+
+
+def _dtype(given: list[Any]) -> np.dtype[Any]:
+    from onnx import helper
+
+    found: list[np.dtype[Any]] = [
+        np.dtype(helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)) for v in given
+    ]
+    for value, dtype in zip(given, found, strict=True):
+        if dtype.kind != "f":
+            raise ModelError(f"input {value.name!r}: expected floating-point values, got {dtype.name}")
+    return found[0]

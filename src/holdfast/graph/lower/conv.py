@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv
 from holdfast.graph.lower.linear import scaled
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View
-
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,11 @@ class Window:
     before: tuple[int, ...]  # padding
     after: tuple[int, ...]
     out: tuple[int, ...]  # how many places it stops at
+
+    def places(self, axis: int) -> NDArray[np.int64]:
+        """(out, kernel) places that the window sees along an axis; those in the padding are outside."""
+        starts = np.arange(self.out[axis]) * self.stride[axis] - self.before[axis]
+        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
 
 
 def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Window:
@@ -64,7 +68,8 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
 def convolved(build: Build, view: View, weight: Array, bias: Array, window: Window, groups: int) -> View:
     """The convolution of a view (n, c, ...) with one, two or three spatial axes."""
     if view.index.shape[0] != 1:
-        parts = [convolved(build, part, weight, bias, window, groups) for part in _split(view, view.shape[0])]
+        images = [view.moved(lambda a, i=i: a[i : i + 1]) for i in range(view.shape[0])]  # type: ignore[misc]
+        parts = [convolved(build, image, weight, bias, window, groups) for image in images]
         return View(np.concatenate([p.index for p in parts]))
     if len(window.out) == 3:
         return _volume(build, view, weight, bias, window, groups)
@@ -73,28 +78,21 @@ def convolved(build: Build, view: View, weight: Array, bias: Array, window: Wind
     shape = (source.shape[1], 1, source.shape[2]) if flat else source.shape[1:]
     step = build.held(source, shape)
 
-    def pair(values: tuple[int, ...], one: int) -> Pair:
+    def pair(values: tuple[int, ...], one: int) -> tuple[int, int]:
         return (one, values[0]) if flat else (values[0], values[1])
 
     kernel = weight[:, :, None, :] if flat else weight
-    out = (len(weight), *pair(window.out, 1))
-    low, high = pair(before, 0), pair(after, 0)
     made = Conv(
         step,
         np.ascontiguousarray(kernel, np.float64),
         np.asarray(bias, np.float64),
-        pair(window.stride, 1),
-        (*low, *high),
-        pair(window.dilation, 1),
-        groups,
-        out,
+        stride=pair(window.stride, 1),
+        pads=(*pair(before, 0), *pair(after, 0)),
+        dilation=pair(window.dilation, 1),
+        groups=groups,
+        shape=(len(weight), *pair(window.out, 1)),
     )
     return build.whole(build.emit(made), (1, len(weight), *window.out))
-
-
-def _split(view: View, parts: int) -> list[View]:
-    fills = [None] * parts if view.fill is None else np.split(view.fill, parts)
-    return [View(i, f) for i, f in zip(np.split(view.index, parts), fills, strict=True)]
 
 
 def _without_border(view: View, window: Window) -> tuple[View, tuple[int, ...], tuple[int, ...]]:
@@ -168,8 +166,8 @@ def _transposed(node: Node, build: Build) -> list[Value]:
     after = tuple(max(p - n, 0) for p, n in zip(places, view.shape[2:], strict=True))
     one = (1,) * axes
     window = Window(reach, one, one, tuple(r - 1 for r in reach), after, places)
-    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # values that reach no output
-    view = View(view.index[cut], None if view.fill is None else view.fill[cut])
+    cut = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
+    view = view.moved(lambda a: a[cut])
     channels = weight.shape[1] * groups
     given = node.constant(2, "bias")
     bias = np.zeros(channels) if given is None else given.astype(np.float64)
@@ -263,19 +261,11 @@ def counts_of(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
         pads = (0,) * (2 * axes) if auto == "VALID" else (*window.before, *window.after)
     counts = np.ones((1,) * axes)
     for i in range(axes):
-        at = (
-            np.arange(window.out[i])[:, None] * window.stride[i]
-            + np.arange(window.kernel[i])[None] * window.dilation[i]
-            - window.before[i]
-        )
+        at = window.places(i)
         low, high = (pads[i], pads[i + axes]) if node.attributes.get("count_include_pad") else (0, 0)
         count = ((at >= -low) & (at < spatial[i] + high)).sum(axis=1)
         counts = counts * count.reshape((-1,) + (1,) * (axes - 1 - i))
     return counts.astype(np.float64)
 
 
-OPERATORS: Mapping[str, Lowering] = {
-    "Conv": _conv,
-    "ConvTranspose": _transposed,
-    "AveragePool": _average,
-}
+OPERATORS: Mapping[str, Lowering] = {"Conv": _conv, "ConvTranspose": _transposed, "AveragePool": _average}

@@ -1,16 +1,21 @@
-"""Curves, element by element: what is no curve of the steps is a sum of relus."""
+"""Curves, element by element, and what is made of them: clipping, gates, softmax, layer normalisation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from math import pi
 
 import numpy as np
 
-from holdfast.graph.ir import Array
+from holdfast.core.errors import ModelError
+from holdfast.graph.ir import Array, Curve
 from holdfast.graph.lower.linear import product, scaled, total
+from holdfast.graph.lower.matrix import matmul, reshaped
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
+WIDEST_SOFTMAX = 256  # values of one in the middle of a network: it takes their number squared of exps
 WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 
@@ -40,7 +45,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
     view, bound = as_view(scaled(build, view, np.ones(shape), 0.0)), np.broadcast_to(bound, shape)
     live = sign * bound > -LARGEST
     if not live.all():
-        part = View(view.index[live], None if view.fill is None else view.fill[live])
+        part = view.moved(lambda a: a[live])
         found = as_view(_bounded(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
         index[live], fill[live] = found.index, found.filled()
@@ -50,7 +55,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
     if not (np.abs(bound) <= WIDEST).all():
         raise ValueError(f"expected bounds up to {WIDEST:g}, or beyond float32 for none")
     beyond = relu(build, scaled(build, view, sign, -sign * bound))
-    return scaled(build, as_view(beyond), sign, bound)
+    return scaled(build, beyond, sign, bound)
 
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:
@@ -63,7 +68,7 @@ def leaky(build: Build, view: View, slope: float) -> Value:
     if slope == 0:
         return relu(build, view)
     if not 0 < slope < 1:  # the step's relaxations expect a slope between
-        above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+        above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
         return total(build, scaled(build, view, slope, 0.0), above)
     return build.curved(view, "leaky", lambda c: np.where(c < 0, slope * c, c), slope)
 
@@ -77,7 +82,7 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     slope = slope.astype(np.float64)
     if slope.size and (slope == slope.flat[0]).all():
         return [leaky(build, view, float(slope.flat[0]))]
-    above = scaled(build, as_view(relu(build, view)), 1.0 - slope, 0.0)
+    above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
@@ -101,6 +106,113 @@ def _clip(node: Node, build: Build) -> list[Value]:
     return [clipped(build, node.view(), float(low), float(high))]
 
 
+class SeveralSoftmaxes(ModelError):
+    """The last softmax cannot be taken off: it is not one over all outputs."""
+
+
+def _curve(curve: Curve, node: Node, build: Build) -> list[Value]:
+    return [build.curve(node.view(), curve)]
+
+
+def elu(build: Build, view: View, factor: float) -> Value:
+    """The view where positive, factor (exp(x) - 1) where negative."""
+    if 0 <= factor <= 1:  # convex: one curve
+        return build.curve(view, "elu", factor)
+    below = as_view(scaled(build, relu(build, as_view(scaled(build, view, -1.0, 0.0))), -1.0, 0.0))
+    rest = scaled(build, build.curve(below, "exp"), factor, -factor)
+    return total(build, relu(build, view), rest)
+
+
+def _selu(node: Node, build: Build) -> list[Value]:
+    alpha = node.number("alpha", 1.6732632423543772)
+    gamma = node.number("gamma", 1.0507009873554805)
+    return [scaled(build, elu(build, node.view(), alpha), gamma, 0.0)]
+
+
+def _celu(node: Node, build: Build) -> list[Value]:
+    alpha = node.number("alpha", 1.0)
+    if alpha <= 0:
+        raise node.fail(f"expected an alpha above 0, got {alpha}")
+    inner = as_view(scaled(build, node.view(), 1.0 / alpha, 0.0))
+    return [scaled(build, elu(build, inner, 1.0), alpha, 0.0)]
+
+
+def _gelu(node: Node, build: Build) -> list[Value]:
+    """The value x / 2 (1 + erf(x / sqrt 2)), or the usual approximation by tanh."""
+    view = node.view()
+    if node.attributes.get("approximate", "none") == "tanh":
+        cube = product(build, product(build, view, view), view)
+        inner = total(build, view, cube, ((2 / pi) ** 0.5, 0.044715 * (2 / pi) ** 0.5))
+        gate = build.curve(inner, "tanh")
+    else:
+        gate = build.curve(scaled(build, view, 0.5**0.5, 0.0), "erf")
+    return [product(build, view, scaled(build, gate, 0.5, 0.5))]
+
+
+def _softmax(node: Node, build: Build) -> list[Value]:
+    """As the last layer the value before it, if the caller said that only the order of the outputs counts.
+
+    Elsewhere 1 / sum over j of exp(x_j - x_i): the sum is at least 1, so that dividing by it is safe.
+    """
+    shape = node.value().shape
+    axis = int(node.attributes.get("axis", 1 if node.opset < 13 else -1)) % len(shape)
+    size = shape[axis] if node.opset >= 13 else int(np.prod(shape[axis:]))
+    if build.drop_softmax and node.last:
+        if size != np.prod(shape):  # what is said of one softmax over all outputs is not true of several
+            raise SeveralSoftmaxes(str(node.fail("it is one for each of several groups of outputs")))
+        return [node.value()]
+    view = node.view()
+    if node.last and view.index.size == size and node.operator == "Softmax":
+        raise node.fail("as the last layer it is supported only where outputs are only compared")
+    if node.operator != "Softmax" or size > WIDEST_SOFTMAX:
+        raise node.fail(
+            f"in the middle of a network only a Softmax of at most {WIDEST_SOFTMAX} values is supported"
+        )
+
+    if node.opset < 13:
+        flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
+        return [reshaped(_shares(node, build, flat), view.shape)]
+    found = _shares(node, build, view.moved(lambda a: np.moveaxis(a, axis, -1)))
+    return [found.moved(lambda a: np.moveaxis(a, -1, axis))]
+
+
+def _shares(node: Node, build: Build, view: View) -> View:
+    """The softmax over the last axis (..., n)."""
+    size = view.shape[-1]
+    own, other = np.nonzero(~np.eye(size, dtype=bool))
+    if size == 1:
+        return as_view(np.ones(view.shape))
+    # A runtime subtracts the largest value from both: the difference of two exponents has `size` roundings.
+    left, right = view.moved(lambda a: a[..., other]), view.moved(lambda a: a[..., own])
+    apart = total(build, left, right, (1.0, -1.0), roundings=size)
+    grown = as_view(reshaped(build.curve(apart, "exp"), (*view.shape, size - 1)))
+    summed = matmul(build, node, grown, np.ones((size - 1, 1)))
+    whole = scaled(build, reshaped(summed, view.shape), 1.0, 1.0)
+    return as_view(build.curve(whole, "reciprocal"))
+
+
+def _layer_norm(node: Node, build: Build) -> list[Value]:
+    """The values minus their mean, over the root of the mean of their squares."""
+    view = node.view()
+    axis = int(node.attributes.get("axis", -1)) % len(view.shape)
+    if node.outputs > 1:
+        raise node.fail("its outputs beyond the first are not supported")
+    if build.as_evaluated:  # runtimes compute the variance in ways that cancel differently
+        raise node.fail("the rounding of its variance is not bounded")
+    size = int(np.prod(view.shape[axis:]))
+    flat = view.moved(lambda a: a.reshape(*view.shape[:axis], size))
+    # Minus the mean is one matrix, which bounds follow more closely than a difference.
+    centred = as_view(matmul(build, node, flat, np.eye(size) - 1.0 / size))
+    squares = as_view(product(build, centred, centred))
+    mean = matmul(build, node, squares, np.full((size, 1), 1.0 / size))
+    safe = scaled(build, mean, 1.0, node.number("epsilon", 1e-5))
+    share = build.curve(build.curve(safe, "sqrt"), "reciprocal")
+    normal = reshaped(product(build, centred, share), view.shape)
+    shift = node.constant(2, "bias")
+    scale = np.asarray(node.known(1, "scale"), np.float64)
+    return [scaled(build, normal, scale, 0.0 if shift is None else np.asarray(shift, np.float64))]
+
+
 OPERATORS: Mapping[str, Lowering] = {
     "Relu": lambda node, build: [relu(build, node.view())],
     "LeakyRelu": lambda node, build: [leaky(build, node.view(), node.number("alpha", 0.01))],
@@ -109,4 +221,22 @@ OPERATORS: Mapping[str, Lowering] = {
     "HardSwish": _hard_swish,
     "Clip": _clip,
     "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
+    "Sigmoid": partial(_curve, "sigmoid"),
+    "Tanh": partial(_curve, "tanh"),
+    "Sign": partial(_curve, "sign"),
+    "Erf": partial(_curve, "erf"),
+    "Exp": partial(_curve, "exp"),
+    "Log": partial(_curve, "log"),
+    "Sqrt": partial(_curve, "sqrt"),
+    "Reciprocal": partial(_curve, "reciprocal"),
+    "Softplus": partial(_curve, "softplus"),
+    "Sin": partial(_curve, "sin"),
+    "Cos": lambda node, build: [build.curve(scaled(build, node.view(), 1.0, pi / 2), "sin")],
+    "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
+    "Selu": _selu,
+    "Celu": _celu,
+    "Gelu": _gelu,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "LayerNormalization": _layer_norm,
 }

@@ -11,11 +11,11 @@ from holdfast.graph.ir import Activation, Array, Product, Scale, Total
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
 
 
-def scaled(build: Build, view: View, factor: Array | float, offset: Array | float) -> Value:
-    """The view times factor plus offset, both broadcast with the view."""
-    shape = np.broadcast_shapes(view.shape, np.shape(factor), np.shape(offset))
+def scaled(build: Build, value: Value, factor: Array | float, offset: Array | float) -> Value:
+    """The value times factor plus offset, both broadcast with it."""
+    shape = np.broadcast_shapes(value.shape, np.shape(factor), np.shape(offset))
     factor, offset = (np.broadcast_to(np.asarray(v, np.float64), shape) for v in (factor, offset))
-    view = _broadcast(view, shape)
+    view = _broadcast(as_view(value), shape)
     if (factor == 1).all() and (offset == 0).all():
         return view
     if (factor == 0).any():  # nothing of the input is left there
@@ -53,7 +53,7 @@ def total(
 ) -> Value:
     """weights[0] * left + weights[1] * right, broadcast."""
     if not isinstance(right, View):
-        return scaled(build, as_view(left), weights[0], weights[1] * np.asarray(right, np.float64))
+        return scaled(build, left, weights[0], weights[1] * np.asarray(right, np.float64))
     if not isinstance(left, View):
         return scaled(build, right, weights[1], weights[0] * np.asarray(left, np.float64))
     shape = np.broadcast_shapes(left.shape, right.shape)
@@ -90,14 +90,13 @@ def aligned(build: Build, left: View, right: View, shape: tuple[int, ...]) -> tu
 def _broadcast(view: View, shape: tuple[int, ...]) -> View:
     if view.shape == shape:
         return view
-    fill = None if view.fill is None else np.broadcast_to(view.fill, shape)
-    return View(np.broadcast_to(view.index, shape), fill)
+    return view.moved(lambda a: np.broadcast_to(a, shape))
 
 
 def product(build: Build, left: Value, right: Value) -> Value:
     """The product of both, broadcast."""
     if not isinstance(right, View):
-        return scaled(build, as_view(left), np.asarray(right, np.float64), 0.0)
+        return scaled(build, left, np.asarray(right, np.float64), 0.0)
     if not isinstance(left, View):
         return scaled(build, right, np.asarray(left, np.float64), 0.0)
     shape = np.broadcast_shapes(left.shape, right.shape)
@@ -113,22 +112,16 @@ def _div(node: Node, build: Build) -> list[Value]:
         return [product(build, left, build.curve(right, "reciprocal"))]
     if not np.all(right != 0):
         raise node.fail("it divides by a constant 0")
-    return [scaled(build, as_view(left), 1.0 / np.asarray(right, np.float64), 0.0)]
+    return [scaled(build, left, 1.0 / np.asarray(right, np.float64), 0.0)]
 
 
 def _sum(node: Node, build: Build) -> list[Value]:
-    values = [node.value(i) for i in range(len(node.inputs))]
-    return [reduce(lambda a, b: _added(build, a, b), values)]
+    def added(left: Value, right: Value) -> Value:
+        if isinstance(left, View) or isinstance(right, View):
+            return total(build, left, right)
+        return left + right
 
-
-def _mean(node: Node, build: Build) -> list[Value]:
-    return [scaled(build, as_view(_sum(node, build)[0]), 1.0 / len(node.inputs), 0.0)]
-
-
-def _added(build: Build, left: Value, right: Value) -> Value:
-    if isinstance(left, View) or isinstance(right, View):
-        return total(build, left, right)
-    return left + right
+    return [reduce(added, (node.value(i) for i in range(len(node.inputs))))]
 
 
 def _pow(node: Node, build: Build) -> list[Value]:
@@ -139,13 +132,13 @@ def _pow(node: Node, build: Build) -> list[Value]:
         raise node.fail(f"expected one of the exponents 0.5, 1, 2, 3, 4 or their negatives, got {power}")
     result: Value = _broadcast(base, np.broadcast_shapes(base.shape, power.shape))
     if abs(exponent) == 0.5:
-        result = build.curve(as_view(result), "sqrt")
+        result = build.curve(result, "sqrt")
     elif abs(exponent) > 1:
         squared = product(build, result, result)
         factors: dict[float, Value] = {3.0: result, 4.0: squared}
         other = factors.get(abs(exponent))
         result = squared if other is None else product(build, squared, other)
-    return [build.curve(as_view(result), "reciprocal") if exponent < 0 else result]
+    return [build.curve(result, "reciprocal") if exponent < 0 else result]
 
 
 def _normalised(node: Node, build: Build) -> list[Value]:
@@ -163,7 +156,7 @@ def _normalised(node: Node, build: Build) -> list[Value]:
     shape = (-1,) + (1,) * (len(x.shape) - 2)
     # Two sums, as runtimes have them: the second may cancel most of the first.
     centred = scaled(build, x, factor.reshape(shape), (-mean * factor).reshape(shape))
-    return [scaled(build, as_view(centred), 1.0, shift.reshape(shape))]
+    return [scaled(build, centred, 1.0, shift.reshape(shape))]
 
 
 OPERATORS: Mapping[str, Lowering] = {
@@ -173,7 +166,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Div": _div,
     "Neg": lambda node, build: [scaled(build, node.view(), -1.0, 0.0)],
     "Sum": _sum,
-    "Mean": _mean,
+    "Mean": lambda node, build: [scaled(build, _sum(node, build)[0], 1.0 / len(node.inputs), 0.0)],
     "Pow": _pow,
     "BatchNormalization": _normalised,
 }

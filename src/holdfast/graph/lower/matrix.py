@@ -1,8 +1,8 @@
-"""Matrix products: with a constant a Dense for one row, a 1x1 Conv for many; of two tensors by Product."""
+"""Matrix products, and what becomes one: sums and means over axes, linear and cubic Resize."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -10,31 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv, Dense
+from holdfast.graph.lower.conv import Window, convolved
 from holdfast.graph.lower.linear import product, scaled, total
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
+from holdfast.graph.lower.moves import ridden
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
 
 LARGEST_PRODUCT = 1 << 21  # elementwise products for one matrix product of two tensors
 
 
-def dense(build: Build, source: int, weight: Array) -> int:
-    """The number of a new Dense step."""
-    weight = np.ascontiguousarray(weight, np.float64)
-    return build.emit(Dense(source, weight, np.zeros(len(weight)), (len(weight),)))
-
-
 def swapped(value: Value) -> Value:
     """The value with its last two axes exchanged."""
-    if not isinstance(value, View):
-        return np.swapaxes(value, -1, -2)
-    fill = None if value.fill is None else np.swapaxes(value.fill, -1, -2)
-    return View(np.swapaxes(value.index, -1, -2), fill)
+    return moved(value, lambda a: np.swapaxes(a, -1, -2))
 
 
 def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
     """The value in another shape."""
-    if not isinstance(value, View):
-        return value.reshape(shape)
-    return View(value.index.reshape(shape), None if value.fill is None else value.fill.reshape(shape))
+    return moved(value, lambda a: a.reshape(shape))
 
 
 def matmul(build: Build, node: Node, left: Value, right: Value) -> Value:
@@ -64,8 +55,9 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
     batch = np.broadcast_shapes(x.shape[:-2], weight.shape[:-2])
     rows, inner, columns = x.shape[-2], x.shape[-1], weight.shape[-1]
     if prod(x.shape[:-1]) == 1 and prod(weight.shape[:-2]) == 1:
-        made = dense(build, build.held(x), weight.reshape(inner, columns).T)
-        return build.whole(made, (*batch, rows, columns))
+        matrix = np.ascontiguousarray(weight.reshape(inner, columns).T, np.float64)
+        made = Dense(build.held(x), matrix, np.zeros(columns), (columns,))
+        return build.whole(build.emit(made), (*batch, rows, columns))
     if prod(weight.shape[:-2]) == 1:  # one matrix for all rows
         groups, many = 1, prod(batch) * rows
         weight = weight.reshape(1, inner, columns)
@@ -77,18 +69,17 @@ def _by_constant(build: Build, x: View, weight: Array) -> View:
         full = np.broadcast_to(values, (*batch, rows, inner)).reshape(groups, many, inner)
         return np.moveaxis(full, 2, 1).reshape(groups * inner, 1, many)
 
-    source = View(channels_first(x.index), None if x.fill is None else channels_first(x.fill))
-    step = build.held(source, (groups * inner, 1, many))
+    step = build.held(x.moved(channels_first), (groups * inner, 1, many))
     kernel = np.moveaxis(weight, 2, 1).reshape(groups * columns, inner, 1, 1)
     conv = Conv(
         step,
         np.ascontiguousarray(kernel),
         np.zeros(groups * columns),
-        (1, 1),
-        (0, 0, 0, 0),
-        (1, 1),
-        groups,
-        (groups * columns, 1, many),
+        stride=(1, 1),
+        pads=(0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=groups,
+        shape=(groups * columns, 1, many),
     )
     index = build.whole(build.emit(conv), (groups, columns, many)).index
     return View(np.moveaxis(index, 1, 2).reshape(*batch, rows, columns))
@@ -100,16 +91,11 @@ def _both(build: Build, node: Node, left: View, right: View) -> Value:
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     if prod(batch) * rows * inner * columns > LARGEST_PRODUCT:
         raise node.fail("it multiplies two large tensors that both depend on the network's input")
-    one = _expanded(left, -2)  # (..., r, 1, n)
-    other = _expanded(as_view(swapped(right)), -3)
+    one = left.moved(lambda a: np.expand_dims(a, -2))  # (..., r, 1, n)
+    other = right.moved(lambda a: np.expand_dims(np.swapaxes(a, -1, -2), -3))
     both = as_view(product(build, one, other))  # (..., r, m, n)
     summed = _by_constant(build, both, np.ones((inner, 1)))
     return View(summed.index.reshape(*batch, rows, columns))
-
-
-def _expanded(view: View, axis: int) -> View:
-    fill = None if view.fill is None else np.expand_dims(view.fill, axis)
-    return View(np.expand_dims(view.index, axis), fill)
 
 
 def _gemm(node: Node, build: Build) -> list[Value]:
@@ -124,14 +110,139 @@ def _gemm(node: Node, build: Build) -> list[Value]:
         if isinstance(left, View) or isinstance(right, View)
         else np.asarray(left, np.float64) @ np.asarray(right, np.float64)
     )
-    result = scaled(build, as_view(result), alpha, 0.0)
+    result = scaled(build, result, alpha, 0.0)
     third = node.inputs[2] if len(node.inputs) > 2 else None
     if third is None:
         return [result]
     return [total(build, result, third, (1.0, beta))]
 
 
+def _summed(node: Node, build: Build, mean: bool) -> Value:
+    def over_last(view: View) -> View:
+        inner = view.shape[-1]
+        weight = np.full((inner, 1), 1.0 / inner if mean else 1.0)
+        found = as_view(matmul(build, node, view, weight))
+        return View(found.index.reshape(view.shape[:-1]))
+
+    return reduced(node, over_last)
+
+
+def _reduce_mean(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    axes = {a % len(view.shape) for a in node.ints("axes", 1) or ()}
+    if len(view.shape) == 4 and axes == {2, 3} and node.attributes.get("keepdims", 1):
+        return _global_average(node, build)
+    return [_summed(node, build, mean=True)]
+
+
+def _global_average(node: Node, build: Build) -> list[Value]:
+    view = node.view()
+    spatial = view.shape[2:]
+    if len(spatial) not in (1, 2):
+        raise node.fail("expected one or two spatial axes")
+    one, none = (1,) * len(spatial), (0,) * len(spatial)
+    window = Window(spatial, one, one, none, none, one)
+    channels = view.shape[1]
+    weight = np.full((channels, 1, *spatial), 1.0 / np.prod(spatial))
+    return [convolved(build, view, weight, np.zeros(channels), window, channels)]
+
+
+def _sum_of_squares(node: Node, build: Build) -> list[Value]:
+    squares = product(build, node.view(), node.view())
+    squared = Node(node.operator, node.name, node.attributes, (squares, *node.inputs[1:]), 1, node.opset)
+    return [_summed(squared, build, mean=False)]
+
+
+def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
+    """A reduction over the node's axes by a function that reduces the last axis of a view."""
+    view = node.view()
+    rank = len(view.shape)
+    axes = node.ints("axes", 1)
+    if not axes:
+        if node.attributes.get("noop_with_empty_axes"):
+            return view
+        axes = tuple(range(rank))
+    axes = tuple(sorted(a % rank for a in axes))
+    kept = [a for a in range(rank) if a not in axes]
+    order = (*kept, *axes)
+    shape = tuple(view.shape[a] for a in kept)
+
+    result = of_last(view.moved(lambda a: a.transpose(order).reshape(*shape, -1)))
+    full = tuple(1 if a in axes else view.shape[a] for a in range(rank))
+    return reshaped(result, full if node.attributes.get("keepdims", 1) else shape)
+
+
+def _resize(node: Node, build: Build) -> list[Value]:
+    for at in range(1, len(node.inputs)):
+        node.constant(at, "scales or sizes")
+    if node.attributes.get("extrapolation_value"):
+        raise node.fail("an extrapolation_value other than 0 is not supported")
+    if node.attributes.get("mode", "nearest") == "nearest":
+        return ridden(np.int32)(node, build)
+    if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise node.fail("keep_aspect_ratio_policy is supported only for nearest")
+    if node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise node.fail("tf_crop_and_resize is not supported")
+    view = node.view()
+    wanted = run(node, (np.zeros(view.shape, np.float32), *node.inputs[1:]))[0].shape
+    scales = per_axis(node, view.shape, "scales", 1 if node.opset < 11 else 2)
+    changed = [a for a, n in enumerate(view.shape) if wanted[a] != n or scales.get(a, 1.0) != 1.0]
+    still = [a for a in range(len(wanted)) if a not in changed]
+    if changed and not still:
+        raise node.fail("expected at least one axis that keeps its size")
+    for axis in changed:
+        weight = along(node, view.shape, axis, still)
+        turned = as_view(moved(view, lambda a, axis=axis: np.moveaxis(a, axis, -1)))  # type: ignore[misc]
+        made = as_view(matmul(build, node, turned, weight))
+        view = View(np.moveaxis(made.index, -1, axis))
+    return [view]
+
+
+def per_axis(node: Node, shape: tuple[int, ...], name: str, at: int) -> dict[int, float]:
+    """The scales or sizes that are given, by axis."""
+    found = node.attributes.get(name)
+    if found is None:
+        found = node.constant(at, name)
+    if found is None or not np.size(found):
+        return {}
+    axes = node.ints("axes") or tuple(range(len(shape)))
+    return {a % len(shape): float(v) for a, v in zip(axes, found, strict=True)}
+
+
+def along(node: Node, shape: tuple[int, ...], axis: int, still: list[int]) -> Array:
+    """The interpolation matrix (n, m) along one axis: what ONNX Runtime makes of the unit vectors.
+
+    They lie along the first of the axes that keep their size; every other axis has length 1.
+    """
+    length, host = shape[axis], still[0]
+    units = np.zeros([length if a in (axis, host) else 1 for a in range(len(shape))], np.float32)
+    at = np.arange(length)
+    units[tuple(at if a in (axis, host) else 0 for a in range(len(shape)))] = 1.0
+    inputs: list[Any] = [units, *node.inputs[1:]]
+    at_scales = 1 if node.opset < 11 else 2
+    if len(inputs) > at_scales and inputs[at_scales] is not None and np.size(inputs[at_scales]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        # by a scale below 1 an axis of length 1 would vanish
+        inputs[at_scales] = np.array(
+            [v if a == axis else 1.0 for a, v in zip(axes, inputs[at_scales], strict=True)], np.float32
+        )
+    if len(inputs) > 3 and inputs[3] is not None and np.size(inputs[3]):
+        axes = [a % len(shape) for a in node.ints("axes") or range(len(shape))]
+        sizes = np.array(inputs[3])
+        for place, a in enumerate(axes):
+            sizes[place] = units.shape[a] if a in still else sizes[place]
+        inputs[3] = sizes
+    out = run(node, tuple(inputs))[0]
+    return np.moveaxis(out, (host, axis), (0, 1)).reshape(length, out.shape[axis], -1)[:, :, 0].astype(float)
+
+
 OPERATORS: Mapping[str, Lowering] = {
     "MatMul": lambda node, build: [matmul(build, node, node.value(0), node.value(1))],
     "Gemm": _gemm,
+    "ReduceSum": lambda node, build: [_summed(node, build, mean=False)],
+    "ReduceMean": _reduce_mean,
+    "ReduceSumSquare": _sum_of_squares,
+    "GlobalAveragePool": _global_average,
+    "Resize": _resize,
+    "Upsample": _resize,
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from holdfast.graph.ir import Activation, Total
-from holdfast.graph.lower.conv import Window, check_padding, window_of
+from holdfast.graph.lower.conv import check_padding, window_of
 from holdfast.graph.lower.curves import at_least, at_most, relu
 from holdfast.graph.lower.linear import scaled, total
+from holdfast.graph.lower.matrix import reduced
 from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
 
 
@@ -39,15 +40,12 @@ def _paired(build: Build, left: Index, right: Index, both: np.ndarray) -> Index:
         which = np.arange(both.size)
     else:
         one, other = View(left[both][first]), View(right[both][first])
-    step = build.held(one)
-    made = _larger(build, step, build.held(other, build.steps[step].shape))
+    base = build.held(one)
+    shape = build.steps[base].shape
+    above = build.emit(Total((build.held(other, shape), base), (1.0, -1.0), shape))
+    more = build.emit(Activation(above, "relu", shape))
+    made = build.emit(Total((base, more), (1.0, 1.0), shape))
     return build.offsets[made] + which.ravel()
-
-
-def _larger(build: Build, first: int, second: int) -> int:
-    shape = build.steps[first].shape
-    above = build.emit(Total((second, first), (1.0, -1.0), shape))
-    return build.emit(Total((first, build.emit(Activation(above, "relu", shape))), (1.0, 1.0), shape))
 
 
 def _numbered(build: Build, view: View) -> Index:
@@ -65,16 +63,6 @@ def _numbered(build: Build, view: View) -> Index:
     return index
 
 
-def _places(window: Window, axis: int, length: int) -> Index:
-    """(out, kernel) places along an axis, -1 outside."""
-    at = (
-        np.arange(window.out[axis])[:, None] * window.stride[axis]
-        + np.arange(window.kernel[axis])[None] * window.dilation[axis]
-        - window.before[axis]
-    )
-    return np.where((at >= 0) & (at < length), at, -1)
-
-
 def _max_pool(node: Node, build: Build) -> list[Value]:
     """Axis by axis, the last first: windows that overlap share the maxima of their rows."""
     view = node.view()
@@ -87,7 +75,8 @@ def _max_pool(node: Node, build: Build) -> list[Value]:
     window = window_of(node, view.shape[2:], kernel)
     index = _numbered(build, view)
     for axis in reversed(range(len(kernel))):
-        at = _places(window, axis, view.shape[axis + 2])
+        at = window.places(axis)
+        at = np.where((at >= 0) & (at < view.shape[axis + 2]), at, -1)
         seen = np.moveaxis(np.take(index, np.maximum(at, 0), axis=axis + 2), axis + 3, -1)
         outside = (at < 0).reshape(len(at), *(1 for _ in range(len(kernel) - 1 - axis)), -1)
         index = largest(build, np.where(outside, -1, seen))
@@ -102,40 +91,12 @@ def _global_max(node: Node, build: Build) -> list[Value]:
     return [View(largest(build, index).reshape(*view.shape[:2], *(1 for _ in view.shape[2:])))]
 
 
-def _reduce_max(node: Node, build: Build) -> list[Value]:
-    return [reduced(node, lambda view: View(largest(build, _numbered(build, view))))]
-
-
 def _reduce_min(node: Node, build: Build) -> list[Value]:
     def least(view: View) -> View:
         negative = as_view(scaled(build, view, -1.0, 0.0))
         return as_view(scaled(build, View(largest(build, _numbered(build, negative))), -1.0, 0.0))
 
     return [reduced(node, least)]
-
-
-def reduced(node: Node, of_last: Callable[[View], View]) -> Value:
-    """A reduction over the node's axes by a function that reduces the last axis of a view."""
-    view = node.view()
-    rank = len(view.shape)
-    axes = node.ints("axes", 1)
-    if not axes:
-        if node.attributes.get("noop_with_empty_axes"):
-            return view
-        axes = tuple(range(rank))
-    axes = tuple(sorted(a % rank for a in axes))
-    kept = [a for a in range(rank) if a not in axes]
-    order = (*kept, *axes)
-    shape = tuple(view.shape[a] for a in kept)
-
-    def turned(values: np.ndarray) -> np.ndarray:
-        return values.transpose(order).reshape(*shape, -1)
-
-    result = of_last(View(turned(view.index), None if view.fill is None else turned(view.fill)))
-    if node.attributes.get("keepdims", 1):
-        shape = tuple(1 if a in axes else view.shape[a] for a in range(rank))
-    fill = None if result.fill is None else result.fill.reshape(shape)
-    return View(result.index.reshape(shape), fill)
 
 
 def _maximum(build: Build, left: Value, right: Value) -> Value:
@@ -150,11 +111,6 @@ def _maximum(build: Build, left: Value, right: Value) -> Value:
     return View(largest(build, np.stack(pair, axis=-1)))
 
 
-def _max(node: Node, build: Build) -> list[Value]:
-    values = [node.value(i) for i in range(len(node.inputs))]
-    return [reduce(lambda a, b: _maximum(build, a, b), values)]
-
-
 def _minimum(build: Build, left: Value, right: Value) -> Value:
     if not isinstance(left, View) and not isinstance(right, View):
         return np.minimum(left, right)
@@ -166,16 +122,15 @@ def _minimum(build: Build, left: Value, right: Value) -> Value:
     return total(build, left, relu(build, above), (1.0, -1.0))
 
 
-def _min(node: Node, build: Build) -> list[Value]:
-    values = [node.value(i) for i in range(len(node.inputs))]
-    return [reduce(lambda a, b: _minimum(build, a, b), values)]
+def _of_all(pair: Callable[[Build, Value, Value], Value], node: Node, build: Build) -> list[Value]:
+    return [reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))]
 
 
 OPERATORS: Mapping[str, Lowering] = {
     "MaxPool": _max_pool,
     "GlobalMaxPool": _global_max,
-    "ReduceMax": _reduce_max,
+    "ReduceMax": lambda node, build: [reduced(node, lambda v: View(largest(build, _numbered(build, v))))],
     "ReduceMin": _reduce_min,
-    "Max": _max,
-    "Min": _min,
+    "Max": partial(_of_all, _maximum),
+    "Min": partial(_of_all, _minimum),
 }

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.determinism import dropout_trains
-from holdfast.graph.lower.fold import run
-from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view
-
-Move = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-def moved(value: Value, move: Move) -> Value:
-    """The value after a move, whether it is a constant or a view."""
-    if not isinstance(value, View):
-        return move(value)
-    return View(move(value.index), None if value.fill is None else move(value.fill))
+from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
+from holdfast.graph.nodes import dropout_trains
 
 
 def _reshape(node: Node, build: Build) -> list[Value]:
@@ -44,11 +34,6 @@ def _flatten(node: Node, build: Build) -> list[Value]:
     axis = int(node.attributes.get("axis", 1))
     first = int(np.prod(value.shape[:axis])) if axis else 1
     return [moved(value, lambda a: a.reshape(first, -1))]
-
-
-def _squeeze(node: Node, build: Build) -> list[Value]:
-    axes = node.ints("axes", 1)
-    return [moved(node.value(), lambda a: np.squeeze(a, axis=axes))]
 
 
 def _unsqueeze(node: Node, build: Build) -> list[Value]:
@@ -202,7 +187,7 @@ OPERATORS: Mapping[str, Lowering] = {
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Transpose": lambda node, build: [moved(node.value(), lambda a: a.transpose(node.ints("perm")))],
-    "Squeeze": _squeeze,
+    "Squeeze": lambda node, build: [moved(node.value(), lambda a: np.squeeze(a, axis=node.ints("axes", 1)))],
     "Unsqueeze": _unsqueeze,
     "Identity": lambda node, build: [node.value()],
     "Dropout": _dropout,

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.evaluate import curve_of
-from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take
+from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take, curve_of
+from holdfast.graph.nodes import RANDOM
+from holdfast.graph.session import condense, open_session
 
 Index: TypeAlias = NDArray[np.int64]
 
@@ -40,6 +41,10 @@ class View:
     def filled(self) -> Array:
         """The constants as an array of the view's shape, 0 where there are none."""
         return np.zeros(self.shape) if self.fill is None else self.fill
+
+    def moved(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> View:
+        """The view after a function that only moves values about."""
+        return View(move(self.index), None if self.fill is None else move(self.fill))
 
 
 Value: TypeAlias = View | NDArray[Any]
@@ -207,10 +212,10 @@ class Build:
             made, place, constant(view.fill) if (place < 0).any() and view.fill is not None else None
         )
 
-    def curve(self, view: View, curve: Curve, slope: float = 0.0) -> Value:
+    def curve(self, value: Value, curve: Curve, slope: float = 0.0) -> Value:
         """The curve of every element, of constants as well."""
-        known = Activation(0, curve, view.shape, slope)
-        return self.curved(view, curve, lambda constants: curve_of(known, constants), slope)
+        known = Activation(0, curve, value.shape, slope)
+        return self.curved(as_view(value), curve, lambda constants: curve_of(known, constants), slope)
 
     def placed(self, step: int, place: Index, fill: Array | None = None) -> View:
         """The elements at these places of a step, constants where a place is -1."""
@@ -239,3 +244,94 @@ def as_view(value: Value) -> View:
     if isinstance(value, View):
         return value
     return View(np.full(value.shape, -1, np.int64), np.asarray(value, np.float64))
+
+
+def node_of(node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str]) -> Node:
+    """A node of the file with its attributes read and the values of its inputs."""
+    from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+    name = node.name or (node.output[0] if node.output else node.op_type)
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        value = helper.get_attribute_value(attribute)
+        if attribute.type == AttributeProto.TENSOR:
+            if value.data_location == TensorProto.EXTERNAL:
+                raise ModelError(f"node {name!r}: expected {attribute.name!r} in the model's own file")
+            value = numpy_helper.to_array(value)
+        elif isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        attributes[attribute.name] = value
+    last = any(o in outputs for o in node.output)
+    return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last)
+
+
+def constant_of(node: Node) -> NDArray[Any]:
+    """The value of a Constant node."""
+    kinds = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
+    for name, value in node.attributes.items():
+        if name == "value":
+            return np.asarray(value)
+        if name in kinds:
+            return np.asarray(value, kinds[name])
+    raise node.fail(f"expected a numeric value, got {', '.join(node.attributes) or 'none'}")
+
+
+def moved(value: Value, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Value:
+    """The value after a function that only moves values about."""
+    return value.moved(move) if isinstance(value, View) else move(value)
+
+
+# Plain enough that numpy and ONNX agree; saves a session for each of the many nodes that compute shapes.
+_PLAIN: Mapping[str, Callable[..., NDArray[Any]]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Equal": np.equal,
+    "Where": np.where,
+    "Relu": lambda x: np.maximum(x, 0),
+}
+
+
+def folded(node: Node) -> list[NDArray[Any]]:
+    """The outputs of a node all of whose inputs are constant."""
+    plain = _PLAIN.get(node.operator)
+    if plain is not None:
+        return [np.asarray(plain(*node.inputs))]
+    return run(node, node.inputs)
+
+
+def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
+    """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
+    from onnx import GraphProto, ValueInfoProto, helper, numpy_helper
+
+    nested = [v.SerializeToString() for v in node.attributes.values() if isinstance(v, GraphProto)]
+    if any(name.encode() in inside for inside in nested for name in (*RANDOM, "Dropout")):
+        raise node.fail("it may draw random numbers inside")
+    names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    outputs = [f"o{i}" for i in range(node.outputs)]
+    attributes = {
+        name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
+        for name, value in node.attributes.items()
+    }
+    made = helper.make_node(node.operator, names, outputs, **attributes)
+    given = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
+    graph = helper.make_graph(
+        [made],
+        "one",
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            for n, v in given.items()
+        ],
+        [ValueInfoProto(name=n) for n in outputs],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
+    try:
+        session = open_session(model.SerializeToString(), threads=1)
+        return [np.asarray(v) for v in session.run(None, given)]
+    except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
+        raise node.fail(f"onnxruntime could not run it by itself ({condense(problem)})") from None

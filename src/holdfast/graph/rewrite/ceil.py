@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.attributes import drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS
+from holdfast.graph.inspect import STANDARD
+from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import rules, was_now
-from holdfast.graph.rewrite.follow.tidy import proven, tidy
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
-from holdfast.graph.rewrite.pools import Window, ceils, pooled, windows_of
+from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, tidy, title
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that has the attribute
@@ -48,7 +47,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     if not turned:
         return Rewritten(model, ())
     for node in as_large:  # of no effect here, but turned back once, they shall be as they were
-        if walk.dialect.opset >= CEIL_SINCE[node.op_type]:
+        if walk.opset >= CEIL_SINCE[node.op_type]:
             _set_mode(node, not ceils(node))
     if context.picture.task in ("classify", "single"):
         _same_answers(walk)
@@ -62,7 +61,7 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
 
 def _strided(node: Any) -> bool:
     """Whether this is a pool whose size may depend on the mode."""
-    if node.op_type not in POOLS or node.domain not in ("", "ai.onnx"):
+    if node.op_type not in POOLS or node.domain not in STANDARD:
         return False
     windows = windows_of(node)
     return windows is not None and any(w.stride > 1 for w in windows)
@@ -75,21 +74,18 @@ def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
 
 
 def _differs(walk: Walk, node: Any) -> bool:
-    return any(pooled(c, w, ceil=True) != pooled(c, w, ceil=False) for c, w in _seen(walk, node))
+    return any(pooled(*seen, ceil=True) != pooled(*seen, ceil=False) for seen in _seen(walk, node))
 
 
 def _turn(walk: Walk, node: Any) -> None:
-    """Turns the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
-    if walk.dialect.opset >= CEIL_SINCE[node.op_type]:
+    """Turn the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
+    if walk.opset >= CEIL_SINCE[node.op_type]:
         _set_mode(node, not ceils(node))
         walk.touch(node)
         return
     given = {a.name: a for a in node.attribute}
     if "count_include_pad" in given and given["count_include_pad"].i:
-        raise cannot(
-            node,
-            f"counts its padding, and opset {walk.dialect.opset} has no ceil_mode; use opset 10 or up",
-        )
+        raise cannot(node, f"counts its padding, and opset {walk.opset} has no ceil_mode; use opset 10 or up")
     before, after = [], []
     for cells, window in _seen(walk, node):
         last = (pooled(cells, window, ceil=True) - 1) * window.stride + window.reach
@@ -118,7 +114,7 @@ def _spans_all(walk: Walk, node: Any) -> bool:
 
 
 def _keep_spanning(walk: Walk, node: Any) -> None:
-    """Gives a global pool the size its input now has."""
+    """Give a global pool the size its input now has."""
     value = walk.value(node.input[0])
     if value.changed:
         set_attribute(node, "kernel_shape", list(value.new_shape[2:]))

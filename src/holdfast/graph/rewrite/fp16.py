@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_plan import MOVING
-from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
+from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 LARGEST = 65504.0  # of float16
@@ -156,22 +155,17 @@ def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
                 node.input[i] = f"{name}:rounded"
         order += [node, *(cast for name in node.output for cast in after.get(name, ()))]
     outputs = sorted({o.name for o in model.graph.output} & set(after))
-    _rename(order, set(outputs))
+    for node in order:  # the rounded outputs take the names of the outputs
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name in outputs:
+                    names[i] = f"{name}:exact"
     del model.graph.node[:]
     model.graph.node.extend(order)
     model.graph.node.extend(
         helper.make_node("Identity", [f"{n}:rounded"], [n], name=f"{n}:out") for n in outputs
     )
     return tuple(chosen)
-
-
-def _rename(nodes: list[Any], outputs: set[str]) -> None:
-    """Make the outputs of the graph under other names, so that the rounded ones can take theirs."""
-    for node in nodes:
-        for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                if name in outputs:
-                    names[i] = f"{name}:exact"
 
 
 def _to_round(model: ModelProto) -> list[str]:

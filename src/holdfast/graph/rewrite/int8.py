@@ -6,29 +6,41 @@ The graph gets QuantizeLinear and DequantizeLinear pairs ("QDQ"), which runtimes
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
-from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_insert import insert
-from holdfast.graph.rewrite.quant_observe import Observed, observe
-from holdfast.graph.rewrite.quant_plan import Plan, plan_of, without
-from holdfast.graph.rewrite.quant_ranges import EITHER_END, METHODS, PERCENTILE
-from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
-from holdfast.graph.rewrite.quantise import Grid
+from holdfast.core.registry import F, stage
+from holdfast.graph.nodes import add_constant, drop_unused
+from holdfast.graph.rewrite.calibration import (
+    EITHER_END,
+    HIGH,
+    METHODS,
+    PERCENTILE,
+    Grid,
+    Observed,
+    dequantise,
+    observe,
+    quantise,
+    symmetric_scale,
+)
+from holdfast.graph.rewrite.quant_plan import Layer, Plan, at_opset, plan_of, tidy, without
 from holdfast.graph.rewrite.types import CannotRewrite, Context, ModelProto, Rewritten
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
 ENDLESS = 1e30  # beyond it numbers stand for infinity, in masks: no grid holds both them and others
 
 
-@stage(
-    "rewrite",
+def _static(name: str, **facts: Any) -> Callable[[F], F]:
+    return stage("rewrite", name, family="precision", calibrated=True, **facts)
+
+
+@_static(
     "int8-minmax",
     aliases=("int8",),
-    family="precision",
-    calibrated=True,
     paper=True,
     systems="TensorFlow Lite's default, ONNX Runtime's quantize_static with per_channel=True",
 )
@@ -37,50 +49,25 @@ def int8_minmax(model: ModelProto, context: Context) -> Rewritten:
     return quantised(model, context, "min-max")
 
 
-@stage(
-    "rewrite",
-    "int8-entropy",
-    family="precision",
-    calibrated=True,
-    systems="TensorRT's entropy calibrator, ncnn",
-)
+@_static("int8-entropy", systems="TensorRT's entropy calibrator, ncnn")
 def int8_entropy(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, symmetric ranges of least KL divergence, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "entropy")
 
 
-@stage(
-    "rewrite",
-    "int8-percentile",
-    family="precision",
-    calibrated=True,
-    systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT",
-)
+@_static("int8-percentile", systems="ONNX Runtime's CalibrationMethod.Percentile, toolkits for TensorRT")
 def int8_percentile(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, ranges clipped to 99.999 % of |x|, per-channel weights; every layer in 8 bits."""
     return quantised(model, context, "percentile")
 
 
-@stage(
-    "rewrite",
-    "int8-mixed",
-    family="precision",
-    calibrated=True,
-    systems="hand-tuned mixed-precision engines; no product's default",
-)
+@_static("int8-mixed", systems="hand-tuned mixed-precision engines; no product's default")
 def int8_mixed(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, tuned: percentile ranges, corrected biases, last and uneven layers in float32."""
     return quantised(model, context, "two-sided percentile", careful=True)
 
 
-@stage(
-    "rewrite",
-    "int8-per-tensor",
-    family="precision",
-    calibrated=True,
-    default=False,
-    systems="ONNX Runtime's quantize_static with its defaults",
-)
+@_static("int8-per-tensor", default=False, systems="ONNX Runtime's quantize_static with its defaults")
 def int8_per_tensor(model: ModelProto, context: Context) -> Rewritten:
     """Static 8 bits, min-max ranges, one scale for all weights of a layer; every layer in 8 bits."""
     return quantised(model, context, "min-max", per_channel=False)
@@ -179,3 +166,118 @@ def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+LARGEST_BIAS = 2.0**30  # of a 32-bit integer, with room for the sum that starts from it
+
+
+def insert(
+    model: ModelProto,
+    plan: Plan,
+    grids: dict[str, Grid],
+    means: dict[str, NDArray[np.float64]],
+    per_channel: bool = True,
+) -> None:
+    """Change the graph in place: activations on their grids, weights on one a channel or one a tensor.
+
+    `means` (of the channels that enter a layer) move its bias by what rounding the weights adds on average.
+    """
+    after = {name: _activation(model, name, grid) for name, grid in grids.items()}
+    before = {
+        layer.place: _constants(model, layer, grids[layer.source], means, per_channel)
+        for layer in plan.layers
+    }
+    for name, where in plan.readers.items():
+        for place, index in where:
+            model.graph.node[place].input[index] = f"{name}:dequantised"
+    nodes = list(model.graph.node)
+    order = [n for entry in model.graph.input for n in after.get(entry.name, ())]
+    for place, node in enumerate(nodes):
+        order += [*before.get(place, ()), node]
+        order += [n for made in node.output for n in after.get(made, ())]
+    del model.graph.node[:]
+    model.graph.node.extend(order)
+    drop_unused(model.graph)
+
+
+def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
+    from onnx import helper
+
+    scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
+    zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
+    integers, back = f"{name}:quantised", f"{name}:dequantised"
+    return [
+        helper.make_node("QuantizeLinear", [name, scale, zero], [integers], name=f"{name}:quantise"),
+        helper.make_node("DequantizeLinear", [integers, scale, zero], [back], name=f"{name}:dequantise"),
+    ]
+
+
+def _constants(
+    model: ModelProto, layer: Layer, grid: Grid, means: dict[str, NDArray[np.float64]], per_channel: bool
+) -> list[Any]:
+    """The nodes that de-quantise the weight and the bias of a layer, with the integers as new constants."""
+    node = model.graph.node[layer.place]
+    weight = _array(model, layer.weight)
+    axis = _channel_axis(node, weight)
+    bias = None if layer.bias is None else _array(model, layer.bias).astype(np.float64)
+    others = tuple(a for a in range(weight.ndim) if a != axis)
+    scale = symmetric_scale(np.abs(weight).max(axis=others if per_channel else None))
+    if bias is not None and bias.size == np.size(scale):
+        # A channel of tiny weights must not have a bias that its integers cannot hold.
+        least = (np.abs(bias) / (LARGEST_BIAS * grid.scale)).astype(np.float32)
+        scale = np.maximum(scale, least.reshape(scale.shape))
+    wide = np.expand_dims(scale, others) if scale.ndim else scale
+    integers = quantise(weight, wide, low=-HIGH)
+    if bias is not None and node.input[0] in means:
+        bias = bias - _mean_shift(node, dequantise(integers, wide) - weight, means[node.input[0]])
+    made = [_dequantised(model, node, 1, integers.astype(np.int8), scale, axis)]
+    plain = all(a.f == 1.0 for a in node.attribute if a.name in ("alpha", "beta"))  # the factors of a Gemm
+    if bias is not None and plain:
+        step = (scale.astype(np.float64) * grid.scale).astype(np.float32)
+        made.append(_dequantised(model, node, 2, np.rint(bias / step).astype(np.int32), step, 0))
+    return made
+
+
+def _mean_shift(node: Any, error: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    """What an error of the weights adds to each output channel, for inputs of these channel means."""
+    if node.op_type != "Conv" or error.shape[1] > mean.size or mean.size % error.shape[1]:
+        return 0.0
+    groups = mean.size // error.shape[1]
+    per_input = error.reshape(error.shape[0], error.shape[1], -1).sum(axis=2)
+    entering = np.repeat(mean.reshape(groups, -1), error.shape[0] // groups, axis=0)
+    return np.asarray((per_input * entering).sum(axis=1))
+
+
+def _channel_axis(node: Any, weight: NDArray[Any]) -> int:
+    """The axis of a weight along which its output channels lie."""
+    if node.op_type in ("Conv", "ConvTranspose"):
+        return int(node.op_type == "ConvTranspose")
+    return 0 if any(a.name == "transB" and a.i for a in node.attribute) else weight.ndim - 1
+
+
+def _dequantised(
+    model: ModelProto, node: Any, index: int, integers: NDArray[Any], scale: NDArray[Any], axis: int
+) -> Any:
+    from onnx import helper
+
+    name = f"{node.name}:{node.input[index]}"
+    kind = integers.dtype
+    made = helper.make_node(
+        "DequantizeLinear",
+        [
+            add_constant(model.graph, f"{name}:integers", integers),
+            add_constant(model.graph, f"{name}:scale", scale),
+            add_constant(model.graph, f"{name}:zero", np.zeros(scale.shape, kind)),
+        ],
+        [f"{name}:dequantised"],
+        name=f"{name}:dequantise",
+        **({"axis": axis} if scale.ndim else {}),
+    )
+    node.input[index] = f"{name}:dequantised"
+    return made
+
+
+def _array(model: ModelProto, name: str) -> NDArray[Any]:
+    from onnx import numpy_helper
+
+    return np.asarray(numpy_helper.to_array(next(w for w in model.graph.initializer if w.name == name)))

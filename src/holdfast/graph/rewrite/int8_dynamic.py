@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.registry import stage
-from holdfast.graph.rewrite.quant_insert import drop_unused
-from holdfast.graph.rewrite.quant_tidy import at_opset, tidy
-from holdfast.graph.rewrite.quantise import HIGH, quantise, symmetric_scale
+from holdfast.graph.inspect import STANDARD
+from holdfast.graph.nodes import add_constant, drop_unused
+from holdfast.graph.rewrite.calibration import HIGH, quantise, symmetric_scale
+from holdfast.graph.rewrite.quant_plan import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 # Weights as unsigned integers about 128: kernels for signed ones may saturate on CPUs without VNNI, where
 # the sum of two products must fit 16 bits, and the number would depend on the machine.
 MIDDLE = 128
-STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _exchange(model: ModelProto, layers: dict[int, _Dense]) -> None:
         order += _integer_layer(model, node, layers[place], seen[source])
     del model.graph.node[:]
     model.graph.node.extend(order)
-    drop_unused(model)
+    drop_unused(model.graph)
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
@@ -114,9 +114,9 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
     weight = (quantise(layer.weight, scale, low=-HIGH) + MIDDLE).astype(np.uint8)
     own = node.name
     constants = [
-        _constant(model, f"{own}:weight", weight),
-        _constant(model, f"{own}:middle", np.uint8(MIDDLE)),
-        _constant(model, f"{own}:scale", scale),
+        add_constant(model.graph, f"{own}:weight", weight),
+        add_constant(model.graph, f"{own}:middle", np.array([MIDDLE], np.uint8)),
+        add_constant(model.graph, f"{own}:scale", scale),
     ]
     end = f"{own}:product" if layer.bias else node.output[0]
     made = [
@@ -130,32 +130,21 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
         helper.make_node("Mul", [f"{own}:floats", f"{own}:step"], [end], name=f"{own}:scaled"),
     ]
     if layer.bias:
-        bias, more = _bias(model, node, layer)
-        made += [*more, helper.make_node("Add", [end, bias], [node.output[0]], name=f"{own}:bias")]
+        bias = layer.bias
+        if layer.factor != 1.0:
+            factor = add_constant(model.graph, f"{own}:beta", np.array([layer.factor], np.float32))
+            bias = f"{own}:scaled-bias"
+            made.append(helper.make_node("Mul", [layer.bias, factor], [bias], name=bias))
+        made.append(helper.make_node("Add", [end, bias], [node.output[0]], name=f"{own}:bias"))
     return made
-
-
-def _bias(model: ModelProto, node: Any, layer: _Dense) -> tuple[str, list[Any]]:
-    """The name of the bias with its factor, and the node that multiplies it if there is one."""
-    from onnx import helper
-
-    if layer.factor == 1.0:
-        return layer.bias, []
-    factor = _constant(model, f"{node.name}:beta", np.float32(layer.factor))
-    made = f"{node.name}:scaled-bias"
-    return made, [helper.make_node("Mul", [layer.bias, factor], [made], name=made)]
-
-
-def _constant(model: ModelProto, name: str, value: Any) -> str:
-    from onnx import numpy_helper
-
-    model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-    return name
 
 
 def _left(model: ModelProto, layers: list[_Dense]) -> str:
     """Which nodes with weights stay in float32, embeddings among them, and what is inside other graphs."""
-    constants = {w.name for w in model.graph.initializer}
+    import onnx
+
+    stored = [w for w in model.graph.initializer if w.data_type == onnx.TensorProto.FLOAT]
+    tables = {w.name for w in stored if len(w.dims) == 2}
     done = {layer.place for layer in layers}
     kinds: Counter[str] = Counter()
     for place, node in enumerate(model.graph.node):
@@ -165,16 +154,9 @@ def _left(model: ModelProto, layers: list[_Dense]) -> str:
             kinds[node.op_type] += 1
         elif node.op_type in ("MatMul", "Gemm"):
             kinds[f"{node.op_type} without a weight"] += 1
-        elif node.op_type == "Gather" and node.input[0] in constants and _is_table(model, node.input[0]):
+        elif node.op_type == "Gather" and node.input[0] in tables:
             kinds["embedding table"] += 1
         elif any(a.HasField("g") for a in node.attribute):
             kinds[f"graph inside {node.op_type}"] += 1
     told = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items()))
     return f", in float32: {told}" if told else ""
-
-
-def _is_table(model: ModelProto, name: str) -> bool:
-    import onnx
-
-    stored = next(w for w in model.graph.initializer if w.name == name)
-    return bool(stored.data_type == onnx.TensorProto.FLOAT and len(stored.dims) == 2)

@@ -1,4 +1,4 @@
-"""Which tensors of a graph are quantised: a rule of structure alone.
+"""A graph made ready for precision rewrites, and which of its tensors are quantised: by structure alone.
 
 A weighted node (Conv, Gemm, MatMul by a constant) gets 8-bit weights and an 8-bit input. Nodes that add,
 multiply or average get 8-bit inputs if a weighted node follows. What comes after the last weighted nodes
@@ -10,12 +10,72 @@ values keeps the grid of its input.
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from holdfast.graph.rewrite.types import ModelProto
+from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.session import condense, open_session
+
+OPSET = 13  # the first in which QuantizeLinear has an axis and Cast knows bfloat16
+
+
+def tidy(model: ModelProto) -> ModelProto:
+    """The same function with constants folded and batch norms merged, as every deployed engine does first.
+
+    ONNX Runtime's basic optimisations do it: they leave only standard operators.
+    """
+    import onnx
+
+    without = {w.name for w in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in without]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        file = Path(folder) / "tidy.onnx"
+        try:
+            open_session(model.SerializeToString(), optimise="basic", save=file)
+        except Exception as problem:
+            raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
+        done = onnx.load(file)
+    used = {n.domain for n in done.graph.node} | {"", "ai.onnx"}
+    domains = [o for o in done.opset_import if o.domain in used]
+    del done.opset_import[:]  # other runtimes refuse a model that names domains they do not know
+    done.opset_import.extend(domains)
+    _name_nodes(done)
+    return done
+
+
+def at_opset(model: ModelProto) -> ModelProto:
+    """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
+    from onnx import version_converter
+
+    version = opset_of(model)
+    if version >= OPSET:
+        return model
+    try:
+        done = version_converter.convert_version(model, OPSET)
+        open_session(done.SerializeToString())
+    except Exception as problem:
+        raise CannotRewrite(
+            f"the model is of opset {version}, this precision needs {OPSET} and the conversion failed: "
+            f"{condense(problem)}; export the model with opset {OPSET} or newer"
+        ) from problem
+    _name_nodes(done)
+    return done
+
+
+def _name_nodes(model: Any) -> None:
+    taken: set[str] = set()
+    for place, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.op_type}_{place}"
+        taken.add(node.name)
+
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 COMBINING = ("Add", "Sub", "Mul", "Sum", "MatMul")
@@ -27,7 +87,6 @@ MOVING = (
 # What the second factor of an activation x · g(x) is made of: SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
 LONGEST_GATE = 4
-STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -86,7 +145,7 @@ def plan_of(model: ModelProto) -> Plan:
     return Plan(
         tuple(layers),
         {k: tuple(v) for k, v in readers.items()},
-        tuple(filter(_computes, kept)),
+        tuple(op for op in kept if op not in (*MOVING, "Concat", "Constant", "Shape", "Cast")),
         frozenset(weighted - before),
         {k: frozenset(v) for k, v in served.items()},
     )
@@ -98,10 +157,6 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
     idle = {name for name, served in plan.served.items() if all(place in places for place in served)}
     readers = {k: v for k, v in plan.readers.items() if k not in tensors and k not in idle}
     return dataclasses.replace(plan, layers=layers, readers=readers)
-
-
-def _computes(operator: str) -> bool:
-    return operator not in MOVING and operator not in ("Concat", "Constant", "Shape", "Cast")
 
 
 def _opened(model: ModelProto) -> _Graph:

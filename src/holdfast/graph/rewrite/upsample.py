@@ -7,68 +7,78 @@ that shrink a map, or resize it by a cubic, are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from holdfast.core.registry import stage
-from holdfast.graph.rewrite.attributes import drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.tidy import proven
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, title
-from holdfast.graph.rewrite.interpolation import Convention, weights
+from holdfast.core.registry import F, stage
+from holdfast.core.types import Floats, Ints
+from holdfast.graph.inspect import STANDARD
+from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
-BILINEAR = Convention("linear", "half_pixel")
-CORNERS = Convention("linear", "align_corners")
-ASYMMETRIC = Convention("linear", "asymmetric")
-NEAREST = Convention("nearest", "asymmetric", "floor")
-EXACT = Convention("nearest", "half_pixel", "round_prefer_ceil")
+
+@dataclass(frozen=True)
+class Convention:
+    """How a runtime resizes: by what, and where the centre of a new cell lies among the old ones.
+
+    `mode` is nearest or linear; `place` is ONNX's coordinate_transformation_mode, `rounding` its
+    nearest_mode.
+    """
+
+    mode: str
+    place: str
+    rounding: str = "round_prefer_floor"
+
+
 SAME = 1e-6  # weights that differ by less are the same
 
 
-@stage(
-    "rewrite", family="upsample", paper=True,
+def _upsampling(**facts: Any) -> Callable[[F], F]:
+    return stage("rewrite", family="upsample", **facts)
+
+
+@_upsampling(
+    paper=True,
     systems="PyTorch bilinear with align_corners=False, ONNX Resize linear half_pixel, TensorFlow 2",
-)  # fmt: skip
+)
 def upsample_bilinear(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, pixel centres aligned: x = (x′ + ½)/s − ½."""
-    return _all(model, context, BILINEAR)
+    return _all(model, context, Convention("linear", "half_pixel"))
 
 
-@stage(
-    "rewrite", family="upsample",
-    systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp",
-)  # fmt: skip
+@_upsampling(
+    systems="PyTorch bilinear with align_corners=True, ONNX Resize align_corners, Caffe forks' Interp"
+)
 def upsample_bilinear_corners(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, corner pixels aligned: x = x′·(W − 1)/(W′ − 1)."""
-    return _all(model, context, CORNERS)
+    return _all(model, context, Convention("linear", "align_corners"))
 
 
-@stage(
-    "rewrite", family="upsample",
-    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)",
-)  # fmt: skip
+@_upsampling(
+    systems="TensorFlow 1 and TFLite without half_pixel_centers, ONNX Upsample linear (opset 7 to 10)"
+)
 def upsample_bilinear_asymmetric(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged bilinearly, counted from the corner: x = x′/s."""
-    return _all(model, context, ASYMMETRIC)
+    return _all(model, context, Convention("linear", "asymmetric"))
 
 
-@stage(
-    "rewrite", family="upsample", paper=True,
-    systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet",
-)  # fmt: skip
+@_upsampling(paper=True, systems="PyTorch nearest, ONNX Resize asymmetric floor and Upsample, darknet")
 def upsample_nearest(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged by nearest neighbours counted from the corner: x = ⌊x′/s⌋."""
-    return _all(model, context, NEAREST)
+    return _all(model, context, Convention("nearest", "asymmetric", "floor"))
 
 
-@stage(
-    "rewrite", family="upsample", default=False,
+@_upsampling(
+    default=False,
     systems="PyTorch nearest-exact, ONNX Resize's default but for ties; differs at broken factors only",
-)  # fmt: skip
+)
 def upsample_nearest_exact(model: ModelProto, context: Context) -> Rewritten:
     """Maps enlarged by the neighbour nearest to the pixel centre: x = ⌊(x′ + ½)/s⌋."""
-    return _all(model, context, EXACT)
+    return _all(model, context, Convention("nearest", "half_pixel", "round_prefer_ceil"))
 
 
 def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
@@ -90,7 +100,7 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
 
 
 def _resizes(node: Any) -> bool:
-    return node.op_type in ("Resize", "Upsample") and node.domain in ("", "ai.onnx")
+    return node.op_type in ("Resize", "Upsample") and node.domain in STANDARD
 
 
 def convention(node: Any, opset: int) -> Convention:
@@ -106,7 +116,7 @@ def convention(node: Any, opset: int) -> Convention:
 
 def _differs(walk: Walk, node: Any, wanted: Convention) -> bool:
     """Whether a node enlarges, by nearest neighbours or linearly, and not as wanted."""
-    now = convention(node, walk.dialect.opset)
+    now = convention(node, walk.opset)
     if now.mode not in ("nearest", "linear") or now.place == "tf_crop_and_resize":
         return False
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
@@ -126,7 +136,7 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
     stated = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
-    at = 2 if node.op_type == "Resize" and walk.dialect.opset >= 11 else 1
+    at = 2 if node.op_type == "Resize" and walk.opset >= 11 else 1
     if stated is None and at < len(node.input):
         value = walk.value(node.input[at]).old
         stated = None if value is None else [float(v) for v in value]
@@ -134,8 +144,8 @@ def _scales(walk: Walk, node: Any) -> list[float]:
 
 
 def _change(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Sets the attributes; before opset 11, which has only one convention, the node becomes two products."""
-    old = node.op_type == "Upsample" or walk.dialect.opset < 11
+    """Set the attributes; before opset 11, which has only one convention, the node becomes two products."""
+    old = node.op_type == "Upsample" or walk.opset < 11
     if old and wanted.place != "asymmetric":
         _as_products(walk, node, wanted)
         return
@@ -148,12 +158,10 @@ def _change(walk: Walk, node: Any, wanted: Convention) -> None:
 
 
 def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
-    """Turns a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
+    """Turn a node into A·X·Bᵀ, marked by its domain for `_spread`: the nodes must stay in their places."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     if len(source) != 4 or source[:2] != out[:2]:
-        raise cannot(
-            node, f"resizes {source} to {out}, which opset {walk.dialect.opset} can do in one way only"
-        )
+        raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
     scales = _scales(walk, node)
     sides = [weights(source[i], out[i], scales[i], wanted) for i in (2, 3)]
     rows, columns = (np.asarray(side, np.float32) for side in sides)
@@ -165,7 +173,7 @@ def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
 
 
 def _spread(walk: Walk) -> None:
-    """Writes each marked node as the two products it stands for."""
+    """Write each marked node as the two products it stands for."""
     from onnx import helper
 
     nodes = []
@@ -180,3 +188,49 @@ def _spread(walk: Walk) -> None:
     if len(nodes) > len(walk.nodes):
         del walk.model.graph.node[:]
         walk.model.graph.node.extend(nodes)
+
+
+def centres(cells: int, wanted: int, scale: float, place: str) -> Floats | None:
+    """Where each of `wanted` new cells lies among `cells` old ones, in cells; None for another convention.
+
+    half_pixel: (x + ½)/s − ½ · asymmetric: x/s · align_corners: x·(W − 1)/(W′ − 1)
+    """
+    at = np.arange(wanted, dtype=np.float64)
+    if place == "asymmetric":
+        return np.asarray(at / scale)
+    if place == "align_corners":
+        return np.asarray(at * (cells - 1) / (wanted - 1) if wanted > 1 else 0.0 * at)
+    if place == "pytorch_half_pixel" and wanted == 1:
+        return 0.0 * at
+    if place in ("half_pixel", "pytorch_half_pixel"):
+        return np.asarray((at + 0.5) / scale - 0.5)
+    if place == "half_pixel_symmetric":
+        whole = scale * cells
+        return np.asarray(cells / 2 * (1 - wanted / whole) + (at + 0.5) / scale - 0.5)
+    return None
+
+
+def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | None:
+    """The matrix (wanted, cells) that resizes an axis; None for a convention this does not know."""
+    at = centres(cells, wanted, scale, how.place)
+    if at is None or how.mode not in ("nearest", "linear"):
+        return None
+    rows = np.arange(wanted)
+    matrix = np.zeros((wanted, cells))
+    if how.mode == "nearest":
+        matrix[rows, np.clip(_rounded(at, how.rounding), 0, cells - 1)] = 1.0
+        return matrix
+    at = np.clip(at, 0.0, cells - 1.0)
+    first = np.minimum(np.floor(at).astype(np.int64), cells - 1)
+    share = at - first
+    np.add.at(matrix, (rows, first), 1.0 - share)
+    np.add.at(matrix, (rows, np.minimum(first + 1, cells - 1)), share)
+    return matrix
+
+
+def _rounded(at: Floats, rounding: str) -> Ints:
+    at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
+    if rounding in ("floor", "ceil"):
+        return (np.floor(at) if rounding == "floor" else np.ceil(at)).astype(np.int64)
+    up = rounding == "round_prefer_ceil"
+    return (np.floor(at + 0.5) if up else np.ceil(at - 0.5)).astype(np.int64)

@@ -11,9 +11,10 @@ import numpy as np
 from holdfast.core import fingerprint
 from holdfast.core.registry import part
 from holdfast.core.sources import code_of
-from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.session import runtime
 from holdfast.noise.language.calibration import Reserved
 from holdfast.noise.language.precisions import is_calibrated
 from holdfast.noise.language.subject import LIMIT, Subject

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import InputError, ModelError, one_line
 from holdfast.core.language import Question, TextSet
 from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
@@ -130,7 +130,7 @@ def _made(plan: LanguagePlan, trial: Trial, reserved: Reserved) -> Trial:
     try:
         graph = built(trial.subject, trial.precision, reserved, plan.runs / CELLS / REWRITTEN)
     except ModelError as problem:
-        why = " ".join(str(problem).split()).removeprefix(f"{trial.subject.path}: ")
+        why = one_line(problem).removeprefix(f"{trial.subject.path}: ")
         return dataclasses.replace(trial, outcome="impossible", note=why)
     if not graph.changed:
         why = graph.how or "nothing in the graph it could change"

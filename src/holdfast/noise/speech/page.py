@@ -11,8 +11,7 @@ from holdfast.noise.speech.pictures import spectrogram_section
 from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite
 from holdfast.noise.speech.show import Shown
 from holdfast.noise.speech.tables import clips_of, options_table, paper_table, short
-from holdfast.report.charts.decades import decades
-from holdfast.report.charts.forest import Group, Spot
+from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
 from holdfast.report.tables import Table, to_html

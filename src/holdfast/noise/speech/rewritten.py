@@ -9,9 +9,10 @@ from typing import Any
 from holdfast.core import fingerprint
 from holdfast.core.registry import part
 from holdfast.core.sources import code_of
-from holdfast.graph.inspect import load_proto, runtime
+from holdfast.graph.inspect import load_proto
 from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
+from holdfast.graph.session import runtime
 from holdfast.noise.speech.model.acoustic import Feed, feeds_of, open_voice
 from holdfast.noise.speech.system import SpeechModel
 

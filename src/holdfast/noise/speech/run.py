@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import DataError, ModelError
+from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.seeds import generator
 from holdfast.engine.executor import Progress
 from holdfast.engine.store import Store
@@ -111,7 +111,7 @@ def _precision(
     try:
         made = graphs_of(plan.model, option.name, texts, plan.runs / CELLS / REWRITTEN)
     except ModelError as problem:
-        return Asked(option, "impossible", " ".join(str(problem).split()))
+        return Asked(option, "impossible", one_line(problem))
     if not made.changed:
         return Asked(option, "no effect", made.how or "nothing in the graphs it could change")
     graphs[option.name] = made

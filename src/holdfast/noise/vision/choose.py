@@ -11,13 +11,13 @@ from typing import Literal, TypeAlias
 from holdfast.core.errors import InputError, ModelError, UnknownName
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline
-from holdfast.graph.unchanged import unchanged
+from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.vision.calibration import Reserved
 from holdfast.noise.vision.variants import Variant
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Family, Option, families, option, options
-from holdfast.stages.fit import square
+from holdfast.stages.normalise import square
 
 Status: TypeAlias = Literal["run", "no effect", "impossible", "not installed"]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from holdfast.noise.vision import combine
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.tables import METRICS, models_table, options_table, words
+from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.charts.staircase import Stair, staircase
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, many, to_html
 from holdfast.stages.families import families

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.errors import HoldfastError, InputError, one_line
 from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
-from holdfast.graph.unchanged import unchanged
+from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.vision.choose import Wanted, no_fit
 from holdfast.stages.deployed import Calibration, Deployed, rewritten
 from holdfast.stages.families import Option, families, options
@@ -140,15 +140,12 @@ def _run(graph: bytes, name: str, tensor: Any) -> Any:
     """The value of one tensor inside the graph."""
     import onnx
 
-    from holdfast.graph.inspect import runtime
+    from holdfast.graph.session import open_session
 
     model = onnx.load_from_string(graph)
     del model.graph.output[:]
     model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = open_session(model.SerializeToString())
     return np.asarray(session.run([name], {session.get_inputs()[0].name: tensor})[0], np.float32)
 
 
@@ -188,7 +185,7 @@ def features(
                 graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
                 found = feature(model.read(), graph, option.label, tensor) if changed else None
             except HoldfastError as problem:
-                yield option, " ".join(str(problem).split())
+                yield option, one_line(problem)
                 continue
             if found is not None:
                 yield found

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
-from holdfast.graph.lower.nodes import needed, part_of
+from holdfast.graph.nodes import needed, part_of
+from holdfast.graph.session import condense
 from holdfast.verify.finite import HEAVY
 from holdfast.verify.replay import session_of
 

@@ -14,8 +14,8 @@ from holdfast.core.errors import InputError
 from holdfast.core.model import Network as File
 from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
-from holdfast.graph.determinism import check_deterministic
 from holdfast.graph.inspect import inputs_of, read_proto
+from holdfast.graph.nodes import check_deterministic
 from holdfast.patchbench.positions.batches import (
     Batches,
     Session,

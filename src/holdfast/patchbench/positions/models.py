@@ -12,8 +12,8 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
-from holdfast.graph.heads.landmark import Options, landmark
-from holdfast.graph.outputs import options_of
+from holdfast.graph.candidates import options_of
+from holdfast.graph.heads.whole_image import LandmarkOptions, landmark
 from holdfast.patchbench.graph import image_input
 from holdfast.patchbench.layout import Target, output_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
@@ -129,7 +129,7 @@ def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, In
     card = detector.model.card
     if detector.head is not landmark or len(values) != 2:
         return None
-    chosen = options_of(Options, card)
+    chosen = options_of(LandmarkOptions, card)
     flat = {
         name: np.asarray(value, np.float64)
         for name, value in zip(detector.batches.outputs, values, strict=True)

@@ -1,33 +1,39 @@
-"""Bars: one number a row, or the parts of a whole a row."""
+"""Bars: one number per row, the parts of a whole per row, and a number that falls step by step."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.report.charts.svg import WIDTH, Scale, drawing, element, label, legend, shortened, tip, width_of
+from holdfast.report.charts.svg import (
+    WIDTH,
+    Scale,
+    drawing,
+    element,
+    label,
+    legend,
+    shortened,
+    ticks,
+    tip,
+    width_of,
+)
 
 ROW, BAR = 24.0, 14.0
-_NAME = 18  # signs of a row's name; the whole name is in the tip
+_NAME = 18  # characters of a row's name; the whole name is in the tip
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A row's name and number (None or NaN: n/a), and what its tip says beside them."""
+    """A row's name and number (None or NaN: n/a), and a note for its tip."""
 
     name: str
     value: float | None
     note: str = ""
 
 
-def bar_chart(
-    bars: Sequence[Bar],
-    *,
-    title: str,
-    desc: str = "",
-    mean: float | None = None,
-) -> str:
+def bar_chart(bars: Sequence[Bar], *, title: str, desc: str = "", mean: float | None = None) -> str:
     """Horizontal bars from 0 to 1, in the order given, each with its number; a line at the mean."""
     left = _name_width([bar.name for bar in bars])
     height = ROW * max(len(bars), 1) + 8
@@ -36,8 +42,8 @@ def bar_chart(
     if not bars:
         rows.append(label(WIDTH / 2, 18, "nothing to show", class_="name middle"))
     if mean is not None and math.isfinite(mean):
-        told = tip(f"mean {mean:.3f}")
-        rows.append(element("line", told, x1=x(mean), x2=x(mean), y1=2, y2=height - 2, class_="mean"))
+        name = tip(f"mean {mean:.3f}")
+        rows.append(element("line", name, x1=x(mean), x2=x(mean), y1=2, y2=height - 2, class_="mean"))
     return drawing(WIDTH, height, title, desc, *rows)
 
 
@@ -109,3 +115,98 @@ def _name_width(names: Sequence[str]) -> float:
     """Room for the longest name at the size narrow screens use."""
     longest = max((width_of(shortened(name, _NAME), 14.5) for name in names), default=0.0)
     return min(max(longest + 12, 48), 190)
+
+
+_LEFT, _TOP, _BOTTOM, _NAMES, _LINE = 52.0, 18.0, 250.0, 64.0, 16.0
+
+
+@dataclass(frozen=True)
+class Stair:
+    """A step: its name in two short lines, the number after it, what it changed, and what its tip says.
+
+    `change` is given and not taken from the step before, which may be measured on other images; `images`
+    says so in a few words below it.
+    """
+
+    name: str
+    second: str
+    value: float
+    change: float = 0.0
+    note: str = ""
+    images: str = ""
+
+
+def staircase(start: Stair, stairs: Sequence[Stair], *, title: str, desc: str = "", y_label: str = "") -> str:
+    """Columns as high as what each step changed, to the number after it; the first column is the whole."""
+    every = [start, *stairs]
+    wide = max(WIDTH * 1.5, 92.0 * len(every) + _LEFT)
+    values = [v for s in every for v in (s.value, s.value - s.change)]
+    spread = max(values) - min(values) or 1.0
+    y = Scale(min(values) - 0.35 * spread, max(values) + 0.12 * spread, _BOTTOM, _TOP)
+    step = (wide - _LEFT - 8) / len(every)
+    drawn = []
+    for value in ticks(y.low, y.high, 4):
+        drawn.append(element("line", x1=_LEFT, x2=wide, y1=y(value), y2=y(value), class_="grid"))
+        drawn.append(label(_LEFT - 8, y(value) + 4, f"{value:g}", class_="tick end"))
+    if y_label:
+        drawn.append(label(_LEFT - 8, _TOP - 6, y_label, class_="name end"))
+    for place, stair in enumerate(every):
+        left = _LEFT + 6 + step * place
+        drawn.append(_stair(stair, place == 0, left, step - 12, y))
+    names = _NAMES + (_LINE if any(s.images for s in every) else 0.0)
+    return drawing(wide, _BOTTOM + names, title, desc, *drawn)
+
+
+def _stair(stair: Stair, first: bool, left: float, width: float, y: Scale) -> str:
+    before = stair.value - stair.change
+    top, bottom = max(before, stair.value), min(before, stair.value)
+    kind = "whole" if first else ("gain" if stair.change > 0 else "loss")
+    low = y.start if first else y(bottom)
+    middle = left + width / 2
+    limit = max(8, int(width / 6.4))
+    parts = [
+        tip(f"{stair.name} {stair.second}: {stair.note}" if stair.note else stair.name),
+        element(
+            "rect", x=left, y=y(top), width=width, height=max(low - y(top), 2.0), rx=3, class_=f"stair {kind}"
+        ),
+        label(middle, y(top) - 6, f"{stair.value:z.2f}", class_="tick middle strong"),
+        label(middle, _BOTTOM + 20, shortened(stair.name, limit), class_="tick middle strong"),
+        label(middle, _BOTTOM + 36, shortened(stair.second, limit), class_="tick middle"),
+    ]
+    if not first:
+        parts.append(label(middle, _BOTTOM + 54, f"{stair.change:+z.2f}", class_="tick middle"))
+    if stair.images:
+        words = shortened(stair.images, limit)
+        parts.append(label(middle, _BOTTOM + 54 + _LINE, words, class_="tick middle"))
+    return element("g", *parts, class_="row")
+
+
+_HEIGHT = 26.0
+_ROOM = 0.24  # of the bar; a part that is smaller has its number but not its word
+_SIGNS = {"proven": "✓", "unknown": "?", "broken": "✕"}
+
+
+def sandwich(proven: int, unknown: int, broken: int, name: str) -> str:
+    """A bar of three parts, each with its count; lengths are percent, so it fits any width undistorted."""
+    total = proven + unknown + broken
+    parts, left = [], 0.0
+    for kind, count in (("proven", proven), ("unknown", unknown), ("broken", broken)):
+        share = count / total if total else 0.0
+        if count:
+            parts.append(_part(kind, count, left, share))
+        left += share
+    summary = f"{name}: {proven} proven, {unknown} unknown, {broken} broken of {total}"
+    return element("svg", tip(summary), *parts, class_="sandwich", width="100%", height=_HEIGHT, role="img")
+
+
+def _part(kind: str, count: int, left: float, share: float) -> str:
+    words = f"{_SIGNS[kind]} {count} {kind}" if share >= _ROOM else str(count)
+    middle = _css_percent(left + share / 2)
+    start, width = _css_percent(left), _css_percent(share)
+    bar = element("rect", x=start, y=1, width=width, height=_HEIGHT - 2, rx=4, class_=f"part {kind}")
+    text = element("text", html.escape(words), x=middle, y=_HEIGHT / 2 + 4.5, class_=f"middle {kind}")
+    return element("g", tip(f"{count} {kind}"), bar, text)
+
+
+def _css_percent(share: float) -> str:
+    return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"

@@ -1,7 +1,8 @@
-"""A forest plot: one number a row with its interval, in groups, about a line at zero."""
+"""Numbers with their intervals, one per row, in groups: around zero, or over decades of sizes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,21 +20,29 @@ from holdfast.report.charts.svg import (
 )
 
 ROW, HEAD, FOOT = 22.0, 26.0, 30.0
-SLIM = 42.0  # a row where the name lies above its interval
+SLIM = 42.0  # height of a row whose name is above its interval
 TOP = 20.0  # where lines begin: below the unit's name
-_NAME = 26  # signs of a row's name; the whole name is in the tip
+_NAME = 26  # characters of a row's name; the whole name is in the tip
+_LEAST = 1e-8  # smaller values are drawn at the left edge of a logarithmic axis
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A row: its number with the interval (None: words instead), and what its tip says."""
+    """A row: its number with the interval (None: words instead), and the text of its tip."""
 
     name: str
     value: float | None
     low: float | None = None
     high: float | None = None
-    words: str = ""  # beside the row when there is no number
+    words: str = ""  # in the row when there is no number
     note: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """Low end, value and high end; None if one is missing."""
+        if self.value is None or self.low is None or self.high is None:
+            return None
+        return self.low, self.value, self.high
 
 
 @dataclass(frozen=True)
@@ -45,9 +54,9 @@ class Group:
 
 
 def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "points lost") -> str:
-    """The plot, drawn twice: as wide as a desk's page, and for a phone; the style shows the one that fits.
+    """The plot around zero, drawn twice, for wide screens and for phones; the style shows the one that fits.
 
-    A row whose interval leaves out zero is drawn strong, the others quiet.
+    A row whose interval excludes zero is drawn strong, the others quiet.
     """
     drawn = [_broad(groups, title, desc, unit), _slim(groups, title, desc, unit)]
     return f'<div class="forest">{"".join(drawn)}</div>'
@@ -55,10 +64,8 @@ def forest(groups: Sequence[Group], *, title: str, desc: str = "", unit: str = "
 
 def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     """Names at the left, numbers at the right, intervals between them."""
-    spots = [s for g in groups for s in g.spots]
     wide = 2 * WIDTH
-    left = min(max([width_of(shortened(s.name, _NAME), 13.0) for s in spots] or [60.0]) + 14, 230)
-    x = _scale(spots, left, wide - 64.0)
+    x = _scale(groups, _name_width(groups), wide - 64.0)
 
     def row(spot: Spot, top: float) -> str:
         middle = top + ROW / 2
@@ -72,10 +79,10 @@ def _broad(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
 
 def _slim(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     """Name and number above the interval, which has the whole width."""
-    x = _scale([s for g in groups for s in g.spots], 6.0, WIDTH - 6.0)
+    x = _scale(groups, 6.0, WIDTH - 6.0)
 
     def high(spot: Spot) -> float:
-        return SLIM if _measured(spot) else ROW
+        return SLIM if spot.interval else ROW
 
     def row(spot: Spot, top: float) -> str:
         name = label(0, top + 16, shortened(spot.name, _NAME + 6), class_="tick")
@@ -86,8 +93,8 @@ def _slim(groups: Sequence[Group], title: str, desc: str, unit: str) -> str:
     return _plot(groups, x, WIDTH, unit, high, row, title, desc, "slim")
 
 
-def _scale(spots: Sequence[Spot], start: float, end: float) -> Scale:
-    numbers = [v for s in spots for v in (s.value, s.low, s.high) if v is not None]
+def _scale(groups: Sequence[Group], start: float, end: float) -> Scale:
+    numbers = [v for g in groups for s in g.spots for v in (s.value, s.low, s.high) if v is not None]
     low, high = min([0.0, *numbers]), max([0.0, *numbers])
     room = (high - low) * 0.06 or 1.0
     return Scale(low - room, high + room, start, end)
@@ -104,42 +111,93 @@ def _plot(
     drawn += [label(x(t), height - FOOT + 16, f"{t:g}", class_="tick middle") for t in at]
     drawn.append(element("line", x1=x(0), x2=x(0), y1=TOP, y2=height - FOOT, class_="axis"))
     drawn.append(label(wide - 2, 14, unit, class_="tick end"))
-    top = 4.0
+    return drawing(wide, height, title, desc, *drawn, *_rows(groups, 4.0, high, row), kind=kind)
+
+
+def decades(groups: Sequence[Group], line: float, *, title: str, desc: str = "", told: str = "") -> str:
+    """The plot on a logarithmic axis; `line` is the value to compare with, `told` its name.
+
+    Rows beyond the line are drawn strong.
+    """
+    numbers = [v for g in groups for s in g.spots for v in (s.value, s.low, s.high) if v and v > _LEAST]
+    ends = [_power(v) for v in (*numbers, line)]
+    low, high = math.floor(min(ends)), max(math.ceil(max(ends)), math.floor(min(ends)) + 1)
+    wide = 2 * WIDTH
+    x = Scale(low, high, _name_width(groups), wide - 64.0)
+    height = 18.0 + sum(HEAD + ROW * len(g.spots) for g in groups) + FOOT
+    drawn = []
+    for power in range(low, high + 1):
+        drawn.append(element("line", x1=x(power), x2=x(power), y1=18, y2=height - FOOT, class_="grid"))
+        drawn.append(label(x(power), height - FOOT + 16, f"{10.0**power:g}", class_="tick middle"))
+    at = x(_power(line))
+    drawn.append(element("line", x1=at, x2=at, y1=18, y2=height - FOOT, class_="mean"))
+    drawn.append(label(at, 13, told, class_="tick end" if at > wide / 2 else "tick"))
+
+    def row(spot: Spot, top: float) -> str:
+        middle = top + ROW / 2
+        parts = [label(x.start - 10, middle + 4, shortened(spot.name, _NAME), class_="tick end")]
+        if spot.interval is None:
+            parts.append(label(x.start + 8, middle + 4, spot.words, class_="tick quiet"))
+        else:
+            value = spot.interval[1]
+            places = [min(max(x(_power(v)), x.start), x.end) for v in spot.interval]
+            parts += _interval(places, middle, "loss" if value > line else "open")
+            parts.append(label(wide - 2, middle + 4, f"{value:.3g}", class_="tick end strong"))
+        return _row(spot, top, wide, ROW, parts)
+
+    return drawing(wide, height, title, desc, *drawn, *_rows(groups, 18.0, lambda spot: ROW, row))
+
+
+def _power(value: float) -> float:
+    return math.log10(max(value, _LEAST))
+
+
+def _name_width(groups: Sequence[Group]) -> float:
+    names = [width_of(shortened(s.name, _NAME), 13.0) for g in groups for s in g.spots]
+    return min(max(names or [60.0]) + 14, 230)
+
+
+def _rows(
+    groups: Sequence[Group], top: float, high: Callable[[Spot], float], row: Callable[[Spot, float], str]
+) -> list[str]:
+    """The headings and rows of all groups, from `top` downwards."""
+    drawn = []
     for group in groups:
         drawn.append(label(0, top + 17, group.name, class_="name strong head"))
         top += HEAD
         for spot in group.spots:
             drawn.append(row(spot, top))
             top += high(spot)
-    return drawing(wide, height, title, desc, *drawn, kind=kind)
-
-
-def _measured(spot: Spot) -> bool:
-    return None not in (spot.value, spot.low, spot.high)
+    return drawn
 
 
 def _row(spot: Spot, top: float, wide: float, high: float, parts: Sequence[str]) -> str:
-    """The parts with what a pointer on them is told."""
-    told = tip(f"{spot.name}: {spot.note or spot.words}")
+    """The parts of a row with their tip, which a pointer anywhere on the row shows."""
     hit = element("rect", x=0, y=top, width=wide, height=high, class_="hit")
-    return element("g", told, hit, *parts, class_="row")
+    return element("g", tip(f"{spot.name}: {spot.note or spot.words}"), hit, *parts, class_="row")
 
 
 def _number(spot: Spot, wide: float, y: float) -> list[str]:
-    """The number at the right end; nothing if there is none."""
-    if spot.value is None or not _measured(spot):
+    """The number at the right end, if there is one."""
+    if spot.interval is None:
         return []
     return [label(wide - 2, y, f"{spot.value:z.2f}", class_="tick end strong")]
 
 
 def _marks(spot: Spot, x: Scale, y: float) -> list[str]:
-    """Dot and interval; nothing if there is no number."""
-    if spot.value is None or spot.low is None or spot.high is None:
+    """Dot and interval, if there is a number."""
+    if spot.interval is None:
         return []
-    clear = spot.low > 0 or spot.high < 0
-    kind = ("loss" if spot.value > 0 else "gain") if clear else "open"
-    span = f"M{number(x(spot.low))} {number(y)}H{number(x(spot.high))}"
+    low, value, high = spot.interval
+    clear = low > 0 or high < 0
+    kind = ("loss" if value > 0 else "gain") if clear else "open"
+    return _interval([x(low), x(value), x(high)], y, kind)
+
+
+def _interval(places: Sequence[float], y: float, kind: str) -> list[str]:
+    """A line from the first to the last place, and a dot at the middle one."""
+    span = f"M{number(places[0])} {number(y)}H{number(places[2])}"
     return [
         element("path", d=span, class_=f"span {kind}"),
-        element("circle", cx=x(spot.value), cy=y, r=4, class_=f"spot {kind}"),
+        element("circle", cx=places[1], cy=y, r=4, class_=f"spot {kind}"),
     ]

@@ -37,13 +37,13 @@ def histogram(
         _bars(kind, count, edges, x, y, (-1.0 if i else 1.0), logarithmic)
         for i, (kind, count) in enumerate(zip(kinds, counts, strict=True))
     ]
-    marks = [(t, text) for t, text in _levels(most, logarithmic)]
+    marks = _levels(most, logarithmic)
     if below:
         marks = [(-t, text) for t, text in marks[:0:-1]] + marks
         bars.append(element("line", x1=x.start, x2=x.end, y1=y(0), y2=y(0), class_="axis"))
     if line is not None and x_range[0] < line < x_range[1]:
-        told = tip(f"threshold {line:g}")
-        bars.append(element("line", told, x1=x(line), x2=x(line), y1=y.start, y2=y.end, class_="mean"))
+        text = tip(f"threshold {line:g}")
+        bars.append(element("line", text, x1=x(line), x2=x(line), y1=y.start, y2=y.end, class_="mean"))
         bars.append(label(x(line) + 5, 24, f"{line:g}", class_="tick"))
     if not most:
         bars.append(empty(x, y))
@@ -57,19 +57,10 @@ def _bars(kind: Kind, counts: Ints, edges: Floats, x: Scale, y: Scale, sign: flo
     for i in np.flatnonzero(counts).tolist():
         start, end = x(float(edges[i])), x(float(edges[i + 1]))
         level, zero = y(sign * _grown(int(counts[i]), logarithmic)), y(0)
-        told = tip(f"{edges[i]:.3g} to {edges[i + 1]:.3g}: {int(counts[i]):,} {kind.name}")
+        text = tip(f"{edges[i]:.3g} to {edges[i + 1]:.3g}: {int(counts[i]):,} {kind.name}")
         top, tall = min(level, zero), max(abs(zero - level), 1.0)
-        drawn.append(
-            element(
-                "rect",
-                told,
-                x=start + 0.75,
-                y=top,
-                width=end - start - 1.5,
-                height=tall,
-                class_=f"area {kind.style}",
-            )
-        )
+        size = {"x": start + 0.75, "y": top, "width": end - start - 1.5, "height": tall}
+        drawn.append(element("rect", text, **size, class_=f"area {kind.style}"))
     return "".join(drawn)
 
 

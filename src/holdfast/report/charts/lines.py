@@ -1,8 +1,9 @@
-"""A line chart: thin lines for the many, colours for the few that are named, one bold line."""
+"""Line charts: thin lines for the many, colours for the few that are named, one bold line; cactus plots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,3 +97,36 @@ def _path(line: Line, x: Scale, y: Scale) -> str:
         for i, s in enumerate(steps)
     ]
     return element("path", told, d="".join(lone), class_=f"line {line.kind}")
+
+
+LEAST_SECONDS = 0.01  # what takes less is drawn here: a logarithm has no zero
+
+
+def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", wide: bool = False) -> str:
+    """The plot of each tool's solving times, the first tool bold; tools beyond six more are drawn grey.
+
+    The n-th point of a line is the n-th smallest time: a line further right solves more, one lower is faster.
+    """
+    lines = []
+    for place, (name, seconds) in enumerate(times.items()):
+        ordered = np.sort(np.maximum(np.asarray(seconds, np.float64), LEAST_SECONDS))
+        count = np.arange(1, len(ordered) + 1, dtype=np.float64)
+        colour, note = place if 0 < place <= SERIES else 0, f"{len(ordered)} solved"
+        lines.append(Line(name, count, np.log10(ordered), colour, bold=place == 0, note=note))
+    low, high = _decades([max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds])
+    most = max((len(seconds) for seconds in times.values()), default=0)
+    powers = range(low, high + 1)
+    marks = [(float(p), f"{10**p}" if p >= 0 else f"{10.0**p:.{-p}f}") for p in powers]
+    return line_chart(
+        lines, title=title, desc=desc, x_label="instances solved", y_label="seconds, each",
+        x_range=(0.0, float(max(most, 1))), y_range=(float(low), float(high)), y_ticks=marks,
+        width=2 * WIDTH if wide else WIDTH,
+    )  # fmt: skip
+
+
+def _decades(seconds: Sequence[float]) -> tuple[int, int]:
+    """The powers of ten around all times, at least one decade."""
+    if not seconds:
+        return 0, 1
+    low, high = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
+    return low, max(high, low + 1)

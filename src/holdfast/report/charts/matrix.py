@@ -1,7 +1,8 @@
-"""A matrix of counts as a heat map with its numbers: rows are the truth, columns what was said."""
+"""Heat maps with their numbers: a matrix of counts as SVG, and the shares lost as an HTML table."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,14 +10,15 @@ import numpy as np
 
 from holdfast.core.types import Floats, Ints
 from holdfast.report.charts.svg import drawing, element, label, shortened, tip, width_of
+from holdfast.report.parts import fragment
 
-_NAME = 24  # signs of a name; the whole name is in the tip of each cell
+_NAME = 24  # characters of a name; the whole name is in the tip of each cell
 _GAP = 8.0  # between the classes and what is no class
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where rows and columns lie; those from `classes` on are set apart."""
+    """The places of rows and columns; those from `classes` on are set apart."""
 
     left: float
     top: float
@@ -40,7 +42,8 @@ def matrix_chart(
     diagonal the colour is that of what is right, elsewhere of what is wrong. Empty cells stay blank. With
     `shares` the numbers are percent of the row.
     """
-    side = _side(max(len(rows), len(columns)))
+    count = max(len(rows), len(columns))
+    side = 56.0 if count <= 8 else 42.0 if count <= 15 else 34.0 if count <= 40 else 26.0
     left = max((width_of(shortened(n, _NAME)) for n in rows), default=0) + 16
     top = max((width_of(shortened(n, _NAME)) for n in columns), default=0) * 0.71 + 24
     at = _Layout(left, top, side, min(len(rows), len(columns)) if classes is None else classes)
@@ -52,11 +55,6 @@ def matrix_chart(
     size = at.x(len(columns)) + top * 0.9, at.y(len(rows)) + 2
     parts = [_grid(at, len(rows), len(columns)), *cells, *_names(at, rows, columns)]
     return drawing(*size, title, desc, *parts, fixed=True)
-
-
-def _side(count: int) -> float:
-    """The side of a cell: larger where there are few, never too small for its number."""
-    return 56.0 if count <= 8 else 42.0 if count <= 15 else 34.0 if count <= 40 else 26.0
 
 
 def _names(at: _Layout, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -115,3 +113,59 @@ def short_count(value: int) -> str:
         if scaled < 999.5:  # else it would round to 1000
             return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
     return f"{value:.0e}"
+
+
+EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75)  # shares lost at which the next colour begins: h0 … h7
+DENSE = 6  # columns up to which marks are written out
+
+
+@dataclass(frozen=True)
+class Head:
+    """A row's or a column's heading: a small word over it, its name, and what it means in a few words."""
+
+    name: str
+    over: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A sign in a field, such as ▲ or 4/5, and its words, which are always read aloud."""
+
+    sign: str
+    words: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number as text, the share lost that colours it (None: no number there), its marks and its tip."""
+
+    text: str
+    lost: float | None
+    marks: tuple[Mark, ...] = ()
+    note: str = ""
+
+    @property
+    def step(self) -> str:
+        """The class of its colour."""
+        return "none" if self.lost is None else f"h{bisect_right(EDGES, self.lost)}"
+
+
+def heat(
+    rows: Sequence[Head], columns: Sequence[Head], fields: Sequence[Sequence[Field]], *, corner: str,
+    caption: str,
+) -> str:  # fmt: skip
+    """The table of the shares lost, with a number in every field.
+
+    With many columns marks are shown as signs alone; screen readers still read their words.
+    """
+    dense = len(columns) > DENSE
+    named = list(zip(rows, fields, strict=True))
+    return fragment("heat.html", rows=named, columns=columns, corner=corner, caption=caption, dense=dense)
+
+
+def scale(unit: str) -> str:
+    """What the colours mean: the shares lost at which each begins."""
+    steps = [f"< {100 * EDGES[0]:g} %", *(f"≥ {100 * low:g} %" for low in EDGES)]
+    return fragment("scale.html", steps=steps, unit=unit)

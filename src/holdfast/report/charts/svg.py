@@ -46,7 +46,7 @@ def label(x: float, y: float, text: str, **attributes: str | float | None) -> st
 
 
 def tip(text: str) -> str:
-    """What a pointer resting on the element around it is told."""
+    """The tooltip, and accessible name, of the element around it."""
     return element("title", html.escape(text))
 
 
@@ -54,7 +54,7 @@ def drawing(
     width: float, height: float, title: str, desc: str, *children: str, fixed: bool = False, kind: str = ""
 ) -> str:
     """The whole chart with its accessible name and description; `fixed` ones do not scale, but scroll."""
-    head = element("title", html.escape(title)) + (element("desc", html.escape(desc)) if desc else "")
+    head = tip(title) + (element("desc", html.escape(desc)) if desc else "")
     sizes = {"width": width, "height": height} if fixed else {}
     box = f"0 0 {number(width)} {number(height)}"
     kinds = " ".join(filter(None, ["chart", "fixed" if fixed else "", kind]))

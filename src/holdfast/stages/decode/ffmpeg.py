@@ -6,8 +6,8 @@ import numpy as np
 
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.jpeg import by
-from holdfast.stages.frames import converted
+from holdfast.stages.colour import converted
+from holdfast.stages.decode.libjpeg import by
 
 
 @stage(
@@ -22,7 +22,7 @@ def ffmpeg(data: bytes) -> Image:
     FFmpeg's IDCT gives planes Y, U, V in full range. Where 4:2:0 has an even height swscale repeats each
     chroma sample over its 2×2 pixels; elsewhere it interpolates.
     """
-    return by(_quick, "FFmpeg", data)
+    return by(lambda data: _converted(data, "BILINEAR"), "FFmpeg", data)
 
 
 @stage(
@@ -33,25 +33,15 @@ def ffmpeg(data: bytes) -> Image:
 )
 def ffmpeg_accurate(data: bytes) -> Image:
     """RGB pixels of a JPEG by FFmpeg (PyAV), chroma interpolated and rounded; other formats by Pillow."""
-    return by(_accurate, "FFmpeg", data)
+    flags = ("BICUBIC", "ACCURATE_RND", "FULL_CHR_H_INT", "FULL_CHR_H_INP")
+    return by(lambda data: _converted(data, *flags), "FFmpeg", data)
 
 
-def _quick(data: bytes) -> Image:
+def _converted(data: bytes, *names: str) -> Image:
+    import av
     from av.video.reformatter import Interpolation
 
-    return _converted(data, int(Interpolation.BILINEAR))
-
-
-def _accurate(data: bytes) -> Image:
-    from av.video.reformatter import Interpolation as Flag
-
-    full = Flag.FULL_CHR_H_INT | Flag.FULL_CHR_H_INP
-    return _converted(data, int(Flag.BICUBIC | Flag.ACCURATE_RND | full))
-
-
-def _converted(data: bytes, flags: int) -> Image:
-    import av
-
+    flags = sum(int(Interpolation[name]) for name in names)
     context = av.CodecContext.create("mjpeg", "r")
     context.thread_count = 1  # a single picture; several threads would only delay it
     frames = context.decode(av.Packet(data)) or context.decode(None)

@@ -18,8 +18,8 @@ import numpy as np
 from holdfast.core.errors import ModelError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.graph.inspect import condense, runtime
-from holdfast.stages.decode.jpeg import by, has_four_channels
+from holdfast.graph.session import condense, open_session
+from holdfast.stages.decode.libjpeg import by
 from holdfast.stages.decode.pillow import pillow
 
 TILE = 256  # pixels a side: a multiple of 16, so that a tile begins where a block of halved chroma does
@@ -36,11 +36,11 @@ _SUBSAMPLED = {1: 0.5, 2: 1.0}  # Pillow's numbers of 4:2:2 and 4:2:0
 )
 def learned(data: bytes) -> Image:
     """RGB pixels of a JPEG restored by a small convolutional net; CMYK and other formats by Pillow."""
-    return pillow(data) if has_four_channels(data) else by(_restored, "the restoring net", data)
 
+    def restored(data: bytes) -> Image:
+        return restore(pillow(data), facts_of(data), TILE)
 
-def _restored(data: bytes) -> Image:
-    return restore(pillow(data), facts_of(data), TILE)
+    return by(restored, "the restoring net", data, cmyk=False)
 
 
 def facts_of(data: bytes) -> Tensor:
@@ -68,7 +68,8 @@ def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
         for left in range(0, even.shape[1], tile):
             y, x = max(top - RIM, 0), max(left - RIM, 0)
             piece = even[y : top + tile + RIM, x : left + tile + RIM]
-            done = _levels(_run(planes(piece[None], facts[None])))[0]
+            found = _run(planes(piece[None], facts[None]))[0]  # (3, h, w) in 0..1
+            done = np.rint(found.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
             made[top : top + tile, left : left + tile] = done[top - y :, left - x :][:tile, :tile]
     grey = bool((pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all())
     if grey:  # a grey file stays grey
@@ -93,11 +94,6 @@ def planes(pixels: Image, facts: Tensor) -> Tensor:
     return made
 
 
-def _levels(pictures: Tensor) -> Image:
-    """Pictures (n, h, w, 3) in 0..255 of the net's output (n, 3, h, w) in 0..1."""
-    return np.asarray(np.rint(pictures.clip(0, 1) * 255).astype(np.uint8).transpose(0, 2, 3, 1))
-
-
 def _run(tensor: Tensor) -> Tensor:
     made: Tensor = _session().run(None, {"planes": tensor})[0]
     return made
@@ -106,13 +102,8 @@ def _run(tensor: Tensor) -> Tensor:
 @lru_cache(maxsize=1)  # one for each process; runs on it may overlap
 def _session() -> Any:
     """The net in ONNX Runtime on one thread, so that sums come in one order."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     file = resources.files("holdfast").joinpath("models", "decoder", "restore.onnx")
     try:
-        return ort.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+        return open_session(file.read_bytes(), threads=1, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem

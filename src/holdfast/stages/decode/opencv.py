@@ -7,7 +7,7 @@ import numpy as np
 from holdfast.core.errors import ImageError
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.stages.decode.jpeg import by, is_jpeg
+from holdfast.stages.decode.libjpeg import by, is_jpeg
 from holdfast.stages.decode.pillow import pillow
 
 

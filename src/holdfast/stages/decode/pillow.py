@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import ImageError, one_line
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
 from holdfast.data.images import MAX_PIXELS, sniff_head
@@ -44,8 +44,4 @@ def pillow(data: bytes) -> Image:
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as problem:
         raise ImageError(f"over the limit of {MAX_PIXELS:,} pixels: {problem}") from None
     except (OSError, SyntaxError, ValueError) as problem:
-        raise ImageError(f"cannot be decoded by Pillow: {_one_line(problem)}") from problem
-
-
-def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split())
+        raise ImageError(f"cannot be decoded by Pillow: {one_line(problem)}") from problem

@@ -3,11 +3,22 @@
 The graph is the one whose pool3 features FID is defined on (not torchvision's: average pools do not count
 their border, and the last block pools by maximum). It is made as ONNX from the user's weights, so that
 neither PyTorch nor a download is needed, and nothing but the file with the right hash is called FID.
+
+The checkpoint is read without PyTorch and without running anything that is in it, in both of its forms: the
+zip of PyTorch 1.6 and later, and the older row of pickles. The pickles may name tensors, their storages and
+an ordered dictionary; any other name ends the reading.
 """
 
 from __future__ import annotations
 
+import io
+import pickle  # only through _Reader, which resolves a handful of names and no others
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +26,262 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of, of_bytes
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Tensor
-from holdfast.stages.features.checkpoint import read_checkpoint
-from holdfast.stages.features.inception_graph import DIMENSIONS, build
-from holdfast.stages.features.net import FeatureNet, open_graph, run_graph
+from holdfast.stages.features import FeatureNet, open_graph, run_graph
+
+_TYPES = {
+    "FloatStorage": "<f4", "DoubleStorage": "<f8", "HalfStorage": "<f2",
+    "LongStorage": "<i8", "IntStorage": "<i4", "ByteStorage": "|u1",
+}  # fmt: skip
+_MAGIC = 0x1950A86A20F9469CFC6C  # what the older form begins with
+
+
+@dataclass(frozen=True)
+class _Storage:
+    key: str
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """A tensor before its storage has been read: where it begins, its shape and its steps in elements."""
+
+    storage: _Storage
+    start: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def read(self, data: bytes) -> Tensor:
+        """The tensor as an array of its own; ValueError if it reaches out of its storage."""
+        flat = np.frombuffer(data, self.storage.dtype)
+        last = self.start + sum((n - 1) * step for n, step in zip(self.shape, self.steps, strict=True))
+        if min(self.start, *self.steps, 0) < 0 or (0 not in self.shape and last >= len(flat)):
+            raise ValueError("a tensor reaches out of its storage")
+        steps = tuple(step * flat.itemsize for step in self.steps)
+        return np.lib.stride_tricks.as_strided(flat[self.start :], self.shape, steps).copy()
+
+
+class _Reader(pickle.Unpickler):
+    """An unpickler that knows tensors, storages and ordered dictionaries, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda data, *_: data
+        if module == "torch" and name in _TYPES:
+            return np.dtype(_TYPES[name])
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        kind, dtype, key, *_ = pid
+        if kind != "storage" or not isinstance(dtype, np.dtype):
+            raise pickle.UnpicklingError(f"it names a {kind} that is no storage")
+        return _Storage(str(key), dtype)
+
+
+def _tensor(storage: _Storage, start: int, shape: Any, steps: Any, *_: Any) -> _Lazy:
+    return _Lazy(storage, int(start), tuple(map(int, shape)), tuple(map(int, steps)))
+
+
+def read_checkpoint(data: bytes, what: str) -> dict[str, Tensor]:
+    """Name -> array of a state dictionary saved by PyTorch; ModelError of one line if it is none."""
+    try:
+        zipped = zipfile.is_zipfile(io.BytesIO(data))
+        found, storage = _zipped(data) if zipped else _plain(data)
+        if not isinstance(found, Mapping):
+            raise TypeError(f"it holds a {type(found).__name__}, not a dictionary")
+        made: dict[str, Tensor] = {}
+        for name, value in found.items():
+            if not isinstance(value, _Lazy):
+                raise TypeError(f"{name!r} is no tensor")
+            made[str(name)] = value.read(storage(value.storage))
+        return made
+    except Exception as problem:  # pickle raises whatever a broken file makes it stumble over
+        raise ModelError(f"{what}: not a state dictionary saved by PyTorch: {problem}") from problem
+
+
+def _zipped(data: bytes) -> tuple[Any, Callable[[_Storage], bytes]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        (main,) = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        root = main.removesuffix("data.pkl")
+        found = _Reader(io.BytesIO(archive.read(main))).load()
+        parts = {
+            name.removeprefix(f"{root}data/"): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(f"{root}data/")
+        }
+    return found, lambda storage: parts[storage.key]
+
+
+def _plain(data: bytes) -> tuple[Any, Callable[[_Storage], bytes]]:
+    stream = io.BytesIO(data)
+    if _Reader(stream).load() != _MAGIC:
+        raise ValueError("it does not begin as one")
+    for _ in ("protocol", "system"):
+        _Reader(stream).load()
+    kinds: dict[str, np.dtype[Any]] = {}
+
+    class Noting(_Reader):
+        def persistent_load(self, pid: Any) -> _Storage:
+            made = super().persistent_load(pid)
+            kinds[made.key] = made.dtype
+            return made
+
+    found = Noting(stream).load()
+    parts: dict[str, bytes] = {}
+    for key in _Reader(stream).load():
+        length = int.from_bytes(stream.read(8), "little")
+        parts[str(key)] = stream.read(length * kinds[str(key)].itemsize)
+    return found, lambda storage: parts[storage.key]
+
+
+DIMENSIONS = 2048
+SIDE = 299
+_SPREAD = 1e-3  # added to the variances of the batch norms
+
+# A step is a convolution by its name in the block, or a pool. "/2" is stride 2 without a border; everything
+# else keeps the size. A tuple of names is a fork: both go on from the same place and are joined.
+_AVERAGE, _MAXIMUM, _HALVE = "average", "maximum", "maximum/2"
+_Branch = tuple[str | tuple[str, ...], ...]
+
+
+_Branches = tuple[_Branch, ...]
+_A: _Branches = (
+    ("branch1x1",),
+    ("branch5x5_1", "branch5x5_2"),
+    ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"),
+    (_AVERAGE, "branch_pool"),
+)
+_B: _Branches = (("branch3x3/2",), ("branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3/2"), (_HALVE,))
+_C: _Branches = (
+    ("branch1x1",),
+    tuple(f"branch7x7_{n}" for n in (1, 2, 3)),
+    tuple(f"branch7x7dbl_{n}" for n in (1, 2, 3, 4, 5)),
+    (_AVERAGE, "branch_pool"),
+)
+_D: _Branches = (
+    ("branch3x3_1", "branch3x3_2/2"),
+    ("branch7x7x3_1", "branch7x7x3_2", "branch7x7x3_3", "branch7x7x3_4/2"),
+    (_HALVE,),
+)
+_E: _Branches = (
+    ("branch1x1",),
+    ("branch3x3_1", ("branch3x3_2a", "branch3x3_2b")),
+    ("branch3x3dbl_1", "branch3x3dbl_2", ("branch3x3dbl_3a", "branch3x3dbl_3b")),
+)
+_STEM = (
+    *("Conv2d_1a_3x3/2", "Conv2d_2a_3x3/valid", "Conv2d_2b_3x3", _HALVE),
+    *("Conv2d_3b_1x1", "Conv2d_4a_3x3/valid", _HALVE),
+)
+_BLOCKS = (
+    *((f"Mixed_5{letter}", _A) for letter in "bcd"),
+    ("Mixed_6a", _B),
+    *((f"Mixed_6{letter}", _C) for letter in "bcde"),
+    ("Mixed_7a", _D),
+    ("Mixed_7b", (*_E, (_AVERAGE, "branch_pool"))),
+    ("Mixed_7c", (*_E, (_MAXIMUM, "branch_pool"))),
+)
+
+
+@dataclass
+class _Graph:
+    """Nodes and weights as they are added; every method gives the name of what it made."""
+
+    arrays: Mapping[str, Tensor]
+    what: str
+    nodes: list[Any] = field(default_factory=list)
+    weights: list[Any] = field(default_factory=list)
+
+    def node(self, op: str, sources: Sequence[str], **attributes: Any) -> str:
+        from onnx import helper
+
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(sources), [name], **attributes))
+        return name
+
+    def weight(self, value: Tensor) -> str:
+        from onnx import numpy_helper
+
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def array(self, name: str) -> Tensor:
+        try:
+            return self.arrays[name].astype(np.float64)
+        except KeyError:
+            raise ModelError(
+                f"{self.what}: expected the weights of FID's Inception, {name!r} is missing"
+            ) from None
+
+    def conv(self, source: str, step: str, prefix: str) -> str:
+        """Convolution, batch norm (folded into its weights) and ReLU."""
+        name, _, how = step.partition("/")
+        whole = f"{prefix}{name}"
+        kernel = self.array(f"{whole}.conv.weight")
+        scale = self.array(f"{whole}.bn.weight") / np.sqrt(self.array(f"{whole}.bn.running_var") + _SPREAD)
+        bias = self.array(f"{whole}.bn.bias") - scale * self.array(f"{whole}.bn.running_mean")
+        tall, wide = (0, 0) if how else (kernel.shape[2] // 2, kernel.shape[3] // 2)
+        strides = [2, 2] if how == "2" else [1, 1]
+        weights = [self.weight(v.astype(np.float32)) for v in (kernel * scale[:, None, None, None], bias)]
+        made = self.node("Conv", [source, *weights], strides=strides, pads=[tall, wide, tall, wide])
+        return self.node("Relu", [made])
+
+    def step(self, source: str, step: str | tuple[str, ...], prefix: str = "") -> str:
+        """One step of a branch."""
+        if isinstance(step, tuple):
+            return self.node("Concat", [self.conv(source, one, prefix) for one in step], axis=1)
+        if step == _HALVE:
+            return self.node("MaxPool", [source], kernel_shape=[3, 3], strides=[2, 2])
+        if step in (_AVERAGE, _MAXIMUM):
+            op = "AveragePool" if step == _AVERAGE else "MaxPool"  # an average leaves its border out
+            return self.node(op, [source], kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+        return self.conv(source, step, prefix)
+
+    def branch(self, source: str, branch: _Branch, prefix: str) -> str:
+        """The steps of a branch one after the other."""
+        for step in branch:
+            source = self.step(source, step, prefix)
+        return source
+
+
+def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
+    """The ONNX bytes: `image` (1, h, w, 3) uint8 -> pool3 features (1, 2048) float32."""
+    from onnx import TensorProto, helper
+
+    graph = _Graph(arrays, what)
+    value = graph.branch(_enter(graph, "image"), _STEM, "")
+    for block, branches in _BLOCKS:
+        made = [graph.branch(value, branch, f"{block}.") for branch in branches]
+        value = graph.node("Concat", made, axis=1)
+    last = graph.node("Flatten", [graph.node("GlobalAveragePool", [value])])
+    image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, "h", "w", 3])
+    out = helper.make_tensor_value_info(last, TensorProto.FLOAT, [1, DIMENSIONS])
+    whole = helper.make_model(
+        helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    done: bytes = whole.SerializeToString()
+    return done
+
+
+def _enter(graph: _Graph, image: str) -> str:
+    """The image as (1, 3, 299, 299) in −1..1.
+
+    TensorFlow 1 resizes with place = target · old / new: pixels are points at their corners, no antialiasing.
+    """
+    from onnx import TensorProto
+
+    pixels = graph.node("Transpose", [graph.node("Cast", [image], to=TensorProto.FLOAT)], perm=[0, 3, 1, 2])
+    sizes = graph.weight(np.array([1, 3, SIDE, SIDE], np.int64))
+    how = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
+    small = graph.node("Resize", [pixels, "", "", sizes], **how)
+    centred = graph.node("Sub", [small, graph.weight(np.array(128, np.float32))])
+    return graph.node("Div", [centred, graph.weight(np.array(128, np.float32))])
+
 
 WEIGHTS = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 _NAMES = "pt_inception-2015-12-05-6726825d.pth (also weights-inception-2015-12-05-6726825d.pth)"

@@ -1,31 +1,91 @@
-"""Any ONNX network as a feature net; its distance carries the file's name and hash."""
+"""Feature nets of ONNX graphs: the trunk of the package's sign classifier, or any file of the user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from holdfast.core.errors import InputError, ModelError
-from holdfast.core.fingerprint import of
+from holdfast.core.fingerprint import of, of_bytes
 from holdfast.core.model import read_onnx
 from holdfast.core.registry import stage
 from holdfast.core.types import Image, Size, Tensor
 from holdfast.graph.inspect import inspect
-from holdfast.stages.features.net import FeatureNet, open_graph, run_graph
-from holdfast.stages.resize.pillow import pillow_bilinear
+from holdfast.stages.features import FeatureNet, open_graph, run_graph
+from holdfast.stages.resize.libraries import pillow_bilinear
+
+# The last map of each resolution: strides 4, 8 and 16 with 40, 80 and 160 channels.
+_CUTS = tuple(f"/body/body.{block}/act/Relu_output_0" for block in (0, 2, 4))
+_CHANNELS = 40 + 80 + 160
+_LEAST = 16  # pixels a side: below that the last map is a single place and has no spread
+_SIGNS_VERSION = 1  # of what this file does with the maps
+
+
+@stage("features")
+def signs(text: str = "", threads: int = 1) -> FeatureNet:
+    """FD-signs: mean and standard deviation of each channel at three depths of signs-class (d = 560)."""
+    if text:
+        raise InputError(f"features 'signs': expected nothing behind the name, got {text!r}")
+    file = Path(str(resources.files("holdfast").joinpath("models", "signs-class.onnx")))
+    data = file.read_bytes()
+    session = open_graph(_cut(data, file.name), file.name, threads)
+
+    def row(image: Image) -> Tensor:
+        if min(image.shape[:2]) < _LEAST:
+            raise InputError(
+                f"FD-signs: expected a side of {_LEAST} pixels or more, got {image.shape[1]}×{image.shape[0]}"
+            )
+        tensor = np.ascontiguousarray(image.transpose(2, 0, 1)[None], np.float32) / np.float32(255)
+        return run_graph(session, tensor)
+
+    made_of = {"model": of_bytes(data), "cuts": _CUTS, "size": "the picture's own", "version": _SIGNS_VERSION}
+    return FeatureNet("FD-signs", of(made_of), 2 * _CHANNELS, row)
+
+
+def _cut(data: bytes, name: str) -> bytes:
+    """The graph up to the cuts, its input of free size, its one output the statistics of their channels."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    proto = onnx.load_model_from_string(data)
+    graph = proto.graph
+    missing = set(_CUTS) - {output for node in graph.node for output in node.output}
+    if missing:
+        raise ModelError(f"{name}: expected the maps {', '.join(sorted(missing))}, got none of that name")
+    last = max(place for place, node in enumerate(graph.node) if set(node.output) & set(_CUTS))
+    nodes = [*graph.node[: last + 1], *(node for cut in _CUTS for node in _statistics(cut))]
+    parts = [f"{cut}:{what}" for what in ("mean", "spread") for cut in _CUTS]
+    nodes.append(helper.make_node("Concat", parts, ["features"], axis=1))
+    used = {source for node in nodes for source in node.input}
+    image = helper.make_tensor_value_info(graph.input[0].name, TensorProto.FLOAT, [1, 3, "h", "w"])
+    out = helper.make_tensor_value_info("features", TensorProto.FLOAT, [1, 2 * _CHANNELS, 1, 1])
+    weights = [weight for weight in graph.initializer if weight.name in used]
+    made = helper.make_graph(nodes, "features", [image], [out], weights)
+    whole = helper.make_model(made, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    cut_graph: bytes = whole.SerializeToString()
+    return cut_graph
+
+
+def _statistics(cut: str) -> list[Any]:
+    """The nodes that give a map's mean and standard deviation over its places, channel by channel."""
+    from onnx import helper
+
+    mean, away, square, spread = (f"{cut}:{what}" for what in ("mean", "away", "square", "variance"))
+    return [
+        helper.make_node("ReduceMean", [cut], [mean], axes=[2, 3], keepdims=1),
+        helper.make_node("Sub", [cut, mean], [away]),
+        helper.make_node("Mul", [away, away], [square]),
+        helper.make_node("ReduceMean", [square], [spread], axes=[2, 3], keepdims=1),
+        helper.make_node("Sqrt", [spread], [f"{cut}:spread"]),
+    ]
+
 
 _VERSION = 1  # of what this file does before and behind the network
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
-
-
-class _Feed(NamedTuple):
-    """What the network wants: channels first or last, its size (None: the picture's own), its type."""
-
-    first: bool
-    size: Size | None
-    dtype: Any
 
 
 @stage("features")
@@ -41,19 +101,20 @@ def onnx(text: str = "", threads: int = 1) -> FeatureNet:
     info = inspect(path)
     # by path, so that weights kept in files beside the model are found; a .gz must be unpacked first
     session = open_graph(read_onnx(path) if path.suffix == ".gz" else str(path), str(path), threads)
-    feed = _feed(path, session)
+    fixed, tensor_of = _input(path, session)
 
     def row(image: Image) -> Tensor:
-        found = run_graph(session, _tensor(image, feed))
+        found = run_graph(session, tensor_of(image))
         return found.mean(axis=(2, 3)) if found.ndim == 4 else found
 
-    size = feed.size or Size(64, 64)
+    size = fixed or Size(64, 64)
     length = np.size(row(np.zeros((size.height, size.width, 3), np.uint8)))
     name = f"FD-{path.name.removesuffix('.gz').removesuffix('.onnx')}-{info.sha256[:8]}"
     return FeatureNet(name, of({"model": info.sha256, "version": _VERSION}), int(length), row)
 
 
-def _feed(path: Path, session: Any) -> _Feed:
+def _input(path: Path, session: Any) -> tuple[Size | None, Callable[[Image], Tensor]]:
+    """The size of the network's input (None: the picture's own), and the function that makes one."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         found = ", ".join(f"{i.name} {i.shape}" for i in inputs) or "none"
@@ -68,12 +129,13 @@ def _feed(path: Path, session: Any) -> _Feed:
     first = rest[0] == 3
     sides = rest[1:] if first else rest[:2]
     fixed = Size(sides[1], sides[0]) if all(isinstance(side, int) for side in sides) else None
-    return _Feed(first, fixed, _TYPES[inputs[0].type])
+    dtype = _TYPES[inputs[0].type]
 
+    def tensor_of(image: Image) -> Tensor:
+        if fixed and image.shape[:2] != (fixed.height, fixed.width):
+            image = pillow_bilinear(image, fixed)
+        pixels = image.transpose(2, 0, 1)[None] if first else image[None]
+        made = np.ascontiguousarray(pixels, dtype)
+        return made / np.float32(255) if dtype is np.float32 else made
 
-def _tensor(image: Image, feed: _Feed) -> Tensor:
-    if feed.size and image.shape[:2] != (feed.size.height, feed.size.width):
-        image = pillow_bilinear(image, feed.size)
-    pixels = image.transpose(2, 0, 1)[None] if feed.first else image[None]
-    made = np.ascontiguousarray(pixels, feed.dtype)
-    return made / np.float32(255) if feed.dtype is np.float32 else made
+    return fixed, tensor_of

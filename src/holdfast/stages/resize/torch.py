@@ -111,10 +111,6 @@ def _factor(source: int, target: int) -> np.float32:
     return np.float32(source) / np.float32(target)
 
 
-def _centres(source: int, target: int) -> NDArray[np.float32]:
-    return (np.arange(target, dtype=np.float32) + np.float32(0.5)) * _factor(source, target)
-
-
 def _places(source: int, target: int) -> NDArray[np.float32]:
     # torch multiplies and subtracts in one step (FMA), so the product is not rounded to float32.
     halves = np.arange(target, dtype=np.float64) + 0.5
@@ -143,7 +139,7 @@ def _wide(source: int, target: int, radius: int) -> Taps:
     """The taps of an antialiased filter: a triangle (radius 1) or Keys' cubic with a = −0.5 (radius 2)."""
     stretch = np.maximum(_factor(source, target), np.float32(1))
     reach = np.float32(radius) * stretch
-    centre = _centres(source, target)
+    centre = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * _factor(source, target)
     first = np.maximum((centre - reach + np.float32(0.5)).astype(np.intp), 0)
     after = np.minimum((centre + reach + np.float32(0.5)).astype(np.intp), source)
     steps = np.arange(int((after - first).max()))

@@ -37,18 +37,14 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     try:
         _extracted(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
-        raise cannot_load("ncnn", model, _first_failure(problem, batch_in(source))) from problem
+        batch = batch_in(source)
+        hint = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
+        raise cannot_load("ncnn", model, f"{problem}{hint}") from problem
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
         return _extracted(net, tensor, shapes)
 
     return run
-
-
-def _first_failure(problem: ImageError, batch: int) -> str:
-    """Why a converted network does not run, and what may help."""
-    told = f"; the file fixes a batch of {batch}: export it with a batch of 1" if batch > 1 else ""
-    return f"{problem}{told}"
 
 
 def _converted(source: bytes | str, model: Model, folder: Path) -> Path:

@@ -18,7 +18,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
+from holdfast.graph.session import condense
 from holdfast.stages.infer import batched, one_of
 from holdfast.stages.runtime.probe import (
     batch_in,
@@ -116,15 +116,12 @@ def _misread(cv2: Any, source: bytes | str) -> str:
     import onnx
 
     graph = (onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(source)).graph
+    kernels = {w.name: set(w.dims[2:]) for w in graph.initializer}
     for node in graph.node:
         settings = {a.name: list(a.ints) for a in node.attribute}
-        if node.op_type == "Conv" and any(settings.get("pads", ())) and set(_kernel(graph, node)) == {1}:
+        if node.op_type == "Conv" and any(settings.get("pads", ())) and kernels.get(node.input[1]) == {1}:
             return "" if _pads_rightly(cv2) else node.name or node.output[0]
     return ""
-
-
-def _kernel(graph: Any, node: Any) -> list[int]:
-    return next((list(w.dims[2:]) for w in graph.initializer if w.name == node.input[1]), [])
 
 
 def _pads_rightly(cv2: Any) -> bool:

@@ -14,18 +14,12 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
+from holdfast.graph.session import condense
 from holdfast.stages.infer import one_of
 from holdfast.stages.runtime.probe import batch_in, cannot_load, output_shapes, shaped
 
 
-@stage(
-    "runtime",
-    needs="openvino",
-    extra="runtimes",
-    packages=("openvino",),
-    systems="OpenVINO (Intel CPUs)",
-)
+@stage("runtime", needs="openvino", extra="runtimes", packages=("openvino",), systems="OpenVINO (Intel CPUs)")
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
     library = _library()

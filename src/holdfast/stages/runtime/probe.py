@@ -11,7 +11,7 @@ from holdfast.core.errors import ImageError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.types import Tensor
-from holdfast.graph.inspect import condense
+from holdfast.graph.session import condense
 from holdfast.stages.infer import batch_of, open_onnx
 
 Shape: TypeAlias = tuple[int | None, ...]  # None: as many as the image has, e.g. detections after NMS

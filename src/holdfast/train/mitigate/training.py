@@ -16,7 +16,7 @@ from holdfast.core.model import Model
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.store import Store, write_atomic
 from holdfast.evaluate.classes import align
-from holdfast.graph.card_text import card_text
+from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from holdfast.graph.lower.conv import Window, counts_of, transposed_size, window_of
-from holdfast.graph.lower.fold import run as run_in_onnxruntime
-from holdfast.graph.lower.resize import along, per_axis
+from holdfast.graph.lower.matrix import along, per_axis
 from holdfast.graph.lower.values import Build, Lowering, Node, Value
+from holdfast.graph.lower.values import run as run_in_onnxruntime
 from holdfast.train.onnx.net import Normalisation, Run, name_of, recorded, tape_of
 
 

@@ -11,11 +11,10 @@ from typing import Any, Final
 from onnx import TensorProto
 
 from holdfast.core.errors import ModelError
+from holdfast.graph.lower import Table, walked, whole_proto
 from holdfast.graph.lower import moves as lower
-from holdfast.graph.lower.nodes import needed
 from holdfast.graph.lower.values import Value
-from holdfast.graph.lower.walk import Table, walked
-from holdfast.graph.lower.whole import whole_proto
+from holdfast.graph.nodes import needed
 from holdfast.train.onnx import arithmetic, layers, moves
 from holdfast.train.onnx.net import Plan, Symbol, Tape, Trainable
 from holdfast.train.onnx.written import check_alike

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, runtime
 from holdfast.train.onnx.net import Trainable
 
 if TYPE_CHECKING:

@@ -11,8 +11,19 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.evaluate import step_values
-from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Start, Step, Take, Total
+from holdfast.graph.ir import (
+    Activation,
+    Array,
+    Conv,
+    Dense,
+    Net,
+    Scale,
+    Start,
+    Step,
+    Take,
+    Total,
+    step_values,
+)
 
 NEURONS = 4096  # in all
 INPUTS = 64

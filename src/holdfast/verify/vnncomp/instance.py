@@ -28,7 +28,7 @@ from holdfast.verify.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.results import STATUSES, Protocol, result_text
 
 if TYPE_CHECKING:
-    from holdfast.core.verdict import Status
+    from holdfast.core.property import Status
 
 EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
 LATE = 2.0  # seconds after the limit until which an answer counts: the start of the process is not the tool's

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
-from holdfast.report.charts.cactus import cactus
-from holdfast.report.html import document
+from holdfast.report.charts.lines import cactus
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 from holdfast.verify.vnncomp.score import UNSCORED, Judged, Line, Score, overall
@@ -150,11 +148,8 @@ def _answer(one: Judged, tool: str) -> str:
 
 
 def write(made: Score, out: Path, command: str = "") -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'vnncomp.html'}")
-    write_atomic(out, page(made, command).encode())
-    return out
+    """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
+    return write_page(page(made, command), out, "vnncomp.html")
 
 
 def page(made: Score, command: str = "") -> str:

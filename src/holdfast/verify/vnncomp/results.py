@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # numpy takes longer to load than all the rest of what a scri
     import numpy as np
     from numpy.typing import NDArray
 
-    from holdfast.core.verdict import Status
+    from holdfast.core.property import Status
 
 Protocol: TypeAlias = Literal["document", "2021", "2022"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)

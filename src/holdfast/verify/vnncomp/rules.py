@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from holdfast.core.errors import UnknownName
-from holdfast.core.verdict import Status
+from holdfast.core.property import Status
 
 # When a violation needs a counterexample that stands: never (a vote decides), where another tool says holds,
 # always but any tool's will do, or always and the tool's own.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import found_file, read_onnx
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 from holdfast.verify.vnncomp.results import Counterexample, Row, read_counterexample
 from holdfast.verify.vnncomp.rules import Grade, Rules
 from holdfast.verify.vnncomp.run import remembered
@@ -178,13 +178,8 @@ def _content(file: Path) -> str:
 
 def open_replay(path: Path) -> Replay:
     """A function that runs flat inputs through an ONNX file in ONNX Runtime; ModelError if it cannot."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    # By path, so that weights kept in files beside the model are found; a .gz must be unpacked first.
-    source = read_onnx(path) if path.suffix == ".gz" else str(path)
     try:
-        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = open_session(read_onnx(path) if path.suffix == ".gz" else path)
     except Exception as problem:
         raise ModelError(f"{path}: ONNX Runtime cannot load it: {condense(problem)}") from problem
     inputs = session.get_inputs()

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Network
-from holdfast.core.property import Property, Rows
-from holdfast.core.threat import Box
+from holdfast.core.property import Box, Property, Rows
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import TensorInfo, inputs_of, outputs_of, read_proto
 from holdfast.verify.problem import first_float, input_type

@@ -7,7 +7,7 @@ import pytest
 from helpers.tiny_language import POSITIONS, language_model, tokenizer
 from holdfast.core.errors import DataError
 from holdfast.core.language import Ending, Question
-from holdfast.graph.inspect import runtime
+from holdfast.graph.session import runtime
 from holdfast.noise.language.graph.feeds import Read
 from holdfast.noise.language.model import model as scoring
 from holdfast.noise.language.model import open_language

@@ -9,22 +9,72 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.inspect import runtime
-from holdfast.graph.rewrite.pools import ceils, pooled, windows_of
+from holdfast.graph.inspect import opset_of
+from holdfast.graph.nodes import RANDOM
+from holdfast.graph.session import open_session
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a pool looks along one axis; `before` and `after` are cells of padding."""
+
+    kernel: int
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Cells from the first to the last that one window sees."""
+        return self.dilation * (self.kernel - 1) + 1
+
+
+def pooled(cells: int, window: Window, ceil: bool) -> int:
+    """The number of windows over `cells` cells: eq. 8 of the SysNoise paper, with its last window checked.
+
+    O = ⌊(W − K + P_before + P_after) / S⌋ + 1, or ⌈…⌉ in ceil mode; in ceil mode the last window is dropped
+    if it would begin in the padding after the input: (O − 1)·S ≥ W + P_before.
+    """
+    free = cells + window.before + window.after - window.reach
+    if free < 0:
+        return 0
+    if not ceil:
+        return free // window.stride + 1
+    count = -(-free // window.stride) + 1
+    return count - 1 if (count - 1) * window.stride >= cells + window.before else count
+
+
+def windows_of(node: Any) -> list[Window] | None:
+    """How a pool node looks along each of its spatial axes; None if it pads to ⌈W/S⌉ whatever its mode."""
+    from onnx import helper
+
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if given.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+        return None
+    kernel = list(given["kernel_shape"])
+    rank = len(kernel)
+    strides = list(given.get("strides", ())) or [1] * rank
+    dilations = list(given.get("dilations", ())) or [1] * rank
+    pads = list(given.get("pads", ())) or [0] * (2 * rank)
+    if given.get("auto_pad") == b"VALID":
+        pads = [0] * (2 * rank)
+    return [Window(kernel[i], strides[i], pads[i], pads[i + rank], dilations[i]) for i in range(rank)]
+
+
+def ceils(node: Any) -> bool:
+    """Whether a pool node rounds up."""
+    # Padding VALID is defined by the floor of eq. 8, even with ceil_mode = 1.
+    given = {a.name: a for a in node.attribute}
+    valid = "auto_pad" in given and given["auto_pad"].s == b"VALID"
+    return "ceil_mode" in given and given["ceil_mode"].i == 1 and not valid
+
 
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 SMALL = 64  # numbers: targets, sizes, pads; what shape inference may want to see
-RANDOM = (
-    "RandomNormal",
-    "RandomUniform",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "Multinomial",
-    "Bernoulli",
-)
 
 
 @dataclass(frozen=True)
@@ -36,22 +86,8 @@ class Known:
     value: Array | None = None
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """The opsets, the IR version and the functions of a model: what one of its nodes must be read with."""
-
-    opsets: Any
-    ir_version: int
-    functions: Any
-
-    @property
-    def opset(self) -> int:
-        """The version of the standard operators."""
-        return next((int(o.version) for o in self.opsets if o.domain in ("", "ai.onnx")), 1)
-
-
-def outputs_of(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known]:
-    """What is known of each output of a node; ValueError if its inputs do not fit together."""
+def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
+    """What is known of each output of a node of a model; ValueError if its inputs do not fit together."""
     value = _plain_value(node, inputs)
     if value is not None:
         return [value]
@@ -59,10 +95,10 @@ def outputs_of(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list
         return _pool(node, inputs[node.input[0]])
     given = [inputs[name] for name in node.input if name]
     if given and all(k.value is not None for k in given) and node.op_type not in RANDOM:
-        found = run_alone(node, {n: inputs[n].value for n in node.input if n}, dialect)
+        found = run_alone(node, {n: inputs[n].value for n in node.input if n}, model)
         if found is not None:
             return [Known(kind_of(v), v.shape, v) for v in found]
-    return _inferred(node, inputs, dialect)
+    return _inferred(node, inputs, model)
 
 
 def kind_of(value: Array) -> int:
@@ -110,7 +146,7 @@ def _pool(node: Any, source: Known) -> list[Known]:
     return [Known(kind, shape) for _, kind in zip(node.output, kinds, strict=False)]
 
 
-def _inferred(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known]:
+def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
     from onnx import defs, helper, numpy_helper, shape_inference
 
@@ -126,10 +162,9 @@ def _inferred(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[
     found: Mapping[str, Any] = {}
     if len(types) == len({n for n in node.input if n}):
         try:
-            schema = defs.get_schema(node.op_type, dialect.opset, node.domain)
-            found = shape_inference.infer_node_outputs(
-                schema, node, types, small, opset_imports=list(dialect.opsets), ir_version=dialect.ir_version
-            )
+            schema = defs.get_schema(node.op_type, opset_of(model) or 1, node.domain)
+            known = {"opset_imports": list(model.opset_import), "ir_version": model.ir_version}
+            found = shape_inference.infer_node_outputs(schema, node, types, small, **known)
         except defs.SchemaError:
             found = {}
         except shape_inference.InferenceError as problem:
@@ -139,10 +174,10 @@ def _inferred(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[
         return shapes
     if node.op_type in ("NonMaxSuppression", "NonZero", "Unique", "Compress"):
         return shapes  # the shape depends on the data
-    return _tried(node, inputs, dialect) or shapes
+    return _tried(node, inputs, model) or shapes
 
 
-def _tried(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Known] | None:
+def _tried(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known] | None:
     from onnx import helper
 
     feed: dict[str, Array] = {}
@@ -156,7 +191,7 @@ def _tried(node: Any, inputs: Mapping[str, Known], dialect: Dialect) -> list[Kno
             feed[name] = np.zeros(known.shape, helper.tensor_dtype_to_np_dtype(known.kind))
         else:
             return None
-    found = run_alone(node, feed, dialect)
+    found = run_alone(node, feed, model)
     return None if found is None else [Known(kind_of(v), v.shape) for v in found]
 
 
@@ -169,27 +204,22 @@ def _known(found: Any) -> Known:
     return Known(kind.elem_type, tuple(d.dim_value for d in dims or ()) if whole else None)
 
 
-def run_alone(node: Any, feed: Mapping[str, Any], dialect: Dialect) -> Sequence[Array] | None:
+def run_alone(node: Any, feed: Mapping[str, Any], model: Any) -> Sequence[Array] | None:
     """The outputs of one node run in ONNX Runtime on these inputs; None if it cannot be."""
     from onnx import helper
 
     inputs = [helper.make_tensor_value_info(n, kind_of(v), v.shape) for n, v in feed.items()]
     outputs = [helper.make_empty_tensor_value_info(n) for n in node.output if n]
     graph = helper.make_graph([node], "alone", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=dialect.opsets, ir_version=dialect.ir_version)
-    model.functions.extend(dialect.functions)
-    return run_whole(model.SerializeToString(), feed)
+    alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    alone.functions.extend(model.functions)
+    return run_whole(alone.SerializeToString(), feed)
 
 
 def run_whole(model: bytes, feed: Mapping[str, Any]) -> Sequence[Array] | None:
     """The outputs of a model run in ONNX Runtime as it is written, not optimised; None if it fails."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = open_session(model, threads=1, optimise="none")
         found: Sequence[Array] = session.run(None, dict(feed))
     except Exception:  # noqa: BLE001 - onnxruntime has no common error class
         return None

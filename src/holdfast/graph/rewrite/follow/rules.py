@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.rewrite.follow.extend import extended
-from holdfast.graph.rewrite.follow.infer import Array
-from holdfast.graph.rewrite.follow.scale import follow_resize, follow_transposed
-from holdfast.graph.rewrite.follow.sizes import Axis, changed, new_size, offset, old_size, regrouped
-from holdfast.graph.rewrite.follow.walk import Rule, Value, Walk, cannot
+from holdfast.graph.nodes import set_attribute
+from holdfast.graph.rewrite.follow.infer import Array, Known, outputs_of
+from holdfast.graph.rewrite.follow.sizes import Axis, changed, extended, new_size, offset, old_size, regrouped
+from holdfast.graph.rewrite.follow.walk import Rule, Value, Walk, cannot, reach
 
 ELEMENTWISE = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "Where", "PRelu", "And", "Or"),
@@ -43,7 +42,7 @@ def was_now(axes: Sequence[Axis] | None) -> str:
 
 
 def follow_reshape(walk: Walk, node: Any) -> None:
-    """Cuts a constant target anew: axes that changed are found again, also through a flattened H·W."""
+    """Recompute a constant target: axes that changed are found again, also through a flattened H·W."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     wanted = walk.value(node.output[0]).old_shape
     if source.axes is None or not source.changed or 0 in source.old_shape or target.old is None:
@@ -83,7 +82,7 @@ def _fits(target: Array, source: Value) -> bool:
 
 
 def follow_expand(walk: Walk, node: Any) -> None:
-    """Cuts a constant target anew along the axes of the input that changed."""
+    """Recompute a constant target along the axes of the input that changed."""
     source, target = walk.value(node.input[0]), walk.value(node.input[1])
     if source.axes is None or not source.changed or not target.constant or target.old is None:
         return
@@ -97,7 +96,7 @@ def follow_expand(walk: Walk, node: Any) -> None:
 
 
 def follow_elementwise(walk: Walk, node: Any) -> None:
-    """Continues constants that were cut to the old size; two data branches must meet at one size."""
+    """Continue constants that were cut to the old size; two data branches must meet at one size."""
     values = [walk.value(name) for name in node.input]
     leading = [v.axes for v in values if v.axes is not None and v.old is None]
     for i, value in enumerate(values):
@@ -138,13 +137,12 @@ def _meet(node: Any, all_axes: Sequence[Sequence[Axis]], skip: int | None = None
             a, b = first[place], axes[place]
             if old_size(a) == old_size(b) and new_size(a) != new_size(b):
                 raise cannot(
-                    node,
-                    f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}",
+                    node, f"joins branches that no longer have one size: {was_now(first)} and {was_now(axes)}"
                 )
 
 
 def follow_concat(walk: Walk, node: Any) -> None:
-    """Continues constants across; data branches must meet at one size across."""
+    """Continue constants across; data branches must meet at one size across."""
     values = [walk.value(name) for name in node.input]
     if any(v.axes is None for v in values):
         return
@@ -163,7 +161,7 @@ def follow_concat(walk: Walk, node: Any) -> None:
 
 
 def follow_product(walk: Walk, node: Any) -> None:
-    """Refuses a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
+    """Refuse a weight matrix whose rows belong to cells that changed: a Flatten before a fixed layer."""
     first, second = (walk.value(name) for name in node.input[:2])
     if not first.axes or not second.axes or first.constant == second.constant:
         return
@@ -191,7 +189,7 @@ def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | 
 
 
 def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
-    """Changes such an argument where it is."""
+    """Change such an argument where it is."""
     for attribute in node.attribute:
         if attribute.name == name:
             attribute.ints[:] = new.tolist()
@@ -201,7 +199,7 @@ def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Ar
 
 
 def follow_slice(walk: Walk, node: Any) -> None:
-    """Moves starts and ends that were at the old end, or at the border of a part that changed."""
+    """Move starts and ends that were at the old end, or at the border of a part that changed."""
     names = ("starts", "ends", "axes", "steps")
     source, given = walk.value(node.input[0]), arguments(walk, node, names)
     starts, ends = given["starts"], given["ends"]
@@ -226,7 +224,7 @@ def follow_slice(walk: Walk, node: Any) -> None:
 
 
 def follow_split(walk: Walk, node: Any) -> None:
-    """Cuts an axis that changed at the borders of its parts."""
+    """Cut an axis that changed at the borders of its parts."""
     source, sizes = walk.value(node.input[0]), arguments(walk, node, ("split",))["split"]
     place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
     if source.axes is None or not changed(source.axes[place]):
@@ -247,7 +245,7 @@ def follow_split(walk: Walk, node: Any) -> None:
 
 
 def follow_gather(walk: Walk, node: Any) -> None:
-    """Refuses a constant list of all cells of an axis that changed."""
+    """Refuse a constant list of all cells of an axis that changed."""
     source, picked = walk.value(node.input[0]), walk.value(node.input[1])
     place = next((int(a.i) for a in node.attribute if a.name == "axis"), 0)
     if source.axes is None or source.old is not None or not changed(source.axes[place]) or picked.old is None:
@@ -260,6 +258,151 @@ def follow_gather(walk: Walk, node: Any) -> None:
 
 
 def refuse_unpool(walk: Walk, node: Any) -> None:
-    """Refuses to put values back by indices into a map of another size."""
+    """Refuse to put values back by indices into a map of another size."""
     if any(walk.value(name).changed for name in node.input):
         raise cannot(node, "puts values back by indices into a map of the old size")
+
+
+JOINS = ("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Concat", "Where")
+
+
+def follow_resize(walk: Walk, node: Any) -> None:
+    """Give a Resize the size of the branch it meets; without one a whole factor stays the factor it was."""
+    source, out = walk.value(node.input[0]), walk.value(node.output[0])
+    if source.axes is None or out.axes is None:
+        return
+    now = _resized(walk, node)
+    if now is None:
+        return
+    across = _across(source.old_shape, out.old_shape)
+    met = partner(walk, node, out.old_shape, across)
+    if met is None:
+        wanted = _alone(walk, node, source, out.old_shape, now)
+    else:
+        wanted = [met.new_shape[i] if i in across else n for i, n in enumerate(now)]
+    if tuple(wanted) == now:
+        return
+
+    given = {a.name: a for a in node.attribute}
+    if "keep_aspect_ratio_policy" in given and given["keep_aspect_ratio_policy"].s != b"stretch":
+        raise cannot(node, "keeps an aspect ratio, which the branch it meets no longer has")
+    axes = list(given["axes"].ints) if "axes" in given else list(range(len(wanted)))
+    _set_size(walk, node, source, [wanted[a] for a in axes], axes)
+
+
+def _resized(walk: Walk, node: Any) -> tuple[int, ...] | None:
+    """The shape a node would now give."""
+    inputs = {name: walk.value(name).side(new=True) for name in node.input if name}
+    try:
+        found: list[Known] = outputs_of(node, inputs, walk.model)
+    except ValueError:
+        return None
+    return found[0].shape
+
+
+def _across(source: tuple[int, ...], out: tuple[int, ...]) -> list[int]:
+    """The axes of height and width: the last ones, or the middle ones if the first of those is scaled."""
+    last = len(out) > 2 and source[1] != out[1] and source[-1] == out[-1]
+    return list(range(1, len(out) - 1)) if last else list(range(2, len(out)))
+
+
+def _alone(walk: Walk, node: Any, source: Value, old: tuple[int, ...], now: tuple[int, ...]) -> list[int]:
+    """The size without a branch to meet: constant sizes of a whole factor keep the factor."""
+    new = list(now)
+    sizes = walk.value(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    across = _across(source.old_shape, old)
+    if sizes is None or not sizes.constant or tuple(old[i] for i in across) == walk.size:
+        return new
+    for i in across:
+        big, small = max(old[i], source.old_shape[i]), min(old[i], source.old_shape[i])
+        if small and big % small == 0:
+            new[i] = round(source.new_shape[i] * old[i] / source.old_shape[i])
+    return new
+
+
+def _set_size(walk: Walk, node: Any, source: Value, wanted: list[int], axes: list[int]) -> None:
+    """Write the size in the form the node had: sizes, or the scales that give it for any batch."""
+    sizes = walk.value(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    if sizes is not None and sizes.constant and sizes.old is not None:
+        old = walk.value(node.output[0]).old_shape
+        # Kept where nothing changed: a first number other than the batch of one was so before.
+        new = [w if w != old[a] else int(s) for s, w, a in zip(sizes.old, wanted, axes, strict=True)]
+        walk.put(node, 3, np.array(new, np.int64))
+        return
+    scales = np.array([scale(source.new_shape[a], w) for w, a in zip(wanted, axes, strict=True)], np.float32)
+    attribute = next((a for a in node.attribute if a.name == "scales"), None)
+    if attribute is not None:
+        attribute.floats[:] = scales.tolist()
+        walk.touch(node)
+        return
+    del node.input[3:]
+    walk.put(node, 2 if walk.opset >= 11 and node.op_type == "Resize" else 1, scales)
+
+
+def scale(cells: int, wanted: int) -> Array:
+    """The float32 that makes exactly `wanted` of `cells`, whether the product is cut off in 32 or 64 bits."""
+    found = np.float32(wanted / cells)
+    while int(cells * float(found)) < wanted:
+        found = np.nextafter(found, np.float32(np.inf))
+    return np.asarray(found)
+
+
+def follow_transposed(walk: Walk, node: Any) -> None:
+    """End a transposed convolution where the branch it meets does: cropped, or one cell more, at the end."""
+    out = walk.value(node.output[0])
+    across = list(range(2, len(out.axes or ())))
+    met = partner(walk, node, out.old_shape, across) if out.axes is not None else None
+    now = _resized(walk, node)
+    if met is None or now is None or met.new_shape[2:] == now[2:]:
+        return
+    more = [n - w for n, w in zip(now[2:], met.new_shape[2:], strict=True)]
+    from onnx import helper
+
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    rank = len(more)
+    pads = list(given.get("pads", [0] * 2 * rank))
+    ends = [p + m for p, m in zip(pads[rank:], more, strict=True)]
+    extra = list(given.get("output_padding", [0] * rank))
+    extra = [e - min(0, end) for e, end in zip(extra, ends, strict=True)]
+    strides = given.get("strides", [1] * rank)
+    fixed = "output_shape" in given or given.get("auto_pad", b"NOTSET") != b"NOTSET"
+    if fixed or any(e >= s for e, s in zip(extra, strides, strict=True) if e):
+        wanted = "×".join(map(str, met.new_shape[2:]))
+        raise cannot(node, f"gives {'×'.join(map(str, now[2:]))} cells, the branch it meets has {wanted}")
+    set_attribute(node, "pads", [*pads[:rank], *(max(0, end) for end in ends)])
+    if any(extra):
+        set_attribute(node, "output_padding", extra)
+    walk.touch(node)
+
+
+def partner(walk: Walk, node: Any, old: tuple[int, ...], across: list[int]) -> Value | None:
+    """The nearest branch of the same old height and width that what this node gives is joined with."""
+    ahead, seen = [node.output[0]], set[int]()
+    while ahead:
+        name = ahead.pop(0)
+        for user in walk.users.get(name, ()):
+            if user in seen:
+                continue
+            seen.add(user)
+            taking = walk.nodes[user]
+            for other in taking.input if taking.op_type in JOINS else ():
+                if other != name and reach(walk, other) and _like(walk.value(other), old, across):
+                    return walk.value(other)
+            if taking.op_type in PASSING:
+                ahead.append(taking.output[0])
+    return None
+
+
+def _like(value: Value, old: tuple[int, ...], across: list[int]) -> bool:
+    if value.constant or value.axes is None or len(value.axes) != len(old):
+        return False
+    return all(value.old_shape[i] == old[i] for i in across)
+
+
+# What keeps height and width, so that the search goes on behind it. A convolution may not: then the sizes
+# of the branches differed before, too, and the search ends there.
+PASSING = (
+    *("Relu", "LeakyRelu", "PRelu", "Sigmoid", "Clip", "Elu", "HardSwish", "HardSigmoid", "Softplus", "Tanh"),
+    *("Identity", "Cast", "Dropout", "BatchNormalization", "InstanceNormalization", "Mul", "Add", "Conv"),
+    *("QuantizeLinear", "DequantizeLinear", "Mish", "Selu", "Gelu", "Erf"),
+)

@@ -10,9 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.core.model import Card
-from holdfast.graph.rewrite.follow.infer import Array, Dialect, Known, outputs_of
+from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.nodes import names_in, subgraphs
+from holdfast.graph.rewrite.follow.infer import POOLS, Array, Known, outputs_of, windows_of
 from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
+from holdfast.graph.session import condense, open_session, runtime
 
 Rule: TypeAlias = Callable[["Walk", Any], None]  # changes the node it is given so that it follows its inputs
 
@@ -61,7 +64,6 @@ class Walk:
 
     model: ModelProto
     size: tuple[int, int]  # height and width of the network's input
-    dialect: Dialect
     values: dict[str, Value]
     rules: dict[str, Rule]
     makers: dict[str, int] = field(default_factory=dict)  # tensor -> number of the node that gives it
@@ -69,6 +71,11 @@ class Walk:
     doing: set[int] = field(default_factory=set)
     done: set[int] = field(default_factory=set)
     touched: dict[int, str] = field(default_factory=dict)  # number of a changed node -> its operator
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        return opset_of(self.model) or 1
 
     @property
     def nodes(self) -> Any:
@@ -80,11 +87,11 @@ class Walk:
         return self.values.get(name, Value(0, None))
 
     def touch(self, node: Any) -> None:
-        """Notes that a node is now another one."""
+        """Record that a node has changed."""
         self.touched[self.makers[node.output[0]]] = node.op_type
 
     def put(self, node: Any, index: int, array: Array) -> None:
-        """Gives a node a constant of its own in place of an input."""
+        """Give a node a constant of its own in place of an input."""
         from onnx import numpy_helper
 
         name = f"{node.output[0]}/follows/{index}"
@@ -115,8 +122,7 @@ def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
             if len(dims) == 4:
                 dims = [d.dim_value or i for d, i in zip(kind.shape.dim, image, strict=True)]
             values[given.name] = Value(kind.elem_type, _fixed(tuple(dims)))
-    dialect = Dialect(model.opset_import, model.ir_version, model.functions)
-    walk = Walk(model, (height, width), dialect, values, rules)
+    walk = Walk(model, (height, width), values, rules)
     for i, node in enumerate(model.graph.node):
         walk.makers.update({name: i for name in node.output if name})
         for name in node.input:
@@ -125,7 +131,7 @@ def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
 
 
 def finish(walk: Walk) -> None:
-    """Goes through all nodes that are left."""
+    """Process all remaining nodes."""
     for i in range(len(walk.nodes)):
         step(walk, i)
 
@@ -147,46 +153,38 @@ def reach(walk: Walk, name: str) -> bool:
 
 
 def step(walk: Walk, i: int) -> None:
-    """Does one node: what it gave, how it is changed, what it gives."""
+    """Process one node: what it gave, how it is changed, what it gives."""
     if i in walk.done:
         return
     walk.doing.add(i)
     node = walk.nodes[i]
     before = _side(walk, node, new=False)
     try:
-        old = outputs_of(node, before, walk.dialect)
+        old = outputs_of(node, before, walk.model)
     except ValueError:  # a graph that ONNX's shape inference cannot read: nothing is known from here on
         old = [Known(0, None) for _ in node.output]
     taken = tuple(node.input)
     _shown(walk, node, old)
     rule = walk.rules.get(node.op_type)
-    if rule is not None and node.domain in ("", "ai.onnx"):
+    if rule is not None and node.domain in STANDARD:
         rule(walk, node)
-    if any(walk.value(n).changed for inner in inner_graphs(node) for n in names_in(inner)):
+    if any(walk.value(n).changed for inner in subgraphs(node) for n in names_in(inner)):
         raise cannot(node, "has a graph inside that takes what changed; sizes are not followed there")
     if i in walk.touched or any(walk.value(n).changed for n in taken):
         try:
-            new = outputs_of(node, _side(walk, node, new=True), walk.dialect)
+            new = outputs_of(node, _side(walk, node, new=True), walk.model)
         except ValueError as problem:
             raise cannot(node, f"cannot take what now reaches it: {problem}") from None
     else:
         new = old
     for name, was, now in zip(node.output, old, new, strict=True):
         if name:
-            walk.values[name] = _value(walk, node, taken, was, now)
+            axes = None
+            if was.shape is not None and now.shape is not None and len(was.shape) == len(now.shape):
+                axes = _axes(walk, node, taken, was.shape, now.shape)
+            walk.values[name] = Value(now.kind, axes, was.value, now.value)
     walk.doing.remove(i)
     walk.done.add(i)
-
-
-def inner_graphs(node: Any) -> list[Any]:
-    """The graphs inside of a node: the branches of an If, the body of a Loop."""
-    return [g for a in node.attribute for g in (*a.graphs, *([a.g] if a.HasField("g") else []))]
-
-
-def names_in(graph: Any) -> set[str]:
-    """The names that the nodes of a graph, graphs inside of them, or its outputs take."""
-    names = {name for node in graph.node for name in node.input} | {out.name for out in graph.output}
-    return names.union(*(names_in(inner) for node in graph.node for inner in inner_graphs(node)))
 
 
 def cannot(node: Any, why: str) -> CannotRewrite:
@@ -205,7 +203,7 @@ def counted(operators: Iterable[str]) -> str:
 
 
 def _shown(walk: Walk, node: Any, old: list[Known]) -> None:
-    """Puts the old outputs there, so that a rule can see what the node used to give."""
+    """Record the old outputs, so that a rule can see what the node used to give."""
     for name, was in zip(node.output, old, strict=True):
         if name:
             walk.values[name] = Value(was.kind, None if was.shape is None else _fixed(was.shape), was.value)
@@ -217,14 +215,6 @@ def _side(walk: Walk, node: Any, new: bool) -> dict[str, Known]:
 
 def _fixed(shape: Iterable[int]) -> tuple[Axis, ...]:
     return tuple(axis(int(n), int(n)) for n in shape)
-
-
-def _value(walk: Walk, node: Any, taken: tuple[str, ...], was: Known, now: Known) -> Value:
-    """An output in both graphs, its axes with the runs its inputs had."""
-    if was.shape is None or now.shape is None or len(was.shape) != len(now.shape):
-        return Value(now.kind, None, was.value, now.value)
-    axes = _axes(walk, node, taken, was.shape, now.shape)
-    return Value(now.kind, axes, was.value, now.value)
 
 
 def _axes(
@@ -256,3 +246,82 @@ def _carried(inputs: list[tuple[Axis, ...]], place: int, old: int, new: int) -> 
     there = [axes[place] for axes in inputs if len(axes) >= -place]
     fits = [a for a in there if (old_size(a), new_size(a)) == (old, new)]
     return next((a for a in fits if changed(a)), fits[0] if fits else None)
+
+
+def tidy(walk: Walk, before: set[str]) -> None:
+    """Drop declared shapes that are not true any more, and constants of `before` that no node takes now."""
+    graph = walk.model.graph
+    for info in [v for v in graph.value_info if walk.value(v.name).changed]:
+        graph.value_info.remove(info)
+    for out in graph.output:
+        value = walk.value(out.name)
+        dims = out.type.tensor_type.shape.dim
+        for dim, old, new in zip(dims, value.old_shape, value.new_shape, strict=False):
+            if dim.HasField("dim_value") and old != new:
+                dim.dim_value = new
+    unused = before - names_in(graph)
+    for kept in (graph.initializer, graph.input):
+        for item in [v for v in kept if v.name in unused]:
+            kept.remove(item)
+
+
+def proven(walk: Walk) -> None:
+    """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph to the shapes foreseen."""
+    from onnx import helper
+
+    constants = {w.name for w in walk.model.graph.initializer}
+    feed = {
+        given.name: np.zeros(
+            walk.value(given.name).new_shape,
+            helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type),
+        )
+        for given in walk.model.graph.input
+        if given.name not in constants
+    }
+    try:
+        session = open_session(walk.model.SerializeToString(), threads=1)
+        found = session.run(None, feed)
+    except Exception as problem:
+        raise CannotRewrite(
+            f"the rewritten graph does not run in ONNX Runtime: {condense(problem, 300)}"
+        ) from problem
+    for out, value in zip(session.get_outputs(), found, strict=True):
+        foreseen = walk.value(out.name)
+        if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
+            raise CannotRewrite(
+                f"output {out.name!r} was foreseen to be {foreseen.new_shape} after the rewrite, but "
+                f"onnxruntime {runtime().__version__} gives {np.shape(value)}: it pools by another rule; "
+                "upgrade it"
+            )
+
+
+NOTHING = "nothing in the graph it could change"
+
+
+def unchanged(data: bytes, family: str) -> str:
+    """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
+    import onnx
+
+    nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
+    if family == "ceil":
+        strides = [[s for a in n.attribute if a.name == "strides" for s in a.ints] for n in nodes]
+        strided = [n for n, steps in zip(nodes, strides, strict=True) if max(steps, default=1) > 1]
+        return _pools([n for n in strided if n.op_type in POOLS])
+    if family == "upsample":
+        kinds = [n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")]
+        if not kinds:
+            return "no Resize or Upsample in the graph"
+        return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"
+    return NOTHING
+
+
+def _pools(strided: list[Any]) -> str:
+    """What keeps pools of stride over 1 from having another size in the other mode."""
+    same = [n.op_type for n in strided if windows_of(n) is None]
+    whole = [n.op_type for n in strided if windows_of(n) is not None]
+    said = []
+    if whole:
+        said.append(f"{counted(whole)} of stride over 1, whose sizes divide: floor and ceil are the same")
+    if same:
+        said.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
+    return ", ".join(said) or "no pool of stride over 1 in the graph"

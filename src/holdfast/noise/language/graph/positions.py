@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.graph.inspect import runtime
+from holdfast.graph.session import open_session
 from holdfast.noise.language.graph.causal import Causal
 from holdfast.noise.language.graph.feeds import feeds_of
 
@@ -79,13 +79,9 @@ def _value(proto: Any, causal: Causal, wanted: str, places: list[int]) -> Any:
     graph = helper.make_graph(nodes, "positions", inputs, [onnx.ValueInfoProto(name=wanted)], weights)
     small = helper.make_model(graph, opset_imports=list(proto.opset_import), ir_version=proto.ir_version)
     small.functions.extend(proto.functions)
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
     feeds = feeds_of(causal, [[0] * min(_TOKENS, causal.length or _TOKENS)])
     try:
-        session = ort.InferenceSession(small.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = open_session(small.SerializeToString(), threads=1)
         return np.asarray(
             session.run([wanted], {v.name: feeds[v.name] for v in inputs if v.name in feeds})[0]
         )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError, ModelError
-from holdfast.graph.inspect import condense, runtime
+from holdfast.graph.session import condense, open_session
 from holdfast.noise.language.graph.causal import Causal
 from holdfast.noise.language.graph.feeds import Feeds, Read, Rows, feeds_of
 
@@ -54,15 +54,8 @@ class Runner:
 
 def open_runner(causal: Causal, source: bytes | Path, where: str, threads: int) -> Runner:
     """A language model's session on the CPU, all graph optimisations on; threads 0 means all cores."""
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    # By path, so that weights kept in files beside the model are found.
-    given = source if isinstance(source, bytes) else str(source)
     try:
-        session = ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        session = open_session(source, threads=threads, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{where}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     return Runner(causal, session, where)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import DataError, InputError, MissingExtra, ModelError
+from holdfast.core.errors import DataError, InputError, MissingExtra, ModelError, one_line
 from holdfast.core.language import Ending
 
 _MOST_BYTES = 256 << 20
@@ -94,7 +94,7 @@ def open_tokens(path: Path) -> Tokens:
     try:
         encoder = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
     except Exception as problem:  # noqa: BLE001 - tokenizers raises plain Exception
-        said = " ".join(str(problem).split())[:160]
+        said = one_line(problem)[:160]
         raise InputError(f"{path}: not a tokenizer.json of Hugging Face tokenizers: {said}") from None
     encoder.no_truncation()
     encoder.no_padding()

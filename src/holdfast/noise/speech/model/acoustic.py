@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
-from holdfast.graph.inspect import condense, load_proto, runtime
+from holdfast.graph.inspect import load_proto
+from holdfast.graph.session import condense, open_session
 from holdfast.noise.speech.model.text import ids_of
 from holdfast.noise.speech.system import Mel, SpeechCard, SpeechModel
 
@@ -174,13 +175,8 @@ def digest_of(files: Sequence[Path]) -> str:
 
 def _opened(path: Path, named: Path) -> Net:
     load_proto(path)  # one clear line for a file that is no ONNX
-    ort = runtime()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = open_session(path, threads=1, inter_threads=1)
     except Exception as problem:
         raise ModelError(f"{named}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     inputs = {i.name: tuple(i.shape) for i in session.get_inputs()}

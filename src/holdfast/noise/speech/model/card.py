@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.core.errors import CardError, ModelError, UnknownName
-from holdfast.graph.fields import fit_fields
+from holdfast.graph.card import fit_fields
 from holdfast.noise.speech.model.acoustic import digest_of
 from holdfast.noise.speech.system import MelLayout, ModelKind, Spectrum, SpeechCard, SpeechModel
 

@@ -1,0 +1,219 @@
+"""What a graph without a card shows, and what a rule proposes from it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.core.errors import ModelError
+from holdfast.core.model import Layout, Task
+from holdfast.core.registry import part
+from holdfast.core.types import Size
+from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto
+from holdfast.graph.session import condense, open_session
+
+# Operators that move values without changing them.
+MOVES = frozenset(
+    {"Transpose", "Reshape", "Concat", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Cast", "Slice"}
+    | {"Split", "Gather", "Dropout"}
+)
+FREE_SIZES = (640, 416, 320, 512, 224)  # tried in this order where the graph leaves the size open
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The facts from which head and input are guessed; `why` tells how size and layout came about."""
+
+    info: ModelInfo
+    size: Size
+    layout: Layout
+    free_size: bool
+    dtype: str
+    outputs: Mapping[str, Shape]
+    kinds: Mapping[str, str]  # numpy kind of each output: "f", "i", ...
+    ends: Mapping[str, frozenset[str]]  # the operators that compute each output, behind those that only move
+    starts: frozenset[str]  # the operators that first meet the image
+    names: tuple[str, ...]  # class names the exporter left in the file
+    takes_unit: bool  # whether the first constants the image meets are those of values in 0..1
+
+    def shapes(self) -> str:
+        """The outputs with their shapes, for reasons and messages."""
+        return ", ".join(f"{name!r} {shape}" for name, shape in self.outputs.items())
+
+
+def look(path: Path) -> Seen:
+    """What the graph in a file shows."""
+    proto = load_proto(path)
+    info = info_of(path, proto)
+    tensor = image_input(info)
+    layout = _layout(tensor, path)
+    size, free = _size(tensor, layout, info.metadata)
+    outputs = {t.name: tuple(int(d) for d in (1, *t.shape[1:])) for t in info.outputs if t.static}
+    if len(outputs) < len(info.outputs):
+        size, outputs = _run(path, proto, tensor, layout, size, free)
+    return Seen(
+        info=info,
+        size=size,
+        layout=layout,
+        free_size=free,
+        dtype=tensor.dtype,
+        outputs=outputs,
+        kinds={t.name: np.dtype(t.dtype).kind if t.dtype != "unknown" else "?" for t in info.outputs},
+        ends={t.name: _ends(proto.graph, t.name) for t in info.outputs},
+        starts=frozenset(node.op_type for node in _first_nodes(proto.graph, tensor.name)),
+        names=_class_names(info.metadata),
+        takes_unit=_takes_unit(proto.graph, tensor.name),
+    )
+
+
+def _layout(tensor: TensorInfo, path: Path) -> Layout:
+    a, _, c = tensor.shape[-3:]
+    if a == 3 or (c != 3 and not isinstance(a, int)):
+        return "nchw"
+    if c == 3:
+        return "nhwc"
+    raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
+
+
+def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tuple[Size, bool]:
+    """The input's width and height, and whether the graph leaves them open."""
+    height, width = tensor.shape[-2:] if layout == "nchw" else tensor.shape[-3:-1]
+    if isinstance(height, int) and isinstance(width, int):
+        return Size(width, height), False
+    told = literal(metadata.get("imgsz", ""))
+    if isinstance(told, list) and len(told) == 2 and all(isinstance(v, int) for v in told):
+        return Size(told[1], told[0]), True
+    return Size(FREE_SIZES[0], FREE_SIZES[0]), True
+
+
+def _run(
+    path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
+) -> tuple[Size, dict[str, Shape]]:
+    """The first size the network runs at, and the shapes that really come out for a grey image."""
+    sizes = [size, *(Size(s, s) for s in FREE_SIZES if s != size.width)] if free else [size]
+    problem = ""
+    try:
+        session = open_session(proto.SerializeToString())
+        names = [o.name for o in session.get_outputs()]
+    except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
+        raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
+    for at in sizes:
+        image = (3, at.height, at.width) if layout == "nchw" else (at.height, at.width, 3)
+        shape = (1, *image)[-len(tensor.shape) :]
+        try:
+            values = session.run(None, {tensor.name: np.full(shape, 0.5, tensor.dtype)})
+        except Exception as refusal:  # noqa: BLE001
+            problem = problem or condense(refusal)
+            continue
+        return at, {name: np.shape(value) for name, value in zip(names, values, strict=True)}
+    raise ModelError(
+        f"{path}: onnxruntime cannot run it on an image of {size.width}×{size.height}: {problem}"
+    )
+
+
+def _ends(graph: Any, name: str) -> frozenset[str]:
+    """The operators met first on the way back from an output, behind those that only move values."""
+    made_by = {output: node for node in graph.node for output in node.output}
+    found: set[str] = set()
+    todo, done = [name], set()
+    while todo:
+        node = made_by.get(todo.pop())
+        if node is None or node.output[0] in done:
+            continue
+        done.add(node.output[0])
+        if node.op_type in MOVES:
+            todo += list(node.input)
+        elif node.op_type != "Constant":
+            found.add(node.op_type)
+    return frozenset(found)
+
+
+def _first_nodes(graph: Any, name: str) -> list[Any]:
+    """The nodes that first meet the image, behind those that only move values."""
+    found: list[Any] = []
+    todo, done = {name}, set()
+    while todo:
+        now = todo.pop()
+        done.add(now)
+        for node in graph.node:
+            if now not in node.input:
+                continue
+            if node.op_type in MOVES:
+                todo |= set(node.output) - done
+            elif node.op_type != "Shape":
+                found.append(node)
+    return found
+
+
+def _takes_unit(graph: Any, name: str) -> bool:
+    """Whether the image meets constants for values in 0..1: a mean or divisor up to 1, a factor above 0.1."""
+    from onnx import numpy_helper
+
+    stored = {w.name: w for w in graph.initializer}
+    constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
+    stored |= {output: a.t for output, a in constants if a.name == "value"}
+    fits = []
+    for node in _first_nodes(graph, name):
+        known = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
+        if node.op_type in ("Sub", "Add", "Div", "Mul") and known:
+            largest = float(np.abs(numpy_helper.to_array(known[0])).max(initial=0.0))
+            fits.append(largest > 0.1 if node.op_type == "Mul" else largest <= 1)
+    return bool(fits) and all(fits)
+
+
+def literal(text: str) -> Any:
+    """The Python value a text of the metadata stands for; None if it is none."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _class_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Class names from the metadata `names` ({0: 'person', ...}) that common exporters write."""
+    names = literal(metadata.get("names", ""))
+    if isinstance(names, dict) and sorted(names) == list(range(len(names))):
+        names = [names[i] for i in range(len(names))]
+    if isinstance(names, list) and names and len(set(map(str, names))) == len(names):
+        return tuple(str(n) for n in names)
+    return ()
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A head that fits, why, and how networks with this head are mostly fed."""
+
+    head: str
+    because: str
+    classes: int | None  # None: the outputs do not tell
+    like: str  # whose training conventions are assumed for the rest
+    options: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any] = field(default_factory=dict)
+    imagenet: bool = False  # mean and std of ImageNet
+    size: Size | None = None  # a better guess where the graph leaves the size open
+    resize: str = "pillow-bilinear"
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    names: str = "coco80"  # the built-in names assumed where neither outputs nor metadata tell the classes
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """The task that the head is for."""
+        task: Task = part("head", self.head).facts["task"]
+        return task
+
+
+Rule = Callable[[Seen], Proposal | None]
+ULTRALYTICS: dict[str, Any] = {"policy": "letterbox", "scale": 1 / 255}
+YOLO_STRIDES = (8, 16, 32)
+
+
+def words(strides: tuple[int, ...]) -> str:
+    """The strides as text."""
+    return ", ".join(map(str, strides))

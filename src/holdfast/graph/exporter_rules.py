@@ -1,0 +1,164 @@
+"""Rules for files whose exporter shows in metadata or in the names of outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.errors import CardError
+from holdfast.graph.candidates import levels
+from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, literal
+
+BOXES_ONLY = {
+    "segment": "outputs: boxes only, because masks of single objects are not evaluated",
+    "pose": "outputs: boxes only, because keypoints are not evaluated",
+    "obb": "boxes: the upright box around each rotated box, because rotated boxes are not evaluated",
+}
+TABLE = ("x1", "y1", "x2", "y2", "score", "label")
+
+
+def ultralytics(seen: Seen) -> Proposal | None:
+    """Detect, segment, pose, obb or classify, by the metadata `task` and `names`."""
+    task = seen.info.metadata.get("task", "")
+    if not seen.names:
+        return None
+    if task == "classify":
+        return _classifier(seen)
+    if task not in ("detect", *BOXES_ONLY):
+        return None
+    tables = [name for name, shape in seen.outputs.items() if len(shape) == 3]
+    found = _detector(seen, task, tables[0]) if tables else None
+    if found is None and task != "detect":
+        raise CardError(
+            f"{seen.info.path}: its metadata says an Ultralytics model of task {task!r} with "
+            f"{len(seen.names)} classes, but the outputs {seen.shapes()} are none of that; "
+            "write a card by hand (docs/models.md)"
+        )
+    return found
+
+
+def _classifier(seen: Seen) -> Proposal | None:
+    count = len(seen.names)
+    if [shape for shape in seen.outputs.values() if shape != (1, count)]:
+        return None
+    because = f"the file's metadata says task 'classify' and {count} classes"
+    fed = {"policy": "crop", "short_side": min(seen.size), "scale": 1 / 255}
+    return Proposal("classifier", because, count, "Ultralytics", input=fed)
+
+
+def _detector(seen: Seen, task: str, name: str) -> Proposal | None:
+    """The head that reads output `name` of a model of that task; None if the shape does not fit."""
+    _, rows, columns = seen.outputs[name]
+    classes, trailing = len(seen.names), _trailing(seen, task)
+    because = f"the file's metadata says task {task!r} and {classes} classes, output {name!r} is "
+    shape = f"{seen.outputs[name]}"
+    outputs: dict[str, Any] = {"outputs": (name,)} if len(seen.outputs) > 1 else {}
+    if _is_rtdetr(seen, task, rows, columns):
+        fed = {"policy": "stretch", "scale": 1 / 255}
+        because += f"{shape} = queries times 4+{classes}"
+        return Proposal("rtdetr", because, classes, "Ultralytics", options=outputs, input=fed)
+    width = 4 + classes + trailing
+    behind = f"+{trailing}" if trailing else ""
+    warnings = (BOXES_ONLY[task],) if task in BOXES_ONLY else ()
+    if columns == 6 + trailing and (_finished(seen) or rows != width):
+        named: tuple[str, ...] = (*TABLE, *["-"] * trailing)
+        if task == "obb":
+            named = ("cx", "cy", "w", "h", "score", "label", "angle")
+        options: dict[str, Any] = {"columns": named, **({"boxes": name} if outputs else {})}
+        because += f"{shape} = detections times {6 + trailing}"
+    elif width in (rows, columns):
+        options = {**outputs, **({"trailing": trailing} if trailing else {})}
+        options |= {"angle": True} if task == "obb" else {}
+        because += f"{shape} = boxes times 4+{classes}{behind}"
+    else:
+        return None
+    head = "boxes" if "columns" in options else "yolov8"
+    return Proposal(
+        head, because, classes, "Ultralytics", options=options, input=ULTRALYTICS, warnings=warnings
+    )
+
+
+def _trailing(seen: Seen, task: str) -> int:
+    """How many columns follow the classes: mask coefficients, keypoints or an angle."""
+    if task == "segment":
+        maps = [shape[1] for shape in seen.outputs.values() if len(shape) == 4]
+        return maps[0] if maps else 32
+    if task == "pose":
+        points = literal(seen.info.metadata.get("kpt_shape", "")) or (17, 3)
+        return int(points[0]) * int(points[1])
+    return 1 if task == "obb" else 0
+
+
+def _finished(seen: Seen) -> bool:
+    """Whether the metadata says that detections are selected in the graph."""
+    metadata = seen.info.metadata
+    args = literal(metadata.get("args", ""))
+    return metadata.get("end2end") == "True" or (isinstance(args, dict) and bool(args.get("nms")))
+
+
+def _is_rtdetr(seen: Seen, task: str, rows: int, columns: int) -> bool:
+    """Whether the table is of queries: the metadata says so, or its rows are not the cells of a grid."""
+    metadata, fits = seen.info.metadata, columns == 4 + len(seen.names)
+    if task != "detect" or not fits or _finished(seen):
+        return False
+    told = "rtdetr" in f"{metadata.get('head', '')} {metadata.get('description', '')}".lower()
+    return told or (columns != len(TABLE) and not levels(seen.size, YOLO_STRIDES, rows, 0))
+
+
+ROLES = {
+    "boxes": "detection_boxes",
+    "scores": "detection_scores",
+    "labels": "detection_classes",
+    "count": "num_detections",
+}
+EVERY_SCORE = ("detection_multiclass_scores", "raw_detection_scores")  # (1, n, background + classes)
+
+
+def tensorflow(seen: Seen) -> Proposal | None:
+    """Boxes y1 x1 y2 x2 in 0..1 and class ids from 1, by the names of the outputs."""
+    known = {name.split(":")[0]: name for name in seen.outputs}
+    options: dict[str, Any] = {role: known[name] for role, name in ROLES.items() if name in known}
+    if not {"boxes", "scores", "labels"} <= set(options):
+        return None
+    widths = [seen.outputs[known[name]][-1] for name in EVERY_SCORE if name in known]
+    classes = widths[0] - 1 if widths and widths[0] != 91 else None  # None: COCO's 91 ids, with a name for 0
+    offset = 1 if classes or seen.names else 0
+    options |= {"form": "yxyx", "normalised": True, "label_offset": offset}
+    return Proposal(
+        "boxes",
+        f"output {options['boxes']!r} is named as the TensorFlow object-detection API names it",
+        classes,
+        "the TensorFlow object-detection API",
+        options=options,
+        input={"policy": "stretch"},
+        names="coco91",
+        warnings=(
+            "form: yxyx, because the TensorFlow object-detection API gives y1 x1 y2 x2",
+            "normalised: true, because the TensorFlow object-detection API gives parts of the image, 0 to 1",
+            f"label_offset: {offset}, because its class ids begin at 1"
+            + ("" if offset else " and the names have a place for 0"),
+        ),
+    )
+
+
+def torchvision(seen: Seen) -> Proposal | None:
+    """Boxes x1 y1 x2 y2 in pixels and labels from 1, by the names and axes of the outputs."""
+    axes = {name: len(shape) for name, shape in seen.outputs.items()}
+    if [axes.get(name) for name in ("boxes", "labels", "scores")] != [2, 1, 1]:
+        return None
+    return Proposal(
+        "boxes",
+        "outputs 'boxes', 'labels' and 'scores' without a batch axis are those of torchvision",
+        None,
+        "torchvision detectors",
+        options={"boxes": "boxes", "scores": "scores", "labels": "labels"},
+        input={"policy": "letterbox", "place": "corner"},  # any size is taken, the aspect ratio is to stay
+        names="coco91",
+        warnings=(
+            "form: xyxy in input pixels, because torchvision gives them so",
+            "label_offset: 0, because label 0 is the background and has a place among the names",
+        ),
+    )
+
+
+# In this order: metadata go before names of outputs.
+RULES: tuple[Rule, ...] = (ultralytics, tensorflow, torchvision)

@@ -1,0 +1,197 @@
+"""Detectors without anchors over grids of cells: YOLOX, NanoDet, FastestDet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.core.types import Detections, Floats, Ints, Tensor
+from holdfast.graph.candidates import (
+    above,
+    bounded_exp,
+    from_centres,
+    grid,
+    levels,
+    logit,
+    named,
+    nominal_stride,
+    one_image,
+    options_of,
+    shapes,
+    sigmoid,
+    single,
+    softmax,
+    wrong,
+)
+
+
+@dataclass(frozen=True)
+class YoloxOptions:
+    """What a card may say of a YOLOX output."""
+
+    outputs: tuple[str, ...] = ()
+    strides: tuple[int, ...] = (8, 16, 32)
+    decoded: bool = False  # whether the graph already turned cells into centres and sides in pixels
+    activation: Literal["none", "sigmoid"] = "none"  # for objectness and classes; exports mostly apply it
+    multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
+
+
+@stage(
+    "head",
+    task="detect",
+    nms=True,
+    options=YoloxOptions,
+    exp=lambda chosen: "" if chosen.decoded else "plain",
+)
+def yolox(raw: Mapping[str, Tensor], card: Card, exp: Callable[[Tensor], Floats] = bounded_exp) -> Detections:
+    """Candidates from an output (1, n, 5+k): x y w h objectness classes, cells stride by stride."""
+    chosen = options_of(YoloxOptions, card)
+    name, value = single(raw, chosen.outputs, card)
+    rows = one_image(name, value, card)
+    if rows.ndim != 2 or rows.shape[1] != 5 + len(card.classes):
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: expected (1, cells, 5 + {len(card.classes)} classes); "
+            "correct `classes` in the card",
+        )
+    shapes = levels(card.input.size, chosen.strides, len(rows))
+    if shapes is None and not chosen.decoded:
+        raise wrong(
+            card,
+            f"output {name!r}: {len(rows)} cells are not those of strides {list(chosen.strides)} of a "
+            f"{card.input.size.width}×{card.input.size.height} input, in one way; "
+            "correct `size` or `strides`",
+        )
+    least = card.score if chosen.activation == "none" else logit(card.score)
+    used = np.flatnonzero(rows[:, 4] >= least)
+    cells = rows[used].astype(np.float64)
+    parts = cells[:, 4:] if chosen.activation == "none" else sigmoid(cells[:, 4:])
+    index, classes, scores = above(parts[:, 1:] * parts[:, :1], card.score, chosen.multi_label)
+    centres, sides = cells[index, :2], cells[index, 2:4]
+    if shapes is not None and not chosen.decoded:
+        places, stride = (a[used[index]] for a in grid(shapes, chosen.strides))
+        centres = (centres + places) * stride[:, None]
+        sides = exp(sides) * stride[:, None]
+    return Detections(from_centres(centres, sides), scores, classes)
+
+
+@dataclass(frozen=True)
+class NanodetOptions:
+    """What a card may say of NanoDet outputs."""
+
+    outputs: tuple[str, ...] = ()  # class scores stride by stride, then bins stride by stride
+    strides: tuple[int, ...] = (8, 16, 32)
+    activation: Literal["none", "sigmoid"] = "none"  # for class scores; exports mostly apply it
+    centre: float = 0.5  # where in its cell a point lies: 0.5 for NanoDet, 0 for NanoDet-Plus
+    multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+
+
+@stage("head", task="detect", nms=True, options=NanodetOptions)
+def nanodet(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """Candidates from (1, n, k) and (1, n, 4·bins) at each stride, or from one (1, n, k + 4·bins)."""
+    chosen = options_of(NanodetOptions, card)
+    parts = [
+        _decode(*level, chosen, card) for level in paired(named(raw, chosen.outputs, card), chosen, card)
+    ]
+    boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Detections(boxes, scores, classes)
+
+
+def _decode(
+    scores: Tensor, bins: Tensor, strides: tuple[int, ...], chosen: NanodetOptions, card: Card
+) -> tuple[Floats, Floats, Ints]:
+    """Boxes, scores and classes of cells (n, k) and (n, 4·bins) that lie on the grids of these strides."""
+    least = card.score if chosen.activation == "none" else logit(card.score)
+    used = np.flatnonzero(scores.max(axis=1) >= least)
+    cells = scores[used].astype(np.float64)
+    probabilities = cells if chosen.activation == "none" else sigmoid(cells)
+    rows, classes, found = above(probabilities, card.score, chosen.multi_label)
+    maps = levels(card.input.size, strides, len(scores))
+    if maps is None:
+        width, height = card.input.size
+        raise wrong(
+            card,
+            f"{len(scores)} cells are not those of stride {', '.join(map(str, strides))} of a "
+            f"{width}×{height} input, in one way; correct `size` or `strides` in the card",
+        )
+    places, stride = (a[used] for a in grid(maps, strides))
+    centres = (places + chosen.centre) * stride[:, None]
+    # GFL: the distance to a side is the mean of its distribution over 0, 1, 2, ... strides.
+    spread = softmax(bins[used].reshape(len(used), 4, bins.shape[1] // 4))
+    far = spread @ np.arange(spread.shape[2], dtype=np.float64) * stride[:, None]
+    boxes = np.concatenate([centres - far[:, :2], centres + far[:, 2:]], axis=1)
+    return boxes[rows], found, classes
+
+
+def paired(
+    outputs: Mapping[str, Tensor], chosen: NanodetOptions, card: Card
+) -> list[tuple[Tensor, Tensor, tuple[int, ...]]]:
+    """Class scores (n, k), bins (n, 4·bins) and strides of each pair of outputs."""
+    k = len(card.classes)
+    flat = [one_image(name, value, card) for name, value in outputs.items()]
+    if all(t.ndim == 2 for t in flat):
+        if len(flat) == 1 and flat[0].shape[1] > k and (flat[0].shape[1] - k) % 4 == 0:
+            return [(flat[0][:, :k], flat[0][:, k:], chosen.strides)]
+        count = len(chosen.strides)
+        scores = flat[:count] if chosen.outputs else [t for t in flat if t.shape[1] == k]
+        bins = flat[count:] if chosen.outputs else [t for t in flat if t.shape[1] != k]
+        scores, bins = (sorted(group, key=lambda t: -len(t)) for group in (scores, bins))
+        order = sorted(chosen.strides)
+        fits = len(scores) == len(bins) == count and all(
+            len(s) == len(b) and s.shape[1] == k and b.shape[1] % 4 == 0
+            for s, b in zip(scores, bins, strict=True)
+        )
+        if fits:
+            return [(s, b, (stride,)) for s, b, stride in zip(scores, bins, order, strict=True)]
+    raise wrong(
+        card,
+        f"expected scores (1, cells, {k} classes) and bins (1, cells, 4·bins) at "
+        f"{len(chosen.strides)} strides, got {shapes(outputs)}; "
+        "correct `classes`, `strides` or `outputs` in the card",
+    )
+
+
+OBJECT, CLASS = 0.6, 0.4  # score = objectness^0.6 · class^0.4
+
+
+@dataclass(frozen=True)
+class FastestdetOptions:
+    """What a card may say of a FastestDet output."""
+
+    outputs: tuple[str, ...] = ()
+    stride: int = 0  # without: the power of two by which the map is smaller than the input
+
+
+@stage("head", task="detect", nms=True, options=FastestdetOptions)
+def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """Candidates from a map (1, 5+k, h, w): objectness, x y w h raw, class probabilities."""
+    chosen = options_of(FastestdetOptions, card)
+    name, value = single(raw, chosen.outputs, card)
+    found = one_image(name, value, card)
+    if found.ndim != 3 or found.shape[0] != 5 + len(card.classes):
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: expected (1, 5 + {len(card.classes)} classes, height, width); "
+            "correct `classes` in the card",
+        )
+    stride = chosen.stride or nominal_stride(card.input.size.width, found.shape[2])
+    if not stride:
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: {found.shape[2]} columns are no stride of an input of width "
+            f"{card.input.size.width}; correct `size` or give `stride` in the card",
+        )
+    # A class probability is at most 1, so the objectness alone already bounds the score.
+    y, x = np.nonzero(found[0] >= card.score ** (1.0 / OBJECT) * (1.0 - 1e-6))
+    cells = found[:, y, x].T.astype(np.float64)
+    joint = np.maximum(cells[:, :1], 0.0) ** OBJECT * np.maximum(cells[:, 5:], 0.0) ** CLASS
+    index, classes, scores = above(joint, card.score, every=False)
+    cells = cells[index]
+    centres = (np.tanh(cells[:, 1:3]) + np.stack([x[index], y[index]], axis=1)) * stride
+    sides = sigmoid(cells[:, 3:5]) * np.array(card.input.size, np.float64)
+    return Detections(from_centres(centres, sides), scores, classes)

@@ -1,0 +1,151 @@
+"""One answer for the whole image, or one for every pixel: classifier, single object, segmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from holdfast.core.model import Card
+from holdfast.core.registry import stage
+from holdfast.core.types import Detections, Scores, Tensor
+from holdfast.graph.candidates import (
+    named,
+    nominal_stride,
+    one_image,
+    options_of,
+    shapes,
+    single,
+    softmax,
+    wrong,
+)
+
+
+@dataclass(frozen=True)
+class ClassifierOptions:
+    """What a card may say of a classifier's output."""
+
+    outputs: tuple[str, ...] = ()
+    activation: Literal["none", "softmax"] = "none"  # applied to what the network gives
+    skip: int = 0  # leading outputs that are no class, e.g. 1 for a background
+
+
+@stage("head", task="classify", nms=False, options=ClassifierOptions)
+def classifier(raw: Mapping[str, Tensor], card: Card) -> Scores:
+    """One score per class from an output (1, k) or (1, k, 1, 1)."""
+    chosen = options_of(ClassifierOptions, card)
+    name, value = single(raw, chosen.outputs, card)
+    scores = one_image(name, value, card).reshape(-1)[chosen.skip :]
+    if len(scores) != len(card.classes):
+        raise wrong(
+            card,
+            f"output {name!r} {value.shape}: expected one score for each of the card's "
+            f"{len(card.classes)} classes, got {len(scores)}; "
+            "correct `classes` in the card (or `skip` for a background output)",
+        )
+    return Scores(softmax(scores) if chosen.activation == "softmax" else scores)
+
+
+@dataclass(frozen=True)
+class LandmarkOptions:
+    """What a card may say of the two outputs."""
+
+    outputs: tuple[str, ...] = ()  # box, then scores
+    normalised: bool = True  # the box is in parts of the input (0..1), not in pixels
+    activation: Literal["softmax", "none"] = "softmax"  # what turns the scores into probabilities
+
+
+@stage("head", task="single", nms=False, options=LandmarkOptions)
+def landmark(raw: Mapping[str, Tensor], card: Card) -> Detections:
+    """Exactly one detection from a box (1, 4) xyxy and class scores (1, k)."""
+    chosen = options_of(LandmarkOptions, card)
+    box, scores = picked(named(raw, chosen.outputs, card), card, bool(chosen.outputs))
+    probabilities = softmax(scores) if chosen.activation == "softmax" else scores
+    best = int(np.argmax(probabilities))
+    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    return Detections((box * unit)[None], probabilities[best : best + 1], np.array([best]))
+
+
+def picked(raw: Mapping[str, Tensor], card: Card, in_order: bool) -> tuple[Tensor, Tensor]:
+    """The box (4,) and the scores (k,): by the card's order, by name, or by length."""
+    flat = {name: np.asarray(value, np.float64).reshape(-1) for name, value in raw.items()}
+    k = len(card.classes)
+    if len(flat) == 2:
+        (first, a), (second, b) = flat.items()
+        swap = len(a) == k != 4 or first == "scores" or second == "box"
+        box, scores = (b, a) if swap and not in_order else (a, b)
+        if len(box) == 4 and len(scores) == k:
+            return box, scores
+    raise wrong(
+        card,
+        f"expected a box of 4 numbers and scores of the card's {k} classes, got {shapes(raw)}; "
+        'correct `classes`, or name both outputs in the card: outputs = ["box", "scores"]',
+    )
+
+
+@dataclass(frozen=True)
+class SegmentationOptions:
+    """What a card may say of a segmenter's output."""
+
+    outputs: tuple[str, ...] = ()
+    layout: Literal["auto", "chw", "hwc"] = "auto"  # auto: the axis as long as there are classes
+    single: Literal["logit", "probability"] = "logit"  # one channel for two classes: how class 1 is told
+
+
+@stage("head", task="segment", nms=False, options=SegmentationOptions)
+def segmentation(raw: Mapping[str, Tensor], card: Card) -> Tensor:
+    """Scores (k, h, w) as float, or a class map (h, w) as integers if the network gives one."""
+    chosen = options_of(SegmentationOptions, card)
+    name, value = single(raw, chosen.outputs, card)
+    found = one_image(name, value, card)
+    if found.dtype.kind in "iu":
+        return _inside(_class_map(name, found, card), card)
+    return _inside(_scores(name, value, found, chosen, card), card)
+
+
+def _inside(found: Tensor, card: Card) -> Tensor:
+    """The map without cells below and right of the input: pools that round up add them, and none moves."""
+    width, height = card.input.size
+    return found[..., : _within(height, found.shape[-2]), : _within(width, found.shape[-1])]
+
+
+def _within(pixels: int, cells: int) -> int:
+    """How many of the cells lie in the input."""
+    if pixels <= cells:
+        return pixels if cells < 2 * pixels else cells
+    stride = nominal_stride(pixels, cells)
+    return min(cells, -(-pixels // stride)) if stride else cells
+
+
+def _scores(name: str, value: Tensor, found: Tensor, chosen: SegmentationOptions, card: Card) -> Tensor:
+    """Scores (k, h, w) in whichever layout they come."""
+    if found.ndim != 3:
+        raise wrong(card, f"output {name!r}: expected (1, classes, height, width), got {value.shape}")
+    k = len(card.classes)
+    if k == 2 and 1 in (found.shape[0], found.shape[2]):
+        plane = found[0] if found.shape[0] == 1 else found[..., 0]
+        return np.stack([1 - plane, plane] if chosen.single == "probability" else [0 * plane, plane])
+    if chosen.layout != "hwc" and found.shape[0] == k:
+        return found
+    if chosen.layout != "chw" and found.shape[2] == k:
+        return np.ascontiguousarray(found.transpose(2, 0, 1))
+    raise wrong(
+        card,
+        f"output {name!r} {value.shape}: expected one channel for each of the card's {k} classes; "
+        "correct `classes` (or the option `layout`) in the card",
+    )
+
+
+def _class_map(name: str, found: Tensor, card: Card) -> Tensor:
+    flat = found[0] if found.ndim == 3 and found.shape[0] == 1 else found
+    if flat.ndim != 2:
+        raise wrong(card, f"output {name!r}: expected a class map (1, height, width), got {found.shape}")
+    if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < len(card.classes):
+        raise wrong(
+            card,
+            f"output {name!r}: expected class ids 0 to {len(card.classes) - 1} as the card names "
+            f"{len(card.classes)} classes, got {int(flat.min())} to {int(flat.max())}; correct `classes`",
+        )
+    return flat

@@ -1,0 +1,164 @@
+"""Nodes of a parsed ONNX graph: what depends on what, attributes, and whether one of them is random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.errors import ModelError
+from holdfast.graph.inspect import STANDARD, opset_of
+
+_DRAWS = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+RANDOM = ("Bernoulli", "Multinomial", *_DRAWS)  # operators that draw random numbers
+
+
+def needed(graph: Any, outputs: Iterable[str] | None = None, given: Iterable[str] = ()) -> list[Any]:
+    """The nodes on which tensors (default: the outputs) depend, back to the given ones, in order."""
+    known = set(given)
+    wanted = ({o.name for o in graph.output} if outputs is None else set(outputs)) - known
+    kept = []
+    for node in reversed(graph.node):
+        if wanted.intersection(node.output):
+            kept.append(node)
+            wanted |= _reads(node) - known
+    return kept[::-1]
+
+
+def subgraphs(node: Any) -> list[Any]:
+    """The graphs inside a node, such as the branches of an If."""
+    return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
+
+
+def _reads(node: Any) -> set[str]:
+    """The tensors that a node reads; a graph inside it may read any tensor around it."""
+    return set(node.input).union(*map(names_in, subgraphs(node)))
+
+
+def names_in(graph: Any) -> set[str]:
+    """The tensors that the nodes of a graph, graphs inside of them, or its outputs read."""
+    return {output.name for output in graph.output}.union(*map(_reads, graph.node))
+
+
+def add_constant(graph: Any, name: str, value: Any) -> str:
+    """The name of a new weight of a graph."""
+    from onnx import numpy_helper
+
+    graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return name
+
+
+def drop_unused(graph: Any) -> None:
+    """Drop the weights of a graph that no node reads, not even inside another's graph."""
+    read = names_in(graph)
+    kept = [w for w in graph.initializer if w.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+
+
+def part_of(
+    model: Any,
+    given: Mapping[str, NDArray[Any]],
+    outputs: Iterable[str],
+    constants: Mapping[str, NDArray[Any]] | None = None,
+) -> Any:
+    """The part of a model from the given tensors (examples of them) to the outputs, as a model.
+
+    `constants` are tensors that get a fixed value.
+    """
+    from onnx import ValueInfoProto, helper, numpy_helper
+
+    names, fixed = list(outputs), constants or {}
+    nodes = needed(model.graph, names, given)
+    read = set(names).union(*map(_reads, nodes))
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in given.items()
+        if name in read
+    ]
+    weights = [w for w in model.graph.initializer if w.name in read and w.name not in fixed]
+    weights += [numpy_helper.from_array(value, name) for name, value in fixed.items() if name in read]
+    found = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
+    return helper.make_model(
+        helper.make_graph(nodes, "part", inputs, found, weights),
+        opset_imports=model.opset_import,
+        functions=model.functions,
+        ir_version=max(model.ir_version, 4),  # from 4 on a weight need not be an input
+    )
+
+
+def set_attribute(node: Any, name: str, value: Any) -> None:
+    """Give a node an attribute, in place of one of the same name."""
+    from onnx import helper
+
+    drop_attributes(node, name)
+    node.attribute.append(helper.make_attribute(name, value))
+
+
+def drop_attributes(node: Any, *names: str) -> None:
+    """Remove attributes from a node."""
+    for attribute in [a for a in node.attribute if a.name in names]:
+        node.attribute.remove(attribute)
+
+
+def check_deterministic(proto: Any, where: str) -> None:
+    """Raise ModelError if an output of a parsed ONNX file depends on a node that draws random numbers."""
+    for node in needed(proto.graph):
+        reason = _random(node, proto)
+        if reason:
+            raise ModelError(
+                f"{where}: node {node.name or node.output[0]!r}: {node.op_type} {reason}, so one input has "
+                "many outputs; export the model for inference"
+            )
+
+
+def dropout_trains(opset: int, attributes: Any, training_mode: Any) -> bool:
+    """Whether a Dropout node drops values; `training_mode` is its third input's value, None if left out."""
+    if opset < 7:
+        return not attributes.get("is_test", 0)
+    return opset >= 12 and training_mode is not None and bool(training_mode)
+
+
+def _random(node: Any, proto: Any) -> str:
+    """In which way a node is random, or may be; empty if it is not."""
+    if node.op_type in RANDOM and node.domain in STANDARD:
+        return "draws random numbers"
+    if node.op_type == "Dropout" and node.domain in STANDARD:
+        mode, known = _constant(proto.graph, node.input[2] if len(node.input) > 2 else "")
+        if not known:
+            return "has a training_mode that is not a constant"
+        attributes = {attribute.name: attribute.i for attribute in node.attribute}
+        return "is in training mode" if dropout_trains(opset_of(proto), attributes, mode) else ""
+    random = (inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout"))
+    named = next(random, "")
+    return f"may run {named} inside" if named else ""
+
+
+def _inside(node: Any, proto: Any) -> Iterator[Any]:
+    """Every node that runs inside a node: in its own graphs, and in the functions of the file it calls."""
+    todo, called = [node], set()
+    while todo:
+        current = todo.pop()
+        inside = [inner for graph in subgraphs(current) for inner in graph.node]
+        name = (current.domain, current.op_type)
+        if name not in called:
+            called.add(name)
+            inside += [inner for f in proto.functions if (f.domain, f.name) == name for inner in f.node]
+        todo += inside
+        yield from inside
+
+
+def _constant(graph: Any, name: str) -> tuple[Any, bool]:
+    """The value of a constant tensor, None without a name, and whether it is known."""
+    from onnx import TensorProto, numpy_helper
+
+    if not name:
+        return None, True
+    constants = [node for node in graph.node if node.op_type == "Constant" and name in node.output]
+    tensors = [a.t for node in constants for a in node.attribute if a.name == "value"]
+    for tensor in (*(w for w in graph.initializer if w.name == name), *tensors):
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor), True
+    return None, False

@@ -1,0 +1,55 @@
+"""ONNX Runtime: sessions on the CPU that print nothing, and its errors as one short line."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.core.errors import one_line
+
+
+def runtime() -> Any:
+    """The onnxruntime module, with its telemetry off: it would write a device id into the user's home."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    return onnxruntime
+
+
+def open_session(
+    model: bytes | str | Path,
+    *,
+    threads: int = 0,
+    inter_threads: int = 0,
+    optimise: Literal["all", "basic", "none"] = "all",
+    save: Path | None = None,
+) -> Any:
+    """A session on the CPU for an ONNX file or its bytes; onnxruntime's error if it cannot be opened.
+
+    A file is opened by its path, so that weights kept beside it are found. `threads` 0 means all cores.
+    `save` is where the optimised graph is written.
+    """
+    ort = runtime()
+    levels = ort.GraphOptimizationLevel
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = inter_threads
+    options.graph_optimization_level = {
+        "all": levels.ORT_ENABLE_ALL,
+        "basic": levels.ORT_ENABLE_BASIC,
+        "none": levels.ORT_DISABLE_ALL,
+    }[optimise]
+    if save is not None:
+        options.optimized_model_filepath = str(save)
+    source = model if isinstance(model, bytes) else str(model)
+    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def condense(problem: BaseException, limit: int = 160) -> str:
+    """An error of onnxruntime as one short line without source paths and codes."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", one_line(problem))
+    text = re.sub(r"/\S+?\.(?:cc|h|cpp):\d+ \S+(?: \[with [^\]]*\])? ?", "", text)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

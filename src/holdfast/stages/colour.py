@@ -1,0 +1,232 @@
+"""Colour stages: RGB pixels to RGB pixels, by way of the format a camera or an accelerator hands over.
+
+The paper's equations between RGB and YUV (BT.601, studio range) are computed exactly, in integers:
+
+    eq. 5   Y = round( 0.256788 R + 0.504129 G + 0.097906 B) + 16
+            U = round(−0.148223 R − 0.290993 G + 0.439216 B) + 128
+            V = round( 0.439216 R − 0.367788 G − 0.071427 B) + 128
+
+    eq. 6   R = clip(round(1.164383 C + 1.596027 E))                      C = Y − 16
+            G = clip(round(1.164383 C − 0.391762 D − 0.812968 E))         D = U − 128
+            B = clip(round(1.164383 C + 2.017232 D))                      E = V − 128
+
+    eq. 7   R = clip((298 C + 409 E + 128) >> 8)
+            G = clip((298 C − 100 D − 208 E + 128) >> 8)
+            B = clip((298 C + 516 D + 128) >> 8)
+
+The coefficients have six decimals, so a million times the sum is an integer below 2³¹ and nothing is lost;
+round takes halves up.
+
+In NV12 (YUV 4:2:0) each chroma sample is the mean of its 2 × 2 pixels, halves up: (a + b + c + d + 2) >> 2.
+It sits in their middle. A last odd row or column is doubled before, so chroma planes are ⌈h/2⌉ × ⌈w/2⌉. NV12
+stores U and V interleaved and I420 one after the other; the values are the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.core.registry import stage
+from holdfast.core.types import Image
+
+Plane: TypeAlias = NDArray[np.int16]
+
+MILLION = 1_000_000
+_CACHED = 16_384  # pixels
+FORWARD = (
+    ((256_788, 504_129, 97_906), 16),
+    ((-148_223, -290_993, 439_216), 128),
+    ((439_216, -367_788, -71_427), 128),
+)
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """A way back to RGB: floor((luma · C + red, green, blue · (D, E) + half) / unit), clipped."""
+
+    unit: int
+    luma: int
+    red: tuple[int, int]
+    green: tuple[int, int]
+    blue: tuple[int, int]
+
+
+EXACT = Inverse(MILLION, 1_164_383, (0, 1_596_027), (-391_762, -812_968), (2_017_232, 0))  # eq. 6
+FIXED = Inverse(256, 298, (0, 409), (-100, -208), (516, 0))  # eq. 7
+
+
+def to_yuv(image: Image) -> tuple[Plane, Plane, Plane]:
+    """The planes Y, U, V (h, w) of RGB pixels (h, w, 3) by eq. 5."""
+    y, u, v = (np.empty(image.shape[:2], np.int16) for _ in range(3))
+    for rows in _strips(image.shape[0], image.shape[1]):
+        red, green, blue = (image[rows, :, k].astype(np.int32) for k in range(3))
+        for plane, ((of_red, of_green, of_blue), offset) in zip((y, u, v), FORWARD, strict=True):
+            total = red * of_red
+            total += green * of_green
+            total += blue * of_blue
+            total += MILLION // 2 + offset * MILLION
+            total //= MILLION
+            plane[rows] = total
+    return y, u, v
+
+
+def to_rgb(y: Plane, u: Plane, v: Plane, inverse: Inverse) -> Image:
+    """The RGB pixels (h, w, 3) of full-size planes (h, w), each 0 … 255, by eq. 6 or eq. 7."""
+    image = np.empty((*y.shape, 3), np.uint8)
+    for rows in _strips(y.shape[0], y.shape[1]):
+        grey = y[rows].astype(np.int32)
+        grey -= 16
+        grey *= inverse.luma
+        grey += inverse.unit // 2
+        d, e = u[rows].astype(np.int32) - 128, v[rows].astype(np.int32) - 128
+        for channel, (of_d, of_e) in enumerate((inverse.red, inverse.green, inverse.blue)):
+            total = grey + d * of_d if of_d else grey.copy()
+            if of_e:
+                total += e * of_e
+            total //= inverse.unit
+            image[rows, :, channel] = np.clip(total, 0, 255, out=total)
+    return image
+
+
+def _strips(height: int, width: int) -> Iterator[slice]:
+    """Slices of rows small enough that what is computed from them stays in the processor's cache."""
+    step = max(1, _CACHED // width)
+    return (slice(at, at + step) for at in range(0, height, step))
+
+
+@stage("colour", paper=True, systems="NV12 of video decoders and cameras (Ascend DVPP, DXVA), nearest chroma")
+def nv12(image: Image) -> Image:
+    """The pixels after eq. 5, 2 × 2 means of U and V, each repeated over its pixels, and eq. 6."""
+    y, u, v = to_yuv(image)
+    return to_rgb(y, _repeated(_halved(u), y.shape), _repeated(_halved(v), y.shape), EXACT)
+
+
+@stage("colour", paper=True, systems="NV12 of video decoders and cameras, bilinear chroma (GPU textures)")
+def nv12_bilinear(image: Image) -> Image:
+    """The pixels after eq. 5, 2 × 2 means of U and V, each interpolated bilinearly, and eq. 6.
+
+    On either axis a pixel lies at a quarter between two samples: (9a + 3b + 3c + d + 8) >> 4.
+    """
+    y, u, v = to_yuv(image)
+    return to_rgb(y, _interpolated(_halved(u), y.shape), _interpolated(_halved(v), y.shape), EXACT)
+
+
+def _halved(plane: Plane) -> Plane:
+    height, width = plane.shape
+    even = np.pad(plane, ((0, height % 2), (0, width % 2)), mode="edge") if height % 2 or width % 2 else plane
+    rows = even[0::2] + even[1::2]
+    return np.asarray((rows[:, 0::2] + rows[:, 1::2] + 2) >> 2, np.int16)
+
+
+def _repeated(small: Plane, shape: tuple[int, ...]) -> Plane:
+    return small.repeat(2, axis=0).repeat(2, axis=1)[: shape[0], : shape[1]]
+
+
+def _interpolated(small: Plane, shape: tuple[int, ...]) -> Plane:
+    tall = _between(small)  # times 4
+    wide = _between(np.ascontiguousarray(tall.T)).T  # times 16
+    return np.asarray((wide[: shape[0], : shape[1]] + 8) >> 4, np.int16)
+
+
+def _between(plane: Plane) -> Plane:
+    """Rows at the quarters between the rows given, times 4; the outer ones lie beyond the first and last."""
+    framed = np.concatenate([plane[:1], plane, plane[-1:]])
+    threefold = 3 * plane
+    twice = np.empty((2 * len(plane), plane.shape[1]), np.int16)
+    twice[0::2] = threefold + framed[:-2]
+    twice[1::2] = threefold + framed[2:]
+    return twice
+
+
+@stage("colour", systems="training on decoded RGB pixels")
+def rgb(image: Image) -> Image:
+    """The pixels as decoded."""
+    return image
+
+
+@stage("colour", paper=True, systems="8-bit YUV hand-over without subsampling, rounded conversion")
+def yuv444(image: Image) -> Image:
+    """The pixels after RGB → YUV by eq. 5 and YUV → RGB by eq. 6."""
+    return to_rgb(*to_yuv(image), EXACT)
+
+
+@stage("colour", paper=True, systems="8-bit YUV hand-over without subsampling, 8-bit fixed-point conversion")
+def yuv444_fixed(image: Image) -> Image:
+    """The pixels after RGB → YUV by eq. 5 and YUV → RGB in fixed point by eq. 7."""
+    return to_rgb(*to_yuv(image), FIXED)
+
+
+@stage("colour", systems="OpenCV cvtColor on NV12 or I420 frames of cameras and video")
+def nv12_opencv(image: Image) -> Image:
+    """The pixels after OpenCV's conversion to I420, interleaved to NV12, and back.
+
+    BT.601 in 20-bit fixed point; chroma is taken from the upper left pixel of each 2 × 2 and repeated over
+    them. OpenCV asks for even sides: a last odd row or column is doubled before and cut after.
+    """
+    import cv2
+
+    height, width = image.shape[:2]
+    even = image
+    if height % 2 or width % 2:
+        even = cv2.copyMakeBorder(image, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)
+    rows, columns = even.shape[:2]
+    i420 = cv2.cvtColor(even, cv2.COLOR_RGB2YUV_I420)
+    luma, chroma = i420[:rows], i420[rows:].reshape(2, rows // 2, columns // 2)
+    interleaved = np.stack([chroma[0], chroma[1]], axis=-1).reshape(rows // 2, columns)
+    back = cv2.cvtColor(np.concatenate([luma, interleaved]), cv2.COLOR_YUV2RGB_NV12)
+    return np.ascontiguousarray(back[:height, :width])
+
+
+@stage("colour", systems="FFmpeg and GStreamer pipelines that hand over NV12 (swscale)")
+def nv12_swscale(image: Image) -> Image:
+    """The pixels after libswscale's conversion to NV12 and back (PyAV), with its default flags.
+
+    Odd sides are as swscale has them: chroma planes of ⌈h/2⌉ × ⌈w/2⌉.
+    """
+    import av
+
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+    back = converted(converted(frame, "nv12"), "rgb24")
+    return np.ascontiguousarray(back.to_ndarray())
+
+
+KEPT = 8_000_000  # pixels of all conversions whose tables are kept; the last one's stay whatever its size
+
+_FREE: OrderedDict[tuple[Any, ...], Any] = OrderedDict()  # those last used come last
+_LOCK = Lock()
+
+
+def converted(
+    frame: Any, pixels: str, flags: int | None = None, width: int | None = None, height: int | None = None
+) -> Any:
+    """The frame in another format of pixels, or of another size; the flags are swscale's.
+
+    To compute the tables of a conversion takes longer than to convert a picture, so they are kept. While one
+    thread works with them, another makes its own.
+    """
+    import av
+
+    kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
+    with _LOCK:
+        converter = _FREE.pop(kind, None)
+    converter = converter or av.video.reformatter.VideoReformatter()
+    made = converter.reformat(frame, width, height, pixels, interpolation=flags)
+    with _LOCK:
+        _FREE[kind] = converter
+        while len(_FREE) > 1 and sum(map(_area, _FREE)) > KEPT:
+            _FREE.popitem(last=False)
+    return made
+
+
+def _area(kind: tuple[Any, ...]) -> int:
+    """The pixels of the larger of the two pictures of a conversion."""
+    before_width, before_height, *_, width, height = kind
+    after: int = (width or before_width) * (height or before_height)
+    return max(int(before_width * before_height), after)

@@ -1,0 +1,229 @@
+"""libjpeg in its variants, and what every decoder but Pillow asks first: whether a JPEG is whole and sound.
+
+libjpeg repairs damaged data and says so on standard error, zune and FFmpeg repair it silently and in ways of
+their own. So that all decoders refuse the same files and every cell of a sweep sees the same images, damaged
+data goes to Pillow alone: it refuses most of it and repairs the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+
+from holdfast.core.errors import ImageError, MissingExtra, one_line
+from holdfast.core.registry import stage
+from holdfast.core.types import Floats, Image
+from holdfast.data.images import sniff_head
+from holdfast.stages.decode.pillow import pillow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ASKED = 4  # images of which it is remembered whether they are sound
+_SEEN: OrderedDict[bytes, bool] = OrderedDict()
+_LOCK = Lock()
+
+
+def by(decode: Callable[[bytes], Image], name: str, data: bytes, *, cmyk: bool = True) -> Image:
+    """Pixels (h, w, 3) of a sound JPEG by `decode`, of anything else by Pillow; ImageError if neither can.
+
+    Without `cmyk` a JPEG of four channels goes to Pillow, too.
+    """
+    if (not cmyk and has_four_channels(data)) or not is_sound(data):
+        return pillow(data)
+    try:
+        pixels = decode(data)
+    except ImageError:
+        raise
+    except Exception as problem:  # what a library raises on data it does not know is its own
+        raise ImageError(f"cannot be decoded by {name}: {one_line(problem)}") from problem
+    if pixels.shape[2] == 1:
+        return np.repeat(pixels, 3, axis=2)
+    return np.ascontiguousarray(pixels)
+
+
+def by_simplejpeg(data: bytes, *, fastdct: bool = False, fastupsample: bool = False) -> Image:
+    """Pixels (h, w, 3) of a sound JPEG by libjpeg-turbo with these options, of anything else by Pillow."""
+    if not is_jpeg(data):
+        return pillow(data)
+    import simplejpeg
+
+    try:  # strict: it refuses what libjpeg warns of, so no look beforehand is needed
+        pixels: Image = simplejpeg.decode_jpeg(data, "RGB", fastdct=fastdct, fastupsample=fastupsample)
+    except ValueError:
+        _remember(data, False)
+        return pillow(data)
+    _remember(data, True)
+    return pixels
+
+
+def is_sound(data: bytes) -> bool:
+    """Whether libjpeg-turbo reads the data to its end without a warning; ImageError if it is too large."""
+    known = _SEEN.get(data)
+    return _remember(data, _reads(data)) if known is None else known
+
+
+def _reads(data: bytes) -> bool:
+    """The same, found out: at an eighth of the size the entropy code is read whole, the rest is little."""
+    if not is_jpeg(data):
+        return False
+    import simplejpeg
+
+    try:
+        simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
+    except ValueError:
+        return False
+    return True
+
+
+def _remember(data: bytes, sound: bool) -> bool:
+    """Whether it is sound; known for a while, because several decoders ask of one image in turn."""
+    with _LOCK:
+        _SEEN[data] = sound
+        while len(_SEEN) > _ASKED:
+            _SEEN.popitem(last=False)
+    return sound
+
+
+def tells_soundness(decode: F) -> F:
+    """A decorator: whether the data is sound is known once this decoder ran, so it had better run first."""
+    decode.first = True  # type: ignore[attr-defined]
+    return decode
+
+
+def is_jpeg(data: bytes) -> bool:
+    """Whether the data begins with a whole JPEG header; ImageError if it states too many pixels."""
+    return data.startswith(b"\xff\xd8\xff") and sniff_head(data) is not None
+
+
+def has_four_channels(data: bytes) -> bool:
+    """Whether a JPEG holds CMYK or YCCK."""
+    found = sniff_head(data)
+    return found is not None and found.mode == "CMYK"
+
+
+@stage(
+    "decode",
+    systems="TensorFlow decode_jpeg and tf.data (its default); DALI with use_fast_idct",
+    alike="libjpeg-turbo, IFAST",
+)
+@tells_soundness
+def fast_idct(data: bytes) -> Image:
+    """RGB pixels of a JPEG with the fast integer IDCT (Arai, Agui, Nakajima); other formats by Pillow.
+
+    Five multiplications a row instead of twelve, in 16-bit fixed point.
+    """
+    return by_simplejpeg(data, fastdct=True)
+
+
+@stage(
+    "decode",
+    systems="TurboJPEG with FASTUPSAMPLE, libjpeg with do_fancy_upsampling off; nvJPEG's default",
+    alike="libjpeg-turbo, no fancy upsampling",
+)
+@tells_soundness
+def no_fancy_upsampling(data: bytes) -> Image:
+    """RGB pixels of a JPEG with each chroma sample repeated over its pixels; other formats by Pillow.
+
+    Equal to `pillow` on 4:4:4 and grey. The default weighs the two nearest samples 3/4 and 1/4 on each axis.
+    """
+    return by_simplejpeg(data, fastupsample=True)
+
+
+_ONE_VERSION = threading.Lock()  # jpeglib keeps the version it was told for the whole process
+_SHAPES_COLOUR = (0xE0, 0xEE)  # of the application segments JFIF and Adobe say what the channels are
+
+
+@stage(
+    "decode",
+    systems="libjpeg 7 to 9 of the IJG: programs built on it instead of libjpeg-turbo",
+    alike="IJG libjpeg 9",
+    needs="jpeglib",
+    extra="decoders",
+)
+def ijg(data: bytes) -> Image:
+    """RGB pixels of a JPEG by IJG libjpeg 9 (jpeglib); CMYK and other formats by Pillow.
+
+    Subsampled chroma is enlarged by an inverse DCT of 16 × 16 points over each 8 × 8 block. libjpeg does not
+    convert CMYK to RGB. Of rare damage that libjpeg-turbo does not notice it writes a line to standard error.
+    """
+    return by_jpeglib(data, "9f", "JDCT_ISLOW")
+
+
+def by_jpeglib(data: bytes, version: str, method: str) -> Image:
+    """RGB pixels of a JPEG by that version of libjpeg and that IDCT; CMYK and other formats by Pillow."""
+    try:
+        import jpeglib
+    except ImportError as missing:
+        raise MissingExtra(f"decoding with libjpeg {version}", "jpeglib", "decoders") from missing
+
+    def decoded(data: bytes) -> Image:
+        with TemporaryDirectory(prefix="holdfast-") as folder:
+            path = Path(folder, "one.jpg")
+            path.write_bytes(without_notes(data))
+            with _ONE_VERSION:
+                jpeglib.version.set(version)
+                picture = jpeglib.read_spatial(str(path), jpeglib.JCS_RGB, jpeglib.DCTMethod[method])
+        return np.asarray(picture.spatial)
+
+    return by(decoded, f"libjpeg {version}", data, cmyk=False)
+
+
+def without_notes(data: bytes) -> bytes:
+    """The same JPEG without comments and application segments that do not change its pixels.
+
+    jpeglib has room for 50 of them and does not count.
+    """
+    kept, at = [data[:2]], 2
+    while data[at] == 0xFF and data[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        marker = data[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+            continue
+        is_note = marker == 0xFE or (0xE0 <= marker <= 0xEF and marker not in _SHAPES_COLOUR)
+        if not is_note:
+            kept.append(data[at:end])
+        at = end
+    return b"".join([*kept, data[at:]])
+
+
+@stage(
+    "decode",
+    systems="libjpeg with JDCT_FLOAT (djpeg -dct float)",
+    alike="libjpeg-turbo, FLOAT",
+    needs="jpeglib",
+    extra="decoders",
+)
+def float_dct(data: bytes) -> Image:
+    """RGB pixels of a JPEG with libjpeg-turbo's floating-point IDCT; CMYK and other formats by Pillow."""
+    return by_jpeglib(data, "turbo210", "JDCT_FLOAT")
+
+
+def basis(n: int) -> Floats:
+    """The orthonormal matrix C (n, n) with C[k, m] = α(k) cos((2m+1)πk / 2n); α(0) = √(1/n), else √(2/n)."""
+    k, m = np.mgrid[0:n, 0:n]
+    weight = np.where(k == 0, np.sqrt(1 / n), np.sqrt(2 / n))
+    return np.asarray(weight * np.cos((2 * m + 1) * np.pi * k / (2 * n)), np.float64)
+
+
+def idct(block: Floats) -> Floats:
+    """The samples f (n, n) of coefficients F (n, n) by the paper's eq. (1) in double precision: Cᵀ F C.
+
+    f[m, n] = Σₖ Σₗ α(k) α(l) F(k, l) cos((2m+1)πk / 2N) cos((2n+1)πl / 2N). Every decoder computes this; they
+    differ in how exactly, and in what they do between it and the pixel.
+    """
+    c = basis(len(block))
+    return np.asarray(c.T @ np.asarray(block, np.float64) @ c, np.float64)
+
+
+def dct(block: Floats) -> Floats:
+    """The coefficients F (n, n) of samples f (n, n), the inverse of `idct`: C f Cᵀ."""
+    c = basis(len(block))
+    return np.asarray(c @ np.asarray(block, np.float64) @ c.T, np.float64)
