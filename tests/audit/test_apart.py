@@ -1,7 +1,7 @@
 """The folder of an attack that a page of more is made of."""
 
-from holdfast.attack.guard import claim
 from holdfast.attack.plan import AttackPlan, apart, task_of
+from holdfast.attack.run import claim
 from holdfast.attack.types import Method
 from holdfast.audit.demo import MODEL
 from holdfast.data.open import open_dataset

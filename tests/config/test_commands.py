@@ -154,7 +154,7 @@ def test_only_the_module_of_the_command_is_imported():
         "import sys\n"
         "from holdfast.cli import run\n"
         "run(['doctor', '--help'])\n"
-        "others = {'holdfast.evaluate.cli', 'holdfast.cli.model', 'numpy'} & set(sys.modules)\n"
+        "others = {'holdfast.evaluate.cli', 'holdfast.audit.cli', 'numpy'} & set(sys.modules)\n"
         "sys.exit(f'imported too: {sorted(others)}' if others else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -46,10 +46,9 @@ def _contest(options: DemoOptions) -> list[Section]:
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.make import finish, make
+    from holdfast.contest.make import HIDDEN, MAKING, Setup, finish, make, open_setup
     from holdfast.contest.page import board_section
     from holdfast.contest.rules import RULES_FILE
-    from holdfast.contest.setup import HIDDEN, MAKING, Setup, ready
     from holdfast.engine.progress import progress
 
     images, jobs = options.contest_images, options.jobs
@@ -58,7 +57,7 @@ def _contest(options: DemoOptions) -> list[Section]:
         contest = open_contest(folder)
     else:
         setup = Setup(folder, model=MODEL, members=HIDDEN, images=images, name=f"demo of {images} images")
-        contest = make(ready(setup), progress, jobs)
+        contest = make(open_setup(setup), progress, jobs)
         finish(folder)
     enter_baselines(contest, progress, jobs)
     say("")

@@ -11,9 +11,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.attack.attempt import Attempt
 from holdfast.attack.plan import AttackPlan, apart
-from holdfast.attack.result import Outcome, effect_of, points_of
+from holdfast.attack.result import Attempt, Outcome, effect_of, points_of
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.plan import AuditPlan

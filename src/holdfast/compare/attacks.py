@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from holdfast.attack.attempt import Attempt, attempt_from_plain
 from holdfast.attack.plan import CELLS
+from holdfast.attack.result import Attempt, attempt_from_plain
 from holdfast.attack.run import MANIFEST
 from holdfast.compare.change import POINTS, Change, Rise, Subject, from_draws, from_stated, in_points
 from holdfast.compare.evaluations import SEED, ap_draws, ap_matches, settings_of

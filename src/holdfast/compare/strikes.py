@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.attack.attempt import Attempt
+from holdfast.attack.result import Attempt
 from holdfast.attack.run import MANIFEST
 from holdfast.audit.result import Audit
 from holdfast.audit.strike import carried

@@ -86,8 +86,7 @@ def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
     name = "-".join(filter(None, (line.model, line.data, line.condition)))
     out = experiment_folder(bench.experiment, bench.runs) / PAGES / f"{slug(name)}.html"
     if piece.condition.do == "evaluate":
-        from holdfast.evaluate.page import write
-        from holdfast.evaluate.pictures import pictures
+        from holdfast.evaluate.page import pictures, write
 
         return write(made, out, pictures(made))
     if piece.condition.do == "noise":

@@ -92,13 +92,11 @@ def _clean(made: Made) -> Callable[[str], Image | None]:
 
 
 def _evaluated(made: Made) -> list[Section]:
-    from holdfast.evaluate.page import task_sections
-    from holdfast.evaluate.pages import about
-    from holdfast.evaluate.pictures import pictures
+    from holdfast.evaluate.page import pictures, task_sections, trouble_section
 
     if made.evaluation is None:
         return []
     parts, worst = task_sections(made.evaluation)
     images = [gallery(worst, pictures(made.evaluation), WORST)] if worst.shots else []
-    trouble = about.trouble_section(made.evaluation)
+    trouble = trouble_section(made.evaluation)
     return [*parts, *images, *([trouble] if trouble else [])]
