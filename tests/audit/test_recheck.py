@@ -8,8 +8,7 @@ import pytest
 
 from helpers import squares as squaring
 from holdfast.audit.recheck import recheck
-from holdfast.audit.squares.run import squares
-from holdfast.audit.squares.work import SquaresPlan
+from holdfast.audit.squares import SquaresPlan, squares
 from holdfast.core.errors import ImageError, InputError, ModelError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Boxes

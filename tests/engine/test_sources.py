@@ -158,7 +158,7 @@ REDONE = {
     ),
     "evaluate, segments": ("metrics.segmentation", "data.signs.scene"),
     "attack": ("attack.blackbox.prune", "metrics.similarity", "attack.work"),
-    "squares": ("audit.squares.work", "graph.nms"),
+    "squares": ("audit.squares", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),
     "speech": ("noise.speech.model.mel", "metrics.speech"),

@@ -21,8 +21,7 @@ from holdfast.attack.plan import AttackPlan, apart
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.recheck import recheck
-from holdfast.audit.squares.run import squares
-from holdfast.audit.squares.work import SquaresPlan
+from holdfast.audit.squares import SquaresPlan, squares
 from holdfast.audit.threats import threatened
 from holdfast.contest.run import score
 from holdfast.core import sources
@@ -177,7 +176,7 @@ CELLS = "engine.cells:CellTask.process"
 JOBS = {
     "evaluate": (evaluated, (CELLS,)),
     "evaluate, segments": (segmented, (CELLS,)),
-    "patched": (patched, ("audit.threats:Laid.load",)),
+    "patched": (patched, ("audit.threats:PatchedEntry.load",)),
     "signs": (drawn, ("data.embedded:SignsEntry.load", "data.embedded:FarEntry.load")),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),

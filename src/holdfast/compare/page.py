@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.compare.change import POINTS, Change, Stated
-from holdfast.compare.result import Comparison, Listed
+from holdfast.compare.result import POINTS, Change, Comparison, Listed, Stated
 from holdfast.core.errors import OutputError
 from holdfast.engine.store import write_atomic
 from holdfast.report.charts.forest import Group, Spot, forest

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.compare.change import Kind
-from holdfast.compare.result import Body, Comparison, Run, made_of
+from holdfast.compare.result import Body, Comparison, Kind, Run, comparison_of
 from holdfast.core.errors import InputError
 
 MANIFESTS: dict[str, Kind] = {  # an audit's folder first: it may hold the others' files too
@@ -42,7 +41,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         _about(path, manifest, name)
         for path, manifest, name in zip((a, b), (first, second), names, strict=True)
     ]
-    return made_of(kinds[0], about[0], about[1], body, same=first.resolve() == second.resolve())
+    return comparison_of(kinds[0], about[0], about[1], body, same=first.resolve() == second.resolve())
 
 
 def manifest_of(run: Path) -> Path:
@@ -126,7 +125,7 @@ def _noise(a: Path, b: Path) -> _Read:
 
 
 def _language(a: Path, b: Path) -> _Read:
-    from holdfast.compare.stated import compare_language
+    from holdfast.compare.suites import compare_language
     from holdfast.noise.language.result import open_suite
 
     runs = (open_suite(a), open_suite(b))
@@ -135,7 +134,7 @@ def _language(a: Path, b: Path) -> _Read:
 
 
 def _speech(a: Path, b: Path) -> _Read:
-    from holdfast.compare.stated import compare_speech
+    from holdfast.compare.suites import compare_speech
     from holdfast.noise.speech.result import open_suite
 
     runs = (open_suite(a), open_suite(b))
@@ -148,7 +147,7 @@ def _suite_names(a: Any, b: Any) -> tuple[_Named, _Named]:
 
 
 def _attacks(a: Path, b: Path) -> _Read:
-    from holdfast.compare.attacks import compare_attacks, open_attack
+    from holdfast.compare.evaluations import compare_attacks, open_attack
 
     runs = (open_attack(a), open_attack(b))
     names = [(str(r.about["model"]["name"]), str(r.about["data"]["name"])) for r in runs]

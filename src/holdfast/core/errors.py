@@ -67,3 +67,8 @@ class UnknownName(InputError):
 
 class BudgetSpent(HoldfastError):
     """The time for a piece of work is over before any of it was finished; completed cells are kept."""
+
+
+def error_line(problem: Exception) -> str:
+    """The message of an error on one line; its type if it has none."""
+    return " ".join(str(problem).split()) or type(problem).__name__

@@ -31,7 +31,7 @@ def run(options: ExperimentOptions) -> int:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
     from holdfast.experiment.bench import Bench
-    from holdfast.experiment.read import read_experiment
+    from holdfast.experiment.plan import read_experiment
     from holdfast.experiment.run import execute
     from holdfast.noise.cli import watch
 
@@ -56,7 +56,7 @@ def _schema(file: Path | None) -> int:
     import json as text
 
     from holdfast.core.errors import InputError
-    from holdfast.experiment.schema import schema
+    from holdfast.experiment.plan import schema
 
     if file is not None:
         raise InputError(f"--schema is of every experiment; leave out {file}")

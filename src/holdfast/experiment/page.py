@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.audit.pages.gates import called, counted, got
+from holdfast.audit.gates import count_verdicts, gate_title, value_text
 from holdfast.core.errors import OutputError
 from holdfast.engine.store import write_atomic
 from holdfast.experiment.result import Findings, Line
@@ -54,7 +54,7 @@ def plan_table(lines: Sequence[Line]) -> Table:
 def gates_table(lines: Sequence[Line]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
-        [line.model, line.data, line.condition, called(one), got(one.value),
+        [line.model, line.data, line.condition, gate_title(one.gate), value_text(one.value),
          one.images, one.verdict, one.reason]
         for line in lines
         for one in line.gates
@@ -86,7 +86,7 @@ def verdict(found: Findings) -> str:
     text = "; ".join(told) + "."
     gates = [one for line in found.lines for one in line.gates]
     if gates:
-        text += f" Gates: {counted(gates)}."
+        text += f" Gates: {count_verdicts(gates)}."
     return text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.audit.progress import PROGRESS
+from holdfast.audit.result import PROGRESS
 from holdfast.engine.store import printable, to_json, write_atomic
 
 _LARGEST = 1 << 20  # bytes of a progress file

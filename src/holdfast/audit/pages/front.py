@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from holdfast.audit.pages.gates import counted
+from holdfast.audit.gates import count_verdicts
 from holdfast.audit.pages.words import (
     between,
     effect_of,
@@ -15,9 +15,9 @@ from holdfast.audit.pages.words import (
     points,
     under,
     verdict,
-    worst_meeting,
+    worst_cell,
 )
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
 from holdfast.report.charts.sandwich import sandwich
@@ -25,20 +25,20 @@ from holdfast.report.parts import fragment
 from holdfast.report.tables import grouped, many, shown
 
 if TYPE_CHECKING:
-    from holdfast.audit.gates import Judged
+    from holdfast.audit.gates import GateVerdict
 
 _BROAD = 11  # deployments from which on the matrix has the whole width
 _NOWHERE = Field("–", None, (Mark("", "not run"),))
 
 
-def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
+def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """The markup of the first screen."""
     gates = [_gate(j) for j in judged]
     return fragment(
         "audit.html",
         gates=gates,
         gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
-        gates_said=counted(judged),
+        gates_said=count_verdicts(judged),
         lines=verdict(audit),
         layers=[_layer(one) for one in audit.sandwich],
         layers_lead=_layers_lead(audit),
@@ -48,7 +48,7 @@ def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
     )
 
 
-def _gate(judged: Judged) -> dict[str, Any]:
+def _gate(judged: GateVerdict) -> dict[str, Any]:
     value = "" if judged.value is None else f"it is {shown(judged.value, -4)}"
     images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
     said = "; ".join(text for text in (value, images, judged.reason) if text)
@@ -56,7 +56,7 @@ def _gate(judged: Judged) -> dict[str, Any]:
     return {"text": judged.gate.text, "tone": tone, "verdict": judged.verdict, "said": said}
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
+def _layer(layer: RobustnessBounds) -> dict[str, Any]:
     broken = layer.images - layer.attacked
     unknown = layer.attacked - layer.certified
     bar = sandwich(layer.certified, unknown, broken, layer.threat)
@@ -69,7 +69,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _range(layer: Layer) -> str:
+def _range(layer: RobustnessBounds) -> str:
     if layer.certified == layer.attacked:
         return f"exactly {layer.certified} of {layer.images} hold"
     return f"{layer.certified} to {layer.attacked} of {layer.images} hold"
@@ -81,7 +81,7 @@ def _layers_lead(audit: Audit) -> str:
     return f"Of {images} at least the proven hold, at most the unbroken."
 
 
-def _engines(layer: Layer) -> str:
+def _engines(layer: RobustnessBounds) -> str:
     if layer.prover and layer.prover == layer.attacker:
         return f"proven and broken: {layer.prover}"
     return f"proven: {layer.prover or 'no engine'}; broken: {layer.attacker or 'not attacked'}"
@@ -142,22 +142,22 @@ def _lead(audit: Audit) -> str:
     said = f"{audit.clean.title} on {images}; each threat was made as trained, then met by each deployment."
     if not any(t != NO_THREAT for t in audit.matrix.threats):
         said = f"{audit.clean.title} on {images} under each deployment."
-    worst = worst_meeting(audit)
+    worst = worst_cell(audit)
     if worst is not None and worst.value is not None:
         said += f" Lowest {worst.value:.3f}: {worst.threat} {under(worst.deployment)}."
     return said
 
 
-def _field(met: Meeting | None, clean: float) -> Field:
+def _field(met: MatrixCell | None, clean: float) -> Field:
     if met is None:
         return _NOWHERE
     if met.value is None:
         return Field("–", None, (Mark("", "could not run"),), met.note)
     lost = (clean - met.value) / clean if clean > 0 else 0.0
-    return Field(f"{met.value:.3f}", lost, _marks(met), _told(met))
+    return Field(f"{met.value:.3f}", lost, _marks(met), _tip(met))
 
 
-def _marks(met: Meeting) -> tuple[Mark, ...]:
+def _marks(met: MatrixCell) -> tuple[Mark, ...]:
     marks = []
     if met.struck:
         share = f"{met.survived}/{met.struck}"
@@ -173,8 +173,8 @@ def _marks(met: Meeting) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _told(met: Meeting) -> str:
-    """What a pointer resting on the field is told; the table in numbers has the same."""
+def _tip(met: MatrixCell) -> str:
+    """The tooltip of a cell; the table in numbers has the same."""
     said = [f"{met.threat} under {met.deployment}: {met.value:.4f} on {many(met.images, 'image')}"]
     if met.extra is not None and met.low is not None and met.high is not None:
         interval = between(met.low, met.high)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import escape
 
 from holdfast.audit.pages.words import between, effect_of, within_chance
-from holdfast.audit.result import Audit, Cause, Recheck, Strike
+from holdfast.audit.result import AttackLevel, Audit, Cause, Recheck
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -180,7 +180,7 @@ def budgets(audit: Audit) -> Section | None:
     return Section("budgets", "Attack", _listing(Table(columns, rows), "Attack by budget"), lead)
 
 
-def _strike(strike: Strike, command: str) -> list[Cell]:
+def _strike(strike: AttackLevel, command: str) -> list[Cell]:
     return [
         strike.threat, strike.pixels, strike.mean_pixels, _of(strike.broken, strike.aimed), strike.before,
         strike.after, strike.effect, strike.engine, strike.command or command,

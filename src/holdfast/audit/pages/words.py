@@ -10,12 +10,12 @@ from holdfast.audit.options import ENOUGH
 from holdfast.audit.result import (
     NO_THREAT,
     TRAINED,
+    AttackLevel,
     Audit,
     Cause,
-    Meeting,
+    MatrixCell,
     Proof,
     Recheck,
-    Strike,
 )
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.tables import grouped, many
@@ -100,13 +100,13 @@ def left_out(audit: Audit, *parts: str) -> str:
     return f"{MISSING}: {'; '.join(said) or 'it was not asked for'}"
 
 
-def worst_meeting(audit: Audit) -> Meeting | None:
+def worst_cell(audit: Audit) -> MatrixCell | None:
     """The field of the matrix with the lowest value under a threat; None if there is none."""
     met = [m for m in audit.matrix.meetings if m.value is not None and m.threat != NO_THREAT]
     return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
-def effect_of(met: Meeting) -> str:
+def effect_of(met: MatrixCell) -> str:
     """How threat and deployment meet, if there are images enough to say so; else empty."""
     return met.effect if met.images >= FEWEST else ""
 
@@ -160,7 +160,7 @@ def _no_cause(audit: Audit, name: str) -> Line:
 
 def _combination(audit: Audit) -> Line:
     name, combined = "Worst combination", audit.combined
-    worst = worst_meeting(audit)
+    worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
         also = (
@@ -237,7 +237,7 @@ def _patch(audit: Audit) -> Line:
     )  # fmt: skip
 
 
-def _after(audit: Audit, strike: Strike) -> str:
+def _after(audit: Audit, strike: AttackLevel) -> str:
     return f"{audit.clean.title} {strike.before:.3f} → {strike.after:.3f}"
 
 

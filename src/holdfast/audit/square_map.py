@@ -162,12 +162,12 @@ def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]
     )  # fmt: skip
 
 
-def worst(maps: Sequence[SquareMap]) -> dict[str, Patch]:
+def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:
     """The black square at the worst place of each image: the threat other deployments are put to."""
     return {one.image: black(one.grid, *one.where) for one in maps if one.where is not None}
 
 
-def described(maps: Sequence[SquareMap]) -> str:
+def describe_square(maps: Sequence[SquareMap]) -> str:
     """The square in words: its side and the number of places, from and to where images differ in size."""
     if not maps:
         return "a black square"
