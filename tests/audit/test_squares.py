@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from helpers import models as making
 from helpers import squares as squaring
+from helpers.squares import squares
 from holdfast.attack.types import Rule
 from holdfast.audit import squares as squares_work
 from holdfast.audit.square_map import (
@@ -25,7 +26,7 @@ from holdfast.audit.square_map import (
     to_plain,
     worst_squares,
 )
-from holdfast.audit.squares import SquaresPlan, score_of, squares, survey
+from holdfast.audit.squares import SquaresPlan, score_of, survey
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.patch import Spot, apply
 from holdfast.core.pipeline import pipeline_of

@@ -37,10 +37,6 @@ class LevelResult:
     level: AttackLevel
     attempts: tuple[Attempt, ...]
 
-    def with_command(self, command: str) -> LevelResult:
-        """The same with the command that reproduces its numbers."""
-        return dataclasses.replace(self, level=dataclasses.replace(self.level, command=command))
-
 
 def name_of(pixels: int) -> str:
     """The threat's name: 300px."""

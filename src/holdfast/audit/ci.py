@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 from holdfast.audit.gates import GateVerdict, gate_title, verdict_sentence
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import Audit, Part, Proof, Recheck
+from holdfast.audit.result import Audit, Part, Recheck
 from holdfast.audit.values import SQUARE, measured, required_pattern
 from holdfast.engine.store import to_json
 
@@ -118,13 +118,10 @@ def _squares(audit: Audit) -> Iterator[Finding]:
 def _specs(audit: Audit) -> Iterator[Finding]:
     for one in audit.proofs:
         if one.threat != SQUARE and one.answer == "violated":
-            yield Finding("spec", "warning", f"{one.threat} {one.image}", _spec_text(one), {}, one.command)
-
-
-def _spec_text(proof: Proof) -> str:
-    of = f" of {proof.image}" if proof.image and proof.image != proof.threat else ""
-    note = f" ({proof.note})" if proof.note else ""
-    return f"Specification {proof.threat}{of} is violated, found by {proof.engine}{note}."
+            of = f" of {one.image}" if one.image and one.image != one.threat else ""
+            note = f" ({one.note})" if one.note else ""
+            text = f"Specification {one.threat}{of} is violated, found by {one.engine}{note}."
+            yield Finding("spec", "warning", f"{one.threat} {one.image}", text, {}, one.command)
 
 
 def _rechecks(audit: Audit) -> Iterator[Finding]:
@@ -233,7 +230,7 @@ def _properties(audit: Audit) -> ET.Element:
 
 
 def _timestamp(created: str) -> dict[str, str]:
-    """The schema's form, in UTC and without an offset; nothing if the audit does not tell."""
+    """The schema's form, in UTC and without an offset; empty if the audit does not state it."""
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:
@@ -243,9 +240,9 @@ def _timestamp(created: str) -> dict[str, str]:
 
 
 def _element(tag: str, attributes: dict[str, str] | None = None, text: str = "") -> ET.Element:
-    made = ET.Element(tag, {key: _legal(value) for key, value in (attributes or {}).items()})
-    made.text = _legal(text) or None
-    return made
+    element = ET.Element(tag, {key: _legal(value) for key, value in (attributes or {}).items()})
+    element.text = _legal(text) or None
+    return element
 
 
 def _legal(text: str) -> str:

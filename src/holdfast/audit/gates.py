@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import Audit, Part
+from holdfast.audit.result import Audit
 from holdfast.audit.values import (
     ENDS,
     METRICS,
@@ -215,16 +215,14 @@ def _because(name: str, audit: Audit | None) -> str:
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = [*_noise_words(name, audit), *_attack_words(name, audit)]
-    words += [f"{p.name} was left out{_in_part(p)}: {p.left_out}" for p in parts if p.left_out]
+    for part in parts:
+        some = f" in part ({part.images} of {part.of} images ran)" if part.images else ""
+        words += [f"{part.name} was left out{some}: {part.left_out}"] if part.left_out else []
     if not words and not parts:
-        words = [
-            f"this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else "no plan is told"
-        ]
+        return (
+            f": this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else ": no plan is told"
+        )
     return ": " + ("; ".join(words) or f"{parts[0].name} ran and gave no such number")
-
-
-def _in_part(part: Part) -> str:
-    return f" in part ({part.images} of {part.of} images ran)" if part.images else ""
 
 
 def _noise_words(name: str, audit: Audit) -> list[str]:

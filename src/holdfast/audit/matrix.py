@@ -50,7 +50,7 @@ def matrix(
     """Every threat under every deployment, on the same images in all cells; a killed run is resumed.
 
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
-    are left out of all fields, and so is an image that fails in one; the notes say how many.
+    are left out of all cells, and so is an image that fails in one; the notes say how many.
     """
     columns = _columns(prepared, deployments)
     images = _images(prepared, names)
@@ -110,7 +110,7 @@ def _testable(
 
 @dataclass(frozen=True)
 class _Whole:
-    """The records of the images that no field lacks, by field; why deployments and images are missing."""
+    """The records of the images that no cell lacks, by cell; why deployments and images are missing."""
 
     records: dict[tuple[str, str], list[Record]] = field(repr=False)
     problems: dict[str, str]
@@ -119,7 +119,7 @@ class _Whole:
 
 
 def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str]) -> _Whole:
-    """The fields on common images; a deployment that fails on more than half of them has no fields."""
+    """The cells on common images; a deployment that fails on more than half of them has no cells."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
@@ -135,9 +135,8 @@ def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str
     if not kept:
         first = f"; first: {next(iter(gone.values()))}" if gone else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
-    records = {
-        key: [by_name[n] for n in kept] for key, by_name in found.records.items() if key[1] not in problems
-    }
+    usable = {key: by_name for key, by_name in found.records.items() if key[1] not in problems}
+    records = {key: [by_name[n] for n in kept] for key, by_name in usable.items()}
     why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
     return _Whole(records, problems, len(kept), why)
 

@@ -71,15 +71,15 @@ def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tupl
 def _apart(sections: Sequence[Section]) -> list[Section]:
     """The sections under identifiers of their own: engines name theirs without knowing of each other."""
     taken = {"content", "gates", "verdict", "sandwich", "matrix"}
-    made = []
+    renamed = []
     for section in sections:
         name, count = section.identifier, 1
         while name in taken:
             count += 1
             name = f"{section.identifier}-{count}"
         taken.add(name)
-        made.append(dataclasses.replace(section, identifier=name))
-    return made
+        renamed.append(dataclasses.replace(section, identifier=name))
+    return renamed
 
 
 def _document(

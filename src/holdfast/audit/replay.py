@@ -49,7 +49,12 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
     room = most - 1 - (together is not None and most > 1)
     ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[:room]
     kept = {row.label for row in ranked}
-    alone = [_alone(known[row.label], row) for row in suite.rows if row.label in kept]
+    alone = []
+    for row in (row for row in suite.rows if row.label in kept):
+        one = known[row.label]
+        if row.outcome == "impossible":  # it failed on every image of the suite: no threat is run under it
+            one = dataclasses.replace(one, status="impossible", note=row.note, variant=None)
+        alone.append(one)
     return [trained(prepared), *alone, *([together] if together and most > 1 else [])]
 
 
@@ -87,24 +92,17 @@ def _harm(row: Row) -> tuple[bool, float, int]:
     return row.outcome == "measured", row.drop or 0.0, row.changed or 0
 
 
-def _alone(one: Asked, row: Row) -> Asked:
-    """The option; one that failed on every image of the suite is not put to any threat."""
-    if row.outcome == "impossible":
-        return dataclasses.replace(one, status="impossible", note=row.note, variant=None)
-    return one
-
-
 def _together(suite: ModelNoise, prepared: Prepared) -> Asked | None:
     """The worst of every family at once, as the suite combines them; None if fewer than two cost anything."""
     chosen = worst_options(suite.rows, prepared.options)
-    made = tried(prepared.ground, chosen) if len(chosen) > 1 else None
-    if made is None:
+    combined = tried(prepared.ground, chosen) if len(chosen) > 1 else None
+    if combined is None:
         return None
     words = " + ".join(one.label for one in chosen)
     option = Option("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
-    variant = made.variant and dataclasses.replace(made.variant, name=TOGETHER)
-    note = words if variant else f"{words}: {made.note}"
-    return dataclasses.replace(made, option=option, variant=variant, note=note)
+    variant = combined.variant and dataclasses.replace(combined.variant, name=TOGETHER)
+    note = words if variant else f"{words}: {combined.note}"
+    return dataclasses.replace(combined, option=option, variant=variant, note=note)
 
 
 LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
@@ -251,13 +249,13 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    made: Mapping[str, Swept], prepared: Prepared, wanted: frozenset[str]
+    swept_variants: Mapping[str, Swept], prepared: Prepared, wanted: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     model = prepared.ground.model
-    problems = {name: reason_of(one.problem, model) for name, one in made.items() if one.problem}
+    problems = {name: reason_of(one.problem, model) for name, one in swept_variants.items() if one.problem}
     found = {
         name: {r.name: r for r in one.read().records if r.name in wanted}
-        for name, one in made.items()
+        for name, one in swept_variants.items()
         if not one.problem
     }
     return found, problems

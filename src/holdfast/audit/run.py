@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.attack.types import Rule
-from holdfast.audit.attack_levels import attack_levels
+from holdfast.audit.attack_levels import LevelResult, attack_levels
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import LATE, AuditPlan, Board, Clock, open_clock, skipped_images
@@ -261,7 +261,10 @@ def _attacked(state: AuditState, clock: Clock, watch: Watch, names: Sequence[str
     budgets = clock.ended("attack budgets", len(found.levels))
     state.counts["attack"] = count
     state.outcome, state.runs = found.outcome, state.runs | found.runs
-    state.levels = tuple(one.with_command(state.repeat_line("attack")) for one in found.levels)
+    again = state.repeat_line("attack")
+    state.levels = tuple(
+        LevelResult(dataclasses.replace(one.level, command=again), one.attempts) for one in found.levels
+    )
     larger = list(state.plan.options.pixels)[budgets:]
     said = [skipped_images(count, whole, given)]
     said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []

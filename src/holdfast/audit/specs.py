@@ -112,15 +112,14 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     """The property of each specification by its name; InputError if one is none of this network's."""
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
-    questions = {_name(path, files): property_of(read_vnnlib(path), model) for path in files}
+    names = [path.name for path in files]  # the whole path where two have the same
+    questions = {
+        path.name if names.count(path.name) == 1 else str(path): property_of(read_vnnlib(path), model)
+        for path in files
+    }
     if len(questions) < len(files):
         raise InputError("--spec: expected each specification once, got one twice")
     return questions
-
-
-def _name(path: Path, files: Sequence[Path]) -> str:
-    """The file's name; its whole path where two have the same."""
-    return path.name if sum(other.name == path.name for other in files) == 1 else str(path)
 
 
 def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> SpecVerdict:
@@ -265,11 +264,7 @@ class _Walk:
     """Points of a box, half of them steps from the one nearest to breaking the property."""
 
     def __init__(
-        self,
-        domain: Domain,
-        question: Property,
-        witness: NDArray[Any] | None,
-        rng: np.random.Generator,
+        self, domain: Domain, question: Property, witness: NDArray[Any] | None, rng: np.random.Generator
     ) -> None:
         self.domain, self.question, self.witness, self.rng = domain, question, witness, rng
         boxes = list({id(rows.within): rows.within for rows in question.unsafe}.values())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,16 +17,7 @@ import numpy as np
 from holdfast.attack.judge import Judge, found_boxes
 from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
-from holdfast.audit.square_map import (
-    Grid,
-    SquareMap,
-    axes,
-    black,
-    from_plain,
-    grid_for,
-    places,
-    to_plain,
-)
+from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, InputError, ModelError, error_line
 from holdfast.core.model import Model
@@ -43,6 +33,7 @@ from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
 from holdfast.noise.vision.run import Watch, unwatched
+from holdfast.report.tables import many
 
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
 
@@ -277,21 +268,11 @@ class Survey:
         """Which images have no map and why, in words; empty if all have one."""
         said = []
         if self.without:
-            said.append(
-                f"{_images(self.without)} without a map: nothing true is found there without a square"
-            )
+            images = many(len(self.without), "image")
+            said.append(f"{images} without a map: nothing true is found there without a square")
         if self.failed:
-            said.append(f"{_images(self.failed)} could not be run; first {self.failed[0]}")
+            said.append(f"{many(len(self.failed), 'image')} could not be run; first {self.failed[0]}")
         return "; ".join(said)
-
-
-def _images(found: Sequence[object]) -> str:
-    return f"{len(found)} image{'' if len(found) == 1 else 's'}"
-
-
-def squares(plan: SquaresPlan, watch: Watch = unwatched) -> tuple[SquareMap, ...]:
-    """The map of every image in which something true is found; a killed run goes on where it was."""
-    return survey(plan, watch).maps
 
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:

@@ -112,6 +112,8 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
     plan = state.plan.plan
     if state.evaluation is None:
         raise RuntimeError("an audit has an evaluation")
+    calibration = state.noise.calibration if state.noise else ""
+    calibrated = [f"integer precisions are calibrated on {calibration}"] if calibration else []
     return Audit(
         model={
             "name": plan.model.name,
@@ -132,7 +134,7 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
         sandwich=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
         matrix=state.matrix,
         parts=tuple(state.parts),
-        notes=tuple(dict.fromkeys(_notes(state, state.evaluation))),
+        notes=tuple(dict.fromkeys([*state.evaluation.notes, *state.notes, *calibrated])),
         failed=tuple(map(str, state.evaluation.failed)),
         runs=state.runs,
         command=plan.command,
@@ -202,13 +204,6 @@ def _cause(state: AuditState, row: Row) -> Cause:
         note=row.note,
         command=state.plan.noise_line(count or 1, only=only),
     )
-
-
-def _notes(state: AuditState, evaluation: Evaluation) -> list[str]:
-    notes: list[str] = [*evaluation.notes, *state.notes]
-    if state.noise is not None and state.noise.calibration:
-        notes.append(f"integer precisions are calibrated on {state.noise.calibration}")
-    return notes
 
 
 def robustness_bounds(

@@ -31,6 +31,8 @@ OTHERS = (
 )  # fmt: skip
 BUDGETS = ("100px", "300px", "1000px", "3000px")  # examples; every other number of pixels is a name too
 ENDS = (".low", ".high")
+SQUARE = "square"  # the threat of proofs that are no specifications
+STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("clean.images", "count", ("evaluate",), "images evaluated"),
     Pattern("noise.METRIC.drop", "difference", ("noise",), "loss by the worst single system noise", True),
     Pattern(
-        "noise.METRIC.combined",
-        "difference",
-        ("noise",),
-        "loss by the worst of each family together",
-        True,
+        "noise.METRIC.combined", "difference", ("noise",), "loss by the worst of each family together", True
     ),
     Pattern("noise.FAMILY.METRIC.drop", "difference", ("noise",), "loss by the family's worst option", True),
     Pattern("noise.FAMILY.OPTION.METRIC.drop", "difference", ("noise",), "loss by that one option", True),
@@ -128,16 +126,16 @@ def _metrics(audit: Audit | None, metrics: Sequence[str]) -> tuple[str, ...]:
 
 def _regex(text: str, audit: Audit | None, metrics: Sequence[str]) -> str:
     """The pattern as a regular expression; options are asked for only where the pattern has one."""
-    made = re.escape(text).replace("METRIC", _any(_metrics(audit, metrics))).replace("OTHER", _any(OTHERS))
+    regex = re.escape(text).replace("METRIC", _any(_metrics(audit, metrics))).replace("OTHER", _any(OTHERS))
     if "BUDGET" in text:
         threats = [s.threat for s in audit.strikes] if audit is not None else []
-        made = made.replace("BUDGET", f"(?:[1-9][0-9]*px|{_any(threats)})" if threats else "[1-9][0-9]*px")
+        regex = regex.replace("BUDGET", f"(?:[1-9][0-9]*px|{_any(threats)})" if threats else "[1-9][0-9]*px")
     if "FAMILY" in text:
         labels = _labels(audit)
         options = [f"{family}.{option}" for family, option in labels]
-        made = made.replace(r"FAMILY\.OPTION", _any(options))
-        made = made.replace("FAMILY", _any(list(dict.fromkeys(family for family, _ in labels))))
-    return made
+        regex = regex.replace(r"FAMILY\.OPTION", _any(options))
+        regex = regex.replace("FAMILY", _any(list(dict.fromkeys(family for family, _ in labels))))
+    return regex
 
 
 def _any(words: Sequence[str]) -> str:
@@ -163,26 +161,22 @@ def _examples(name: str, audit: Audit | None, metrics: Sequence[str]) -> Iterato
         for metric in _metrics(audit, metrics) if "METRIC" in pattern.text else ("",):
             text = pattern.text.replace("METRIC", metric)
             if "BUDGET" in text:
-                made = [text.replace("BUDGET", b) for b in budgets]
+                names = [text.replace("BUDGET", b) for b in budgets]
             elif "OPTION" in text:
-                made = [text.replace("FAMILY.OPTION", f"{f}.{o}") for f, o in labels]
+                names = [text.replace("FAMILY.OPTION", f"{f}.{o}") for f, o in labels]
             elif "FAMILY" in text:
-                made = [text.replace("FAMILY", f) for f in families]
+                names = [text.replace("FAMILY", f) for f in families]
             else:
-                made = [text.replace("OTHER", o) for o in OTHERS] if "OTHER" in text else [text]
-            for one in made:
+                names = [text.replace("OTHER", o) for o in OTHERS] if "OTHER" in text else [text]
+            for one in names:
                 yield one
                 if pattern.interval:
                     yield from (one + end for end in ENDS)
 
 
-SQUARE = "square"
-STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
-
-
 @dataclass(frozen=True)
 class NamedValue:
-    """A number, what it is about (the noise, the image), the command that gives it again, and its n.
+    """A number, what it is about (the noise, the image), the command that reproduces it, and its n.
 
     `images` is the number of images an estimate rests on; None for counts of what was found, which are facts.
     """
@@ -203,18 +197,12 @@ def measured(audit: Audit) -> dict[str, NamedValue]:
     from holdfast.stages.families import families, options  # here: it loads every registered part
 
     found = _by_name(audit)
-    same = {
-        f"noise.{f.name}.{alias}.": f"noise.{f.name}.{o.name}."
-        for f in families()
-        for o in options(f)
-        for alias in o.aliases
-    }
-    aliases = {
-        name.replace(begin, alias, 1): one
-        for alias, begin in same.items()
-        for name, one in found.items()
-        if name.startswith(begin)
-    }
+    aliases: dict[str, NamedValue] = {}
+    for option in (option for family in families() for option in options(family)):
+        own = f"noise.{option.family}.{option.name}."
+        for alias in option.aliases:
+            other = f"noise.{option.family}.{alias}."
+            aliases |= {other + n.removeprefix(own): one for n, one in found.items() if n.startswith(own)}
     return aliases | found
 
 
@@ -264,20 +252,13 @@ def _worst(name: str, causes: Sequence[Cause]) -> Iterator[_Row]:
     So drop.low > x says that some one noise surely costs more than x, and drop.high > x that some may. One
     that ran without giving its number leaves the largest unknown.
     """
-    ran = [(cause, _ends(cause)) for cause in causes if cause.outcome in ("measured", *STILL)]
-    for column, end in enumerate(("", ".low", ".high")):
-        rows = [(_or_nan(ends[column]), cause) for cause, ends in ran]
-        if rows and not any(math.isnan(value) for value, _ in rows):
+    ran = [cause for cause in causes if cause.outcome in ("measured", *STILL)]
+    for key, end in (("drop", ""), ("low", ".low"), ("high", ".high")):
+        numbers = [0.0 if cause.outcome in STILL else getattr(cause, key) for cause in ran]
+        if ran and not any(number is None or math.isnan(number) for number in numbers):
+            rows = zip(numbers, ran, strict=True)
             value, cause = max(rows, key=lambda row: (row[0], row[1].changed or 0))  # as Audit.worst
             yield name + end, value, cause.label, cause.command, cause.images or None
-
-
-def _ends(cause: Cause) -> tuple[float | None, float | None, float | None]:
-    return (0.0, 0.0, 0.0) if cause.outcome in STILL else (cause.drop, cause.low, cause.high)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _attack(audit: Audit) -> Iterator[_Row]:
@@ -335,20 +316,20 @@ def _rechecks(audit: Audit) -> Iterator[_Row]:
 
 
 def _matrix(audit: Audit) -> Iterator[_Row]:
-    meetings = audit.matrix.meetings
-    if not meetings:
+    cells = audit.matrix.meetings
+    if not cells:
         return
-    run = [(m.value, m) for m in meetings if m.value is not None and not math.isnan(m.value)]
+    run = [(m.value, m) for m in cells if m.value is not None and not math.isnan(m.value)]
     if run:
         value, worst = min(run, key=lambda row: row[0])
         about = f"threat {worst.threat}, deployment {worst.deployment}"
         yield f"matrix.{audit.clean.metric}.min", value, about, worst.command, worst.images
-    if any(m.effect for m in meetings):
-        grown = [m for m in meetings if m.effect == "magnified"]
+    if any(m.effect for m in cells):
+        grown = [m for m in cells if m.effect == "magnified"]
         about = _some(f"{m.threat} under {m.deployment}" for m in grown)
-        images = max(m.images for m in meetings)
+        images = max(m.images for m in cells)
         yield "matrix.magnified", len(grown), about, next((m.command for m in grown), ""), images
-    missing = [m for m in meetings if m.value is None]
+    missing = [m for m in cells if m.value is None]
     yield "matrix.missing", len(missing), _some(f"{m.threat} under {m.deployment}" for m in missing), ""
 
 

@@ -69,7 +69,9 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         data = [str(run.about.data.get("name")) for run in (a, b)]
         raise InputError(f"A is on {data[0]}, B on {data[1]}: {problem}") from None
     before, after = (_only(side, names) for side in (first, second))
-    rows = [_main(before, after, names), *_others(before, after)]
+    main = Subject(WHOLE, after.metric, "is better")
+    rows = [from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
+    rows += _others(before, after)
     if b.about.task == "detect":
         rows += _classes(before, after)
     lost, gained = broken(before, after), broken(after, before)
@@ -120,11 +122,6 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 def _only(side: Side, names: Sequence[str]) -> Side:
     known = {record.name: record for record in side.records}
     return dataclasses.replace(side, records=tuple(known[name] for name in names), kept={})
-
-
-def _main(before: Side, after: Side, names: Sequence[str]) -> Change:
-    about = Subject(WHOLE, after.metric, "is better")
-    return from_draws(about, 100 * drawn(before, names), 100 * drawn(after, names), len(names))
 
 
 def _others(before: Side, after: Side) -> Iterator[Change]:
@@ -262,10 +259,7 @@ class Unpaired(Exception):
 
 
 def effect_changes(
-    a: dict[str, Any],
-    b: dict[str, Any],
-    both: Sequence[Sequence[Attempt]],
-    begin: str = "",
+    a: dict[str, Any], b: dict[str, Any], both: Sequence[Sequence[Attempt]], begin: str = ""
 ) -> list[Change]:
     """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
     if a.get("settings") != b.get("settings"):

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -21,9 +21,7 @@ Verdict: TypeAlias = Literal[
     "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B"
 ]
 Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a number rises
-VERDICTS: tuple[Verdict, ...] = (
-    "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B",
-)  # fmt: skip
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SEED = 0  # of all draws
 POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 
@@ -139,15 +137,19 @@ def from_stated(
         verdict: Verdict = "only in A" if after is None else "only in B"
         return Change(about, before or Stated(None), after or Stated(None), verdict)
     images = min(before.images, after.images)
+    if before.value is None and after.value is None:
+        verdict = "same to the last digit" if before.words == after.words else "undecided"
+        return Change(about, before, after, verdict, images=images)
     if before.value is None or after.value is None:
-        return Change(about, before, after, _without_number(before, after), images=images)
+        verdict = "only in A" if after.value is None else "only in B"
+        return Change(about, before, after, verdict, images=images)
     change = after.value - before.value
     if change == 0:
         return Change(about, before, after, "same to the last digit", 0.0, images=images)
-    if None in (before.low, before.high, after.low, after.high):
+    if before.low is None or before.high is None or after.low is None or after.high is None:
         basis = f"no interval: {why}"
         return Change(about, before, after, "undecided", change, images=images, basis=basis)
-    apart = _apart(before, after)
+    apart = before.high < after.low or after.high < before.low
     basis = "the two intervals do not overlap" if apart else "the two intervals overlap"
     verdict = _direction(about, change) if apart else "undecided"
     return Change(about, before, after, verdict, change, images=images, basis=f"{basis} (not paired)")
@@ -210,18 +212,6 @@ def order(changes: list[Change]) -> tuple[Change, ...]:
 
 def _direction(about: Subject, change: float) -> Verdict:
     return "worse" if (change > 0) == (about.rise == "is worse") else "better"
-
-
-def _without_number(before: Stated, after: Stated) -> Verdict:
-    if before.value is None and after.value is None:
-        return "same to the last digit" if before.words == after.words else "undecided"
-    return "only in A" if after.value is None else "only in B"
-
-
-def _apart(first: Stated, second: Stated) -> bool:
-    ends = (first.low, first.high, second.low, second.high)
-    a_low, a_high, b_low, b_high = (math.nan if end is None else end for end in ends)
-    return a_high < b_low or b_high < a_low
 
 
 def _known(value: float) -> float | None:
@@ -292,7 +282,9 @@ class Comparison:
             return self._equal(same) if same else "A and B have no number in common."
         if same:
             parts.append(f"the same in {same}")
-        most = _most(self)
+        # The row that became most worse, else most better; in points if any is.
+        moved = self.of("worse") or self.of("better")
+        most = next((row for row in moved if row.about.unit == POINTS), moved[0] if moved else None)
         parts[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
         return f"B is {', '.join(parts)}.{_headline(self.main)}"
 
@@ -304,12 +296,6 @@ class Comparison:
         equal = f"B and A are the same to the last digit in all {same} numbers of what both measured"
         values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
         return f"{equal}; {values}, being of each run's own images and parts."
-
-
-def _most(found: Comparison) -> Change | None:
-    """The row that became most worse, else most better; in points if any is."""
-    rows = found.of("worse") or found.of("better")
-    return next((row for row in rows if row.about.unit == POINTS), rows[0] if rows else None)
 
 
 def _headline(main: Change | None) -> str:
@@ -329,20 +315,19 @@ def comparison_of(kind: Kind, a: Run, b: Run, body: Body, *, same: bool = False)
 
 def as_plain(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON values."""
+    rows = [
+        {**row.pop("about"), "a": row.pop("before"), "b": row.pop("after"), **row}
+        for row in map(dataclasses.asdict, found.changes)
+    ]
     return {"holdfast": 1, "kind": "comparison", "of": found.kind, "summary": found.summary} | {
         **{name: dataclasses.asdict(getattr(found, name)) for name in ("a", "b")},
-        "changes": [_row(row) for row in found.changes],
+        "changes": rows,
         "differs": [{"what": what, "a": a, "b": b} for what, a, b in found.differs],
         "lists": [dataclasses.asdict(one) for one in found.lists],
         "values": [{"name": name, "a": a, "b": b} for name, a, b in found.values],
         "notes": list(found.notes),
         "same": found.same,
     }
-
-
-def _row(row: Change) -> dict[str, Any]:
-    plain = dataclasses.asdict(row)
-    return {**plain.pop("about"), "a": plain.pop("before"), "b": plain.pop("after"), **plain}
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:

@@ -147,8 +147,10 @@ class _Both:
             rows = [self._paired_clean(clean)]
         old, new = ({row.label: row for row in model.rows} for model in (first, second))
         rows += [self._cost(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
-        if first.combined or second.combined:
-            rows.append(self._together(first.combined, second.combined))
+        combined = (first.combined, second.combined)
+        if any(combined):
+            same = len({row and row.option for row in combined}) == 1
+            rows.append(self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", *combined))
         return rows
 
     def notes(self) -> Iterator[str]:
@@ -164,10 +166,6 @@ class _Both:
         names = common(*sides)
         old, new = (100 * drawn(side, names) for side in sides)
         return from_draws(about, old, new, len(names))
-
-    def _together(self, old: Row | None, new: Row | None) -> Change:
-        same = bool(old and new and old.option == new.option)
-        return self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", old, new)
 
     def _cost(self, label: str, old: Row | None, new: Row | None) -> Change:
         about = Subject(COSTS, self._said(label), "is worse", costs=True)

@@ -78,12 +78,12 @@ def _interval(line: Line) -> str:
 def verdict(found: Findings) -> str:
     """The experiment in a sentence or two."""
     failed = [line for line in found.lines if line.state == "failed"]
-    told = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
-    told += [f"{len(failed)} of them failed"] if failed else []
+    parts = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
+    parts += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
-        told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
-    text = "; ".join(told) + "."
+        parts.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
+    text = "; ".join(parts) + "."
     gates = [one for line in found.lines for one in line.gates]
     if gates:
         text += f" Gates: {count_verdicts(gates)}."

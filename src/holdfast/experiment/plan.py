@@ -115,7 +115,7 @@ TABLES = ("model", "data", "condition", "gates")
 
 
 def read_experiment(file: Path) -> Experiment:
-    """The experiment in a TOML file; InputError tells file, line, field and values of every problem."""
+    """The experiment in a TOML file; InputError names file, line, field and values of every problem."""
     text = _text(file)
     try:
         document = tomllib.loads(text)
@@ -127,9 +127,9 @@ def read_experiment(file: Path) -> Experiment:
     found = reader.experiment(document)
     if not reader.problems:
         return found
-    told = [line for _, line in sorted(reader.problems, key=lambda one: one[0])]
-    many = f"{len(told)} problems in {file}:\n" if len(told) > 1 else ""
-    raise InputError(many + "\n".join(told))
+    problems = [line for _, line in sorted(reader.problems, key=lambda one: one[0])]
+    many = f"{len(problems)} problems in {file}:\n" if len(problems) > 1 else ""
+    raise InputError(many + "\n".join(problems))
 
 
 def _text(file: Path) -> str:
@@ -146,25 +146,25 @@ def _text(file: Path) -> str:
         raise InputError(f"{file}: expected a readable TOML file, got: {problem}") from None
 
 
-def _syntax(file: Path, told: str) -> str:
-    """The problem tomllib tells, with the line where all others have it."""
-    what, _, at = told.rpartition(" (at ")
+def _syntax(file: Path, message: str) -> str:
+    """The problem tomllib reports, with the line where all others have it."""
+    what, _, at = message.rpartition(" (at ")
     if at.startswith("line "):
         line, _, column = at.removeprefix("line ").rstrip(")").partition(", ")
         return f"{file}:{line}: expected TOML, got: {what} ({column})"
-    return f"{file}: expected TOML, got: {told}"
+    return f"{file}: expected TOML, got: {message}"
 
 
 @dataclass
 class _Reader:
-    """What is needed to tell a problem, and the problems told so far by their lines."""
+    """What is needed to report a problem, and the problems found so far by their lines."""
 
     file: Path
     folder: Path
     lines: Mapping[Where, int]
     problems: list[tuple[int, str]] = field(default_factory=list)
 
-    def tell(self, where: Where, what: str) -> None:
+    def report(self, where: Where, what: str) -> None:
         """Keep the problem with its line and the name of the field."""
         line = line_of(self.lines, where)
         named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
@@ -172,7 +172,7 @@ class _Reader:
         self.problems.append((line, f"{place}: {named}: {what}" if named else f"{place}: {what}"))
 
     def experiment(self, document: Mapping[str, Any]) -> Experiment:
-        """The experiment; what could not be read has a default, and its problem is told."""
+        """The experiment; what could not be read has a default, and its problem is reported."""
         own = {key: value for key, value in document.items() if key not in TABLES}
         values = self.table(Experiment, own, (), TABLES)
         models = self.several(document, "model", GivenModel)
@@ -195,27 +195,27 @@ class _Reader:
             if key not in specs:
                 home = _homes(key)
                 foreign = f"not a key of this table; it is for {home}"
-                self.tell((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
+                self.report((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
                 continue
             try:
                 values[specs[key].name] = read_value(specs[key], value, self.folder)
             except InvalidValue as problem:
                 inside = () if problem.place is None else (problem.place,)
-                self.tell((*where, key, *inside), str(problem))
+                self.report((*where, key, *inside), str(problem))
         for key, spec in specs.items():
             if spec.required and key not in given:
-                self.tell(where, f"{key} is missing: {spec.option.help}")
+                self.report(where, f"{key} is missing: {spec.option.help}")
         return values
 
     def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
         """The tables of [[name]]."""
         given = document.get(name, [])
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
-            self.tell((name,), f"expected tables [[{name}]], got {_kind(given)}")
+            self.report((name,), f"expected tables [[{name}]], got {_kind(given)}")
             return []
         if not given and (needed or name in document):
             where = (name,) if name in document else ()
-            self.tell(where, f"expected at least one table [[{name}]], got none")
+            self.report(where, f"expected at least one table [[{name}]], got none")
         return given
 
     def several(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
@@ -253,25 +253,25 @@ class _Reader:
         before = len(self.problems)
         foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
         for key in sorted(foreign):
-            self.tell((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
+            self.report((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
         values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
         if values.get("calibration") and shape is Evaluate and not values.get("noise"):
-            self.tell((*where, "calibration"), "is of use only with `noise`")
+            self.report((*where, "calibration"), "is of use only with `noise`")
         if isinstance(values.get("stage"), tuple):
             kinds = [text.partition("=")[0] for text in values["stage"]]
             for kind in sorted({k for k in kinds if kinds.count(k) > 1}):
-                self.tell((*where, "stage"), f"the stage {kind!r} is exchanged twice")
+                self.report((*where, "stage"), f"the stage {kind!r} is exchanged twice")
         return shape(**values) if len(self.problems) == before else None
 
     def gates(self, given: Any) -> Iterator[Gate]:
         """The gates of [gates], each read and checked on its own."""
         if not isinstance(given, dict) or not given.get(FAIL_IF, True):
-            self.tell(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {shown(given)}')
+            self.report(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {shown(given)}')
             return
         try:
             least = min_images_of(given.get(MIN_IMAGES), MIN_IMAGES)
         except InputError as problem:
-            self.tell(("gates", MIN_IMAGES), str(problem).partition(": ")[2])
+            self.report(("gates", MIN_IMAGES), str(problem).partition(": ")[2])
             least = None
         for key, value in given.items():
             if key == MIN_IMAGES:
@@ -284,8 +284,8 @@ class _Reader:
                     check(made)
                     yield from (dataclasses.replace(one, min_images=least) for one in made)
                 except InputError as problem:
-                    told = str(problem)
-                    self.tell(where, told.partition(": ")[2] if told.startswith("gates.") else told)
+                    text = str(problem)
+                    self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
 
     def twice(self, name: str, named: Mapping[int, str]) -> None:
         """Report a name that two tables have."""
@@ -294,15 +294,15 @@ class _Reader:
             first = seen.setdefault(one, place)
             if one and first != place:
                 said = f"{one!r} is the name of {name}[{first}] already; give it another `name`"
-                self.tell((name, place, "name"), said)
+                self.report((name, place, "name"), said)
 
     def whole(self, found: Experiment, document: Mapping[str, Any]) -> None:
         """Report what no single table shows."""
         does = [str(row.get("do")) for row in _tables(document, "condition")]
         if set(does) != {"verify"} and "data" not in document:
-            self.tell((), "expected at least one table [[data]], got none")
+            self.report((), "expected at least one table [[data]], got none")
         if found.gates and "audit" not in does:
-            self.tell(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
+            self.report(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
 
 
 def _name(path: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.audit.square_map import SquareMap, axes, describe_square
-from holdfast.core.types import Boxes, Floats, Ints
+from holdfast.core.types import Boxes
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
@@ -202,19 +202,13 @@ def _drawn(one: SquareMap, jpeg: bytes | None) -> str:
             place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
             parts += [element("rect", class_="under", **place), element("rect", class_="mark truth", **place)]
     if one.where is not None:
-        parts.append(_square(one, unit))
+        x, y = one.where  # the black square at the worst place, in a white ring
+        place = {"x": x * unit, "y": y * unit, "width": 2 * half, "height": 2 * half}
+        ring = element("rect", fill="#000000", stroke="#ffffff", stroke_width="2", **place)
+        parts.append(element("g", tip(f"the worst place: x {x}, y {y}"), ring))
     what = html.escape(f"{one.image}: {_words(one)}")
     box = f"0 0 {wide:g} {tall:g}"
     return element("svg", element("title", what), *parts, class_="picture", viewBox=box, role="img")
-
-
-def _square(one: SquareMap, unit: float) -> str:
-    """The square at the worst place, black as it is, in a white ring."""
-    x, y = one.where or (0, 0)
-    side = one.grid.side * unit
-    place = {"x": x * unit, "y": y * unit, "width": side, "height": side}
-    ring = element("rect", fill="#000000", stroke="#ffffff", stroke_width="2", **place)
-    return element("g", tip(f"the worst place: x {x}, y {y}"), ring)
 
 
 def _heat(one: SquareMap) -> NDArray[np.uint8]:
@@ -222,8 +216,8 @@ def _heat(one: SquareMap) -> NDArray[np.uint8]:
     columns, rows = axes(one.size, one.grid)
     ends = max(int(columns[-1]), 1), max(int(rows[-1]), 1)
     points = [max(1, round(_LATTICE * end / max(ends))) for end in ends]
-    across, down = (
-        _nearest(np.linspace(0, end, count), starts)
+    across, down = (  # for each point the number of the start nearest to it
+        np.abs(np.linspace(0, end, count)[:, None] - starts[None, :]).argmin(axis=1)
         for end, count, starts in zip(ends, points, (columns, rows), strict=True)
     )
     doubt, unsafe = np.isnan(one.scores), one.unsafe
@@ -233,8 +227,3 @@ def _heat(one: SquareMap) -> NDArray[np.uint8]:
     cover = np.where(unsafe | doubt, _STRONG, safe)
     whole = np.concatenate([painted, cover[..., None]], axis=2).astype(np.uint8)
     return np.ascontiguousarray(whole[down][:, across])
-
-
-def _nearest(at: Floats, starts: Ints) -> Ints:
-    """For each point the number of the start nearest to it."""
-    return np.asarray(np.abs(at[:, None] - starts[None, :]).argmin(axis=1), np.int64)

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from holdfast.audit.gates import count_verdicts
-from holdfast.audit.pages.words import (
-    between,
-    effect_of,
-    left_out,
-    points,
-    under,
-    verdict,
-    worst_cell,
-)
+from holdfast.audit.pages.words import between, effect_of, left_out, points, under, verdict, worst_cell
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.heat import DENSE, Field, Head, Mark, heat, scale
@@ -34,14 +26,16 @@ _NOWHERE = Field("–", None, (Mark("", "not run"),))
 def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """The markup of the first screen."""
     gates = [_gate(j) for j in judged]
+    counts = {one.images for one in audit.sandwich}
+    images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
     return fragment(
         "audit.html",
         gates=gates,
         gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
         gates_said=count_verdicts(judged),
         lines=verdict(audit),
-        layers=[_layer(one) for one in audit.sandwich],
-        layers_lead=_layers_lead(audit),
+        layers=[_bounds(one) for one in audit.sandwich],
+        layers_lead=f"Of {images} at least the proven hold, at most the unbroken.",
         commands=_commands(audit),
         no_layers=f"{left_out(audit, 'attack', 'squares').capitalize()}.",
         **_matrix(audit),
@@ -56,35 +50,20 @@ def _gate(judged: GateVerdict) -> dict[str, Any]:
     return {"text": judged.gate.text, "tone": tone, "verdict": judged.verdict, "said": said}
 
 
-def _layer(layer: RobustnessBounds) -> dict[str, Any]:
-    broken = layer.images - layer.attacked
-    unknown = layer.attacked - layer.certified
-    bar = sandwich(layer.certified, unknown, broken, layer.threat)
+def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
+    low, high = bounds.certified, bounds.attacked
+    bar = sandwich(low, high - low, bounds.images - high, bounds.threat)
+    span = f"exactly {low}" if low == high else f"{low} to {high}"
+    engines = f"proven: {bounds.prover or 'no engine'}; broken: {bounds.attacker or 'not attacked'}"
+    if bounds.prover and bounds.prover == bounds.attacker:
+        engines = f"proven and broken: {bounds.prover}"
     return {
-        "name": layer.threat,
-        "words": layer.words,
-        "range": _range(layer),
+        "name": bounds.threat,
+        "words": bounds.words,
+        "range": f"{span} of {bounds.images} hold",
         "bar": Markup(bar),  # noqa: S704 (every text in it is escaped)
-        "engines": _engines(layer),
+        "engines": engines,
     }
-
-
-def _range(layer: RobustnessBounds) -> str:
-    if layer.certified == layer.attacked:
-        return f"exactly {layer.certified} of {layer.images} hold"
-    return f"{layer.certified} to {layer.attacked} of {layer.images} hold"
-
-
-def _layers_lead(audit: Audit) -> str:
-    counts = {layer.images for layer in audit.sandwich}
-    images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
-    return f"Of {images} at least the proven hold, at most the unbroken."
-
-
-def _engines(layer: RobustnessBounds) -> str:
-    if layer.prover and layer.prover == layer.attacker:
-        return f"proven and broken: {layer.prover}"
-    return f"proven: {layer.prover or 'no engine'}; broken: {layer.attacker or 'not attacked'}"
 
 
 def _commands(audit: Audit) -> list[tuple[str, str]]:
@@ -97,7 +76,7 @@ def _commands(audit: Audit) -> list[tuple[str, str]]:
 def _matrix(audit: Audit) -> dict[str, Any]:
     """What the template needs to know about the matrix."""
     matrix, alone = audit.matrix, tuple(audit.matrix.threats) in ((), (NO_THREAT,))
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "matrix_title": "Deployments" if alone else "Threat × deployment",
         "matrix": "",
         "matrix_command": next((m.command for m in matrix.meetings if m.command), audit.command),
@@ -107,7 +86,7 @@ def _matrix(audit: Audit) -> dict[str, Any]:
         "matrix_lead": f"{left_out(audit, 'matrix').capitalize()}.",
     }
     if not matrix.meetings:
-        return made
+        return values
     whole = matrix.at(NO_THREAT, TRAINED)
     clean = whole.value if whole is not None and whole.value else audit.clean.value
     fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
@@ -119,7 +98,7 @@ def _matrix(audit: Audit) -> dict[str, Any]:
     )
     unit = f"share lost of the clean {clean:.3f}"
     return {
-        **made,
+        **values,
         "matrix": Markup(table),  # noqa: S704
         "scale": Markup(scale(unit)),  # noqa: S704
         "matrix_lead": _lead(audit),
@@ -186,9 +165,9 @@ def _keys(audit: Audit) -> list[str]:
     """What the marks mean, of those that occur, and why fields are empty."""
     met = audit.matrix.meetings
     keys = []
-    made = next((m for m in met if m.struck and m.deployment == TRAINED), None)
-    if made is not None and len(audit.matrix.deployments) > DENSE:
-        keys.append(f"✕ {made.struck}: {many(made.struck, 'image')} broken by the threat as trained.")
+    first = next((m for m in met if m.struck and m.deployment == TRAINED), None)
+    if first is not None and len(audit.matrix.deployments) > DENSE:
+        keys.append(f"✕ {first.struck}: {many(first.struck, 'image')} broken by the threat as trained.")
     some = next((m for m in met if m.struck and m.deployment != TRAINED), None)
     if some is not None:
         keys.append(
