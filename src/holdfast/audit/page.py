@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 5_000_000  # bytes of a page
 _FRAME = 300  # bytes of markup around a figure, at most
-_LISTED = 200
+HEIGHT = 900  # of a notebook's frame, in pixels
+_LISTED = 200  # lines of notes and failures
 
 
 def write(
@@ -153,9 +154,6 @@ def _about(audit: Audit) -> Section:
             rest = f"The first {_LISTED} of {len(lines)}." if len(lines) > _LISTED else ""
             figures.append(Figure(f"{title} ({len(lines)})", listed, rest, wide=True))
     return Section("about", "What was run", tuple(figures))
-
-
-HEIGHT = 900  # of the frame, in pixels
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
 
 
 @dataclass
-class Board:
+class ProgressFile:
     """The progress of an audit on disk: written at most twice a second, and passed on to another watch."""
 
     folder: Path

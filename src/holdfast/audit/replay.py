@@ -27,6 +27,7 @@ from holdfast.noise.vision.variants import Swept, Variant
 from holdfast.stages.families import Option, applied
 
 TOGETHER = "all together"
+LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
 # What is proven of fp32 is asked of these by name: the commonest 8 bits, the most careful, and 16 bits.
 ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
 MOST = 12  # columns a page can show side by side
@@ -105,9 +106,6 @@ def _together(suite: ModelNoise, prepared: Prepared) -> Asked | None:
     return dataclasses.replace(combined, option=option, variant=variant, note=note)
 
 
-LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
-
-
 @dataclass(frozen=True)
 class PatchThreat:
     """A threat made for the training pipeline: a patch for each image it was made for.
@@ -138,11 +136,6 @@ class Waves:
 
     patches: tuple[dict[str, Patch], ...] = field(repr=False)
     at: dict[tuple[str, str], int]  # (threat, image)
-
-    @property
-    def images(self) -> int:
-        """How many pictures are run under each deployment."""
-        return sum(map(len, self.patches))
 
 
 def waves_of(threats: Sequence[PatchThreat], names: Collection[str]) -> Waves:

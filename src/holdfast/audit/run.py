@@ -12,7 +12,7 @@ from holdfast.attack.types import Rule
 from holdfast.audit.attack_levels import LevelResult, attack_levels
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.plan import LATE, AuditPlan, Board, Clock, open_clock, skipped_images
+from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
 from holdfast.audit.recheck import recheck
 from holdfast.audit.result import Part, save
 from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
@@ -54,7 +54,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     questions_of(plan.plan.model, plan.options.spec)  # report a bad file now, not after minutes
     clock = open_clock(plan, began)
     state = AuditState(plan)
-    board = Board(plan.folder, plan.options.parts, watch)
+    progress = ProgressFile(plan.folder, plan.options.parts, watch)
     works: dict[str, Callable[[AuditState, Clock, Watch], PartOutcome]] = {
         "evaluate": _evaluate,
         "noise": _noise,
@@ -67,10 +67,10 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     }
     try:
         for name in plan.options.parts:
-            board.enter(name)
+            progress.enter(name)
             planned, began = clock.seconds(name), time.monotonic()
             skipped = PartOutcome(0, LATE)
-            outcome = works[name](state, clock, board.watching) if clock.starts(name) else skipped
+            outcome = works[name](state, clock, progress.watching) if clock.starts(name) else skipped
             clock.done.append(name)
             if not outcome.applies:
                 state.notes.append(f"{name}: {outcome.left_out}")
@@ -91,9 +91,9 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
     except BaseException as problem:
         ended = "cancelled" if isinstance(problem, KeyboardInterrupt) else "failed"
         with contextlib.suppress(HoldfastError):  # a full disk: report the first problem, not this one
-            board.write(ended, why=str(problem))
+            progress.write(ended, why=str(problem))
         raise
-    board.write("done")
+    progress.write("done")
     return state
 
 

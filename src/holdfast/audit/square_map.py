@@ -154,12 +154,21 @@ def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]
     """The answer of every map: exact for the finite set of places, whatever it is."""
     return tuple(
         Proof(
-            THREAT, one.image, one.answer, ENGINE, one.seconds, one.scores.size, one.tried,
-            int(one.unsafe.sum()), None if one.least is None else one.least - one.threshold, one.where,
-            one.note, command,
+            THREAT,
+            one.image,
+            one.answer,
+            ENGINE,
+            one.seconds,
+            members=one.scores.size,
+            tried=one.tried,
+            unsafe=int(one.unsafe.sum()),
+            margin=None if one.least is None else one.least - one.threshold,
+            where=one.where,
+            note=one.note,
+            command=command,
         )
         for one in maps
-    )  # fmt: skip
+    )
 
 
 def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ class AttackRun:
     folder: Path
     cells: dict[str, Any]
 
-    @property
+    @cached_property
     def broken(self) -> dict[str, bool]:
         """Whether each image that had something to lose is broken."""
         return {n: bool(r["success"]) for n, r in self.images.items() if r["targets"] or r["steps"]}

@@ -27,6 +27,10 @@ from holdfast.evaluate.options import CardOptions, ClassOptions, ReadingOptions,
 from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions
 from holdfast.verify.options import TimeoutOptions
 
+LARGEST = 1 << 20  # bytes of a file
+TABLES = ("model", "data", "condition", "gates")
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
 
 @dataclass(frozen=True, kw_only=True)
 class GivenModel(CardOptions, ClassOptions):
@@ -108,10 +112,6 @@ class Experiment(Options):
     title: Annotated[str, Option("A line above the results.")] = ""
     seed: Annotated[int, Option("Random seed of attacks.", least=0)] = 0
     gates: tuple[Gate, ...] = ()
-
-
-LARGEST = 1 << 20  # bytes of a file
-TABLES = ("model", "data", "condition", "gates")
 
 
 def read_experiment(file: Path) -> Experiment:
@@ -332,9 +332,6 @@ def _kind(value: Any) -> str:
     if isinstance(value, dict):
         return "one table; write [[ ]] around its name, with two brackets"
     return shown(value)
-
-
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:

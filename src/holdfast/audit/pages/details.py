@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.square_map import SquareMap, axes, describe_square
+from holdfast.audit.square_map import SquareMap, axes, describe_square, proofs_of
 from holdfast.core.types import Boxes
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
@@ -142,16 +142,11 @@ def square_sections(
 
 def table_of(maps: Sequence[SquareMap]) -> Table:
     """Every map in a line."""
-    rows: list[list[Cell]] = []
-    for one in maps:
-        where = "" if one.where is None else f"{one.where[0]}, {one.where[1]}"
-        margin = None if one.least is None else one.least - one.threshold
-        rows.append(
-            [
-                one.image, one.answer, one.scores.size, one.tried, int(one.unsafe.sum()), one.clean, margin,
-                where, one.note,
-            ]
-        )  # fmt: skip
+    rows: list[list[Cell]] = [  # the proof of a map has its numbers
+        [p.image, p.answer, p.members, p.tried, p.unsafe, one.clean, p.margin,
+         "" if p.where is None else f"{p.where[0]}, {p.where[1]}", p.note]
+        for one, p in zip(maps, proofs_of(maps), strict=True)
+    ]  # fmt: skip
     columns: list[Column | str] = [
         "image", "answer", "places", "judged", "unsafe", Column("clean score", 3),
         Column("margin", 3, "Least score of a target at any place, minus the threshold; below 0: lost."),
