@@ -16,9 +16,7 @@ from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
 from holdfast.config.schema import value_schema
 from holdfast.experiment.options import ExperimentOptions
-from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel
-from holdfast.experiment.read import read_experiment
-from holdfast.experiment.schema import schema
+from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, read_experiment, schema
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.
 TABLES = {"csv", "markdown", "latex", "strict"}

@@ -160,7 +160,7 @@ REDONE = {
     ),
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
     "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
-    "squares": ("audit.squares.work", "graph.nms"),
+    "squares": ("audit.squares", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model.runner", "noise.language.graph.causal"),
     "speech": ("noise.speech.model.mel", "metrics.speech"),

@@ -54,9 +54,8 @@ def report(options: ReportOptions) -> None:
 
 def _audit(run: Path, out: Path) -> None:
     """Write the page of an audit: with all pictures as it was written, otherwise from its numbers."""
-    from holdfast.audit.cli import PAGE
     from holdfast.audit.page import write
-    from holdfast.audit.result import open_audit
+    from holdfast.audit.result import PAGE, open_audit
     from holdfast.engine.store import write_atomic
 
     found = open_audit(run)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.audit.progress import PROGRESS
+from holdfast.audit.result import PROGRESS
 from holdfast.core.errors import InputError
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.web.render import Refusal

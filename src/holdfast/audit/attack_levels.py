@@ -16,12 +16,12 @@ from holdfast.attack.result import Attempt, Outcome, effect_of, points_of
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.plan import AuditPlan
-from holdfast.audit.result import Strike
+from holdfast.audit.result import AttackLevel
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.engine.manifest import slug
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import side_of
-from holdfast.evaluate.run import Plan, alignment_of
+from holdfast.evaluate.run import alignment_of
 from holdfast.noise.vision.run import Watch
 from holdfast.stages.families import is_installed
 
@@ -30,15 +30,11 @@ QUERIES = 400  # of a search from predictions alone, where torch is missing
 
 
 @dataclass(frozen=True)
-class Struck:
-    """One budget: the strike in numbers, and what became of every image within it."""
+class LevelResult:
+    """The attack at one pixel budget: its numbers, and the attempt on every image."""
 
-    strike: Strike
+    level: AttackLevel
     attempts: tuple[Attempt, ...]
-
-    def with_command(self, command: str) -> Struck:
-        """The same with the line that gives its numbers again."""
-        return dataclasses.replace(self, strike=dataclasses.replace(self.strike, command=command))
 
 
 def name_of(pixels: int) -> str:
@@ -64,17 +60,17 @@ def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPl
 
 
 @dataclass(frozen=True)
-class Strikes:
-    """All budgets: the outcome within the largest one, each as a strike, and the folders of their attacks."""
+class AttackLevels:
+    """All budgets: the outcome within the largest, the result of each, and the folders of the attacks."""
 
     outcome: Outcome
-    struck: tuple[Struck, ...]
+    levels: tuple[LevelResult, ...]
     runs: dict[str, str]
 
 
-def strikes(
+def attack_levels(
     plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
-) -> Strikes:
+) -> AttackLevels:
     """All budgets from the smallest on, each with what the smaller ones broke.
 
     At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
@@ -82,17 +78,18 @@ def strikes(
     were finished before, if any.
     """
     held: dict[str, Attempt] = {}
-    todo, struck, runs = list(images), list[Struck](), dict[str, str]()
+    todo, levels, runs = list(images), list[LevelResult](), dict[str, str]()
     first: Outcome | None = None
     budgets = plan.options.pixels[:most]
     for number, pixels in enumerate(budgets):
         if todo:
-            end = _share(until, len(budgets) - number)
+            now = time.monotonic()
+            end = now + (until - now) / (len(budgets) - number)  # all have the same part of the time left
             try:
                 wanted, outcome = _attacked(plan, todo, pixels, end, watch)
             except BudgetSpent:
                 if first is not None:
-                    break  # the smaller budgets still stand
+                    break  # the results of the smaller budgets remain
                 wanted, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
             except DataError:  # none of those left can be read any more
                 if first is None:
@@ -102,30 +99,18 @@ def strikes(
                 break
             runs[f"attack {name_of(pixels)}"] = wanted.out.name
             first = first or outcome
-            held = carried(held, outcome.attempts)
+            held = carry_over(held, outcome.attempts)
         if first is None:
             break
-        struck.append(_struck(plan, first, pixels, tuple(held.values()), len(todo)))
+        levels.append(_level(plan, first, pixels, tuple(held.values()), len(todo)))
         todo = [a.name for a in held.values() if a.targets and not a.success]
     if first is None:
         raise DataError("expected at least one image to attack, got none")
-    largest = struck[-1].strike.pixels
-    return Strikes(_whole(plan, first, tuple(held.values()), largest), tuple(struck), runs)
+    largest = levels[-1].level.pixels
+    return AttackLevels(_whole(plan, first, tuple(held.values()), largest), tuple(levels), runs)
 
 
-def _share(until: float, budgets: int) -> float:
-    """The moment at which the first of these budgets stops: all have the same part of the time left."""
-    now = time.monotonic()
-    return now + (until - now) / budgets
-
-
-def _within(plan: Plan, until: float) -> Plan:
-    """The plan with its end; in a short time one process is quicker, as each of several must load torch."""
-    short = until - time.monotonic() < SHORT
-    return dataclasses.replace(plan, until=until, jobs=1 if short else plan.jobs)
-
-
-def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
+def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
     """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
     found = dict(held)
     for one in more:
@@ -138,13 +123,16 @@ def carried(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, A
 def _attacked(
     plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
 ) -> tuple[AttackPlan, Outcome]:
-    wanted = attack_plan(dataclasses.replace(plan, plan=_within(plan.plan, until)), images, pixels)
+    # In a short time one process is quicker, as each of several must load torch.
+    jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
+    within = dataclasses.replace(plan.plan, until=until, jobs=jobs)
+    wanted = attack_plan(dataclasses.replace(plan, plan=within), images, pixels)
     with watch(f"attack {name_of(pixels)}", len(images)) as step:
         return wanted, attack(wanted, step)
 
 
 def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], largest: int) -> Outcome:
-    """The outcome within the largest budget, as an attack of its own would tell it."""
+    """The outcome within the largest budget, as a single attack would report it."""
     settings = plan.plan.settings
     pairs = [a.model for a in attempts]
     effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
@@ -153,20 +141,26 @@ def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], large
     return dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
 
 
-def _struck(
+def _level(
     plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
-) -> Struck:
+) -> LevelResult:
     before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
     aimed = [a for a in attempts if a.targets]
     method = method_of()
     how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
     fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
-    strike = Strike(
-        name_of(pixels), pixels, before, after, len(aimed), sum(a.success for a in aimed),
-        len(attempts), sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
-        how + (fewer if tried < len(attempts) else ""),
-    )  # fmt: skip
-    return Struck(strike, attempts)
+    level = AttackLevel(
+        threat=name_of(pixels),
+        pixels=pixels,
+        before=before,
+        after=after,
+        aimed=len(aimed),
+        broken=sum(a.success for a in aimed),
+        images=len(attempts),
+        mean_pixels=sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
+        engine=how + (fewer if tried < len(attempts) else ""),
+    )
+    return LevelResult(level, attempts)
 
 
 def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:

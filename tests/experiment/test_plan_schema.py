@@ -7,9 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from holdfast.experiment.plan import DOES, GivenData, GivenModel
-from holdfast.experiment.read import keys_of
-from holdfast.experiment.schema import schema
+from holdfast.experiment.plan import DOES, GivenData, GivenModel, keys_of, schema
 
 ROOT = Path(__file__).parents[2]
 

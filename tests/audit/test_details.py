@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.audit.squares.map import Grid, SquareMap, axes
-from holdfast.audit.squares.page import sections, table_of
+from holdfast.audit.pages.details import square_sections, table_of
+from holdfast.audit.square_map import Grid, SquareMap, axes
 from holdfast.core.types import Boxes, Label, Size
 from holdfast.report.html import document
 from holdfast.report.parts import Document
@@ -35,7 +35,7 @@ def drawn(section):
 
 
 def test_without_maps_there_is_no_section(photo):
-    assert sections((), photo) == []
+    assert square_sections((), photo) == []
 
 
 def test_the_worst_come_first_and_the_table_has_all(photo):
@@ -45,7 +45,7 @@ def test_the_worst_come_first_and_the_table_has_all(photo):
         made("open.jpg", doubtful=[(1, 1)], note="at column 16, row 16: NaN"),
         made("much.jpg", [(3, 4), (3, 5)]),
     ]
-    (section,) = sections(maps, photo, most=3)
+    (section,) = square_sections(maps, photo, most=3)
     assert [figure.title for figure in drawn(section)] == ["much.jpg", "little.jpg", "holds.jpg"]
     assert section.title == "Where a black square breaks it"
     table = section.figures[-1]
@@ -68,12 +68,12 @@ def test_the_table_says_answer_margin_and_worst_place():
 
 def test_drawings_that_are_too_large_are_left_out_and_said(photo):
     maps = [made(f"{i}.jpg") for i in range(4)]
-    (whole,) = sections(maps, photo)
+    (whole,) = square_sections(maps, photo)
     size = max(len(figure.body) for figure in drawn(whole))
-    (section,) = sections(maps, photo, budget=2 * size + 10)
+    (section,) = square_sections(maps, photo, budget=2 * size + 10)
     assert len(drawn(section)) == 2
     assert "2 of 4 maps" in section.figures[-1].note
-    (bare,) = sections(maps, photo, budget=10)
+    (bare,) = square_sections(maps, photo, budget=10)
     assert drawn(bare) == []
     assert len(bare.figures) == 1
 
@@ -85,7 +85,7 @@ def heat(figure):
 
 
 def test_the_colour_lies_where_the_square_was(photo):
-    (section,) = sections([made("a.jpg", unsafe=[(2, 11)], doubtful=[(10, 3)])], photo)
+    (section,) = square_sections([made("a.jpg", unsafe=[(2, 11)], doubtful=[(10, 3)])], photo)
     (figure,) = drawn(section)
     pixels = heat(figure)
     columns, rows = axes(SIZE, GRID)
@@ -110,14 +110,14 @@ def test_a_place_near_the_threshold_is_seen_better_than_one_that_changes_nothing
     scores = one.scores.copy()
     scores[5, 5] = 0.3
     near = SquareMap("b.jpg", SIZE, GRID, scores, 0.25, one.targets, 0.9, 1.0)
-    (section,) = sections([near], photo)
+    (section,) = square_sections([near], photo)
     cover = heat(drawn(section)[0])[..., 3]
     assert cover.max() > 2 * np.median(cover)
 
 
 def test_a_picture_that_is_gone_and_a_classifier_are_drawn_too():
     maps = [made("a.jpg", [(1, 1)], targets=Label(3)), made("b.jpg")]
-    (section,) = sections(maps, lambda name: None)
+    (section,) = square_sections(maps, lambda name: None)
     assert [("picture not available" in figure.body) for figure in drawn(section)] == [True, True]
     assert "mark truth" not in drawn(section)[0].body
     assert "mark truth" in drawn(section)[1].body
@@ -125,7 +125,7 @@ def test_a_picture_that_is_gone_and_a_classifier_are_drawn_too():
 
 def test_names_and_notes_are_escaped(photo):
     nasty = '"><script>alert(1)</script>'
-    found = sections([made(nasty, doubtful=[(0, 0)], note=nasty)], photo)
+    found = square_sections([made(nasty, doubtful=[(0, 0)], note=nasty)], photo)
     page = document(Document("t", ("a", "b"), (), "v", (), (), "r", "c", (), tuple(found)))
     assert "<script>alert" not in page
     assert "alert(1)" in page

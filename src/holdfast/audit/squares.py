@@ -1,4 +1,8 @@
-"""The work of one process: a black square at every place of every image, through the user's own file."""
+"""A black square at every place of a grid over the scene: a finite set, run whole.
+
+Every place is decoded, resized and run as the model was trained, through ONNX Runtime on the original file,
+so `holds` and `violated` are both certain for the places of the grid; they say nothing of places between.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,23 @@ import numpy as np
 from holdfast.attack.judge import Judge, found_boxes
 from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
-from holdfast.audit.squares.map import Grid, SquareMap, axes, black, grid_for, places, to_plain
+from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError, ModelError
+from holdfast.core.errors import DataError, ImageError, InputError, ModelError, one_line
 from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
-from holdfast.engine.cells import ItemWork, Setup
+from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.pipelines import ImagePipeline, content_of
+from holdfast.engine.records import Failed
+from holdfast.engine.store import Store, printable
+from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, alignment_of, work_for
 from holdfast.metrics.boxes import iou
+from holdfast.noise.vision.run import Watch, unwatched
+from holdfast.report.tables import many
 
 TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
 
@@ -79,7 +88,7 @@ def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
 
 
 @dataclass(frozen=True)
-class Asker:
+class SquareScorer:
     """A model opened with a pipeline, and how its answers are scored."""
 
     judge: Judge
@@ -119,7 +128,7 @@ class Asker:
         return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
 
 
-def open_asker(task: SquareTask, threads: int) -> Asker:
+def open_scorer(task: SquareTask, threads: int) -> SquareScorer:
     """The model opened; the card's thresholds give way to the rule's behind the network only.
 
     A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
@@ -129,7 +138,9 @@ def open_asker(task: SquareTask, threads: int) -> Asker:
     infer = lookup("infer", task.pipeline.infer)
     card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
     pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-    return Asker(Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule))
+    return SquareScorer(
+        Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule)
+    )
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
@@ -160,7 +171,7 @@ def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
 
 
 @dataclass(frozen=True)
-class SquareWork(ItemWork[Entry, Asker]):
+class SquareWork(ItemWork[Entry, SquareScorer]):
     """The map of each image."""
 
     task: SquareTask
@@ -173,11 +184,11 @@ class SquareWork(ItemWork[Entry, Asker]):
         """Name and content of the image."""
         return [content_of(item)]
 
-    def open(self, threads: int) -> Asker:
+    def open(self, threads: int) -> SquareScorer:
         """The model under the pipeline."""
-        return open_asker(self.task, threads)
+        return open_scorer(self.task, threads)
 
-    def compute_item(self, state: Asker, item: Entry) -> dict[str, Any]:
+    def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
             square_map = mapped(self.task, state, item)
@@ -186,24 +197,24 @@ class SquareWork(ItemWork[Entry, Asker]):
         return {"map": None if square_map is None else to_plain(square_map)}
 
 
-def mapped(task: SquareTask, asker: Asker, entry: Entry) -> SquareMap | None:
+def mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> SquareMap | None:
     """The map of one image; None if nothing true is found in it without a square."""
     began, sample = time.perf_counter(), entry.load()
-    truth, image = known(sample.truth, task.to_model, sample.name), asker.decoded(sample.data)
-    targets = None if truth is None else asker.targets(image, truth)
+    truth, image = known(sample.truth, task.to_model, sample.name), scorer.decoded(sample.data)
+    targets = None if truth is None else scorer.targets(image, truth)
     if targets is None:
         return None
     size = Size(image.shape[1], image.shape[0])
     grid = grid_for(size, task.share, task.most)
-    scores, notes = enumerated(asker, image, grid, targets, task.until)
-    notes += _confirmed(asker, sample.data, scores, grid, size, targets)
-    clean, seconds = asker.score(image, targets), round(time.perf_counter() - began, 3)
+    scores, notes = enumerated(scorer, image, grid, targets, task.until)
+    notes += _confirmed(scorer, sample.data, scores, grid, size, targets)
+    clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
     note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
-    return SquareMap(entry.name, size, grid, scores, asker.threshold, targets, clean, seconds, note)
+    return SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean, seconds, note)
 
 
 def enumerated(
-    asker: Asker, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
+    scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
     """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
 
@@ -217,33 +228,82 @@ def enumerated(
         laid = image.copy()
         laid[y : y + grid.side, x : x + grid.side] = 0
         try:
-            scores[at] = asker.score(laid, targets)
+            scores[at] = scorer.score(laid, targets)
         except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
-            notes.append(told(problem, (x, y)))
+            notes.append(f"at column {x}, row {y}: {one_line(problem)}")
     return scores.reshape(len(rows), len(columns)), notes
 
 
 def _confirmed(
-    asker: Asker, data: bytes, scores: Floats, grid: Grid, size: Size, targets: Boxes | Label
+    scorer: SquareScorer, data: bytes, scores: Floats, grid: Grid, size: Size, targets: Boxes | Label
 ) -> list[str]:
     """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
     notes: list[str] = []
     columns, rows = axes(size, grid)
-    while (scores < asker.threshold).any():
-        here = SquareMap("", size, grid, scores, asker.threshold, targets, 0.0, 0.0).where
+    while (scores < scorer.threshold).any():
+        here = SquareMap("", size, grid, scores, scorer.threshold, targets, 0.0, 0.0).where
         if here is None:
             break
         try:
-            if asker.replayed(data, grid, here, targets):
+            if scorer.replayed(data, grid, here, targets):
                 break
             notes.append(f"the square at column {here[0]}, row {here[1]} did not break it a second time")
         except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed is none
-            notes.append(told(problem, here))
+            notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
         scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
     return notes
 
 
-def told(problem: Exception, place: tuple[int, int]) -> str:
-    """What went wrong at a place, in one line."""
-    line = " ".join(str(problem).split()) or type(problem).__name__
-    return f"at column {place[0]}, row {place[1]}: {line}"
+@dataclass(frozen=True)
+class Survey:
+    """The maps, and the images that have none: nothing true is found in them, or they cannot be run."""
+
+    maps: tuple[SquareMap, ...]
+    without: tuple[str, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    images: int = 0  # that were finished
+
+    @property
+    def note(self) -> str:
+        """Which images have no map and why, in words; empty if all have one."""
+        said = []
+        if self.without:
+            images = many(len(self.without), "image")
+            said.append(f"{images} without a map: nothing true is found there without a square")
+        if self.failed:
+            said.append(f"{many(len(self.failed), 'image')} could not be run; first {self.failed[0]}")
+        return "; ".join(said)
+
+
+def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
+    """The maps of all images and what is to be said of those without; finished cells are not run again."""
+    entries = asked(plan)
+    task = task_of(plan, plan.pipeline)
+    with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
+        store = Store(plan.plan.runs / CELLS)
+        jobs, until = plan.plan.jobs, plan.plan.until
+        cells = run(SquareWork(task), entries, store, jobs=jobs, progress=progress, until=until).read()
+    maps, without, failed = [], [], []
+    for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
+        name = printable(entry.name)  # as records and attempts have it
+        if "failed" in cell:
+            failed.append(Failed(name, cell["failed"]))
+        elif cell["map"] is None:
+            without.append(name)
+        else:
+            maps.append(from_plain(name, cell["map"]))
+    if failed and plan.plan.strict:
+        raise DataError(str(failed[0]))
+    return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
+
+
+def asked(plan: SquaresPlan) -> tuple[Entry, ...]:
+    """The images of the plan, in the order of the data set; InputError for a name that is not in it."""
+    data = plan.plan.dataset
+    if plan.names is None:
+        return data.entries
+    missing = set(plan.names) - {entry.name for entry in data.entries}
+    if missing:
+        raise InputError(f"squares: expected names of images of {data.name}, got {sorted(missing)[0]!r}")
+    wanted = set(plan.names)
+    return tuple(entry for entry in data.entries if entry.name in wanted)

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from helpers import models as making
-from holdfast.audit.deployments import TOGETHER, deployments_of, title
 from holdfast.audit.matrix import matrix
+from holdfast.audit.replay import TOGETHER, deployments_of, title
 from holdfast.audit.result import NO_THREAT, TRAINED
 from holdfast.core.errors import InputError
 from holdfast.data.open import open_dataset
@@ -129,14 +129,14 @@ def test_what_cannot_be_built_stays_with_its_reason_if_it_is_all_its_family_has(
 
 
 def test_a_combination_that_cannot_be_built_says_why(prepared, monkeypatch):
-    from holdfast.audit import deployments
+    from holdfast.audit import replay
 
-    real = deployments.tried
+    real = replay.tried
 
     def refused(ground, chosen):
         return dataclasses.replace(real(ground, chosen), status="impossible", note="no", variant=None)
 
-    monkeypatch.setattr(deployments, "tried", refused)
+    monkeypatch.setattr(replay, "tried", refused)
     found = deployments_of(measured(prepared, **SOME), prepared)[-1]
     assert title(found) == TOGETHER
     assert found.note == "decode=fast-idct + colour=yuv444 + precision=bf16: no"

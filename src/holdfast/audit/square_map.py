@@ -154,20 +154,29 @@ def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]
     """The answer of every map: exact for the finite set of places, whatever it is."""
     return tuple(
         Proof(
-            THREAT, one.image, one.answer, ENGINE, one.seconds, one.scores.size, one.tried,
-            int(one.unsafe.sum()), None if one.least is None else one.least - one.threshold, one.where,
-            one.note, command,
+            THREAT,
+            one.image,
+            one.answer,
+            ENGINE,
+            one.seconds,
+            members=one.scores.size,
+            tried=one.tried,
+            unsafe=int(one.unsafe.sum()),
+            margin=None if one.least is None else one.least - one.threshold,
+            where=one.where,
+            note=one.note,
+            command=command,
         )
         for one in maps
-    )  # fmt: skip
+    )
 
 
-def worst(maps: Sequence[SquareMap]) -> dict[str, Patch]:
+def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:
     """The black square at the worst place of each image: the threat other deployments are put to."""
     return {one.image: black(one.grid, *one.where) for one in maps if one.where is not None}
 
 
-def described(maps: Sequence[SquareMap]) -> str:
+def describe_square(maps: Sequence[SquareMap]) -> str:
     """The square in words: its side and the number of places, from and to where images differ in size."""
     if not maps:
         return "a black square"

@@ -4,8 +4,7 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.errors import InputError
-from holdfast.experiment.plan import Attack, Evaluate, Verify
-from holdfast.experiment.read import read_experiment
+from holdfast.experiment.plan import Attack, Evaluate, Verify, read_experiment
 
 GOOD = """\
 title = "winter release"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
+from holdfast.audit.ci import junit
 from holdfast.audit.gates import gate_of, judge
-from holdfast.audit.pages.junit import junit
 from holdfast.audit.result import Audit, Part
 
 GATES = [gate_of(t) for t in ("noise.map50.drop > 0.02", "clean.map50 < 0.5", "attack.300px.Se > 0.5")]

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
+from holdfast.audit.ci import KINDS, findings, model_uri, sarif
 from holdfast.audit.gates import gate_of, judge
-from holdfast.audit.pages.findings import KINDS, findings
-from holdfast.audit.pages.sarif import model_uri, sarif
-from holdfast.audit.result import Audit, Matrix, Meeting, Proof, Recheck
+from holdfast.audit.result import Audit, Matrix, MatrixCell, Proof, Recheck
 
 ROOT = Path("/repo")
 GATES = [
@@ -164,7 +163,7 @@ def test_the_other_kinds_of_findings() -> None:
             Recheck("square", f"{n}.jpg", "runtime=ncnn", "violated", "holds", 9) for n in range(14)
         ),
         matrix=replace(
-            sample.matrix, meetings=(Meeting("300px", "colour=nv12", 0.2, 8, 5, 5, 0.2, 0.1, 0.3),)
+            sample.matrix, meetings=(MatrixCell("300px", "colour=nv12", 0.2, 8, 5, 5, 0.2, 0.1, 0.3),)
         ),
     )
     run = checked(audit, [])

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit import demo_beyond
+from holdfast.audit import cli
 from holdfast.audit.options import DemoOptions
 
 
 @pytest.mark.slow
 def test_both_tables_are_on_the_page(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(demo_beyond, "SPEECH", ("fast-speech", "clips"))
+    monkeypatch.setattr(cli, "SPEECH", ("fast-speech", "clips"))
     pytest.importorskip("tokenizers")
-    (section,) = demo_beyond.sections(DemoOptions(runs=tmp_path, jobs=1, questions=2, clips=2))
+    (section,) = cli.beyond_sections(DemoOptions(runs=tmp_path, jobs=1, questions=2, clips=2))
     language, speech = section.figures
     assert "road-winogrande" in language.body
     assert "fast-speech" in speech.body
@@ -23,5 +23,5 @@ def test_both_tables_are_on_the_page(tmp_path, monkeypatch, capfd):
 
 def test_without_tokenizers_the_line_that_installs_them_is_said(monkeypatch, capfd):
     monkeypatch.setattr("holdfast.stages.families.is_installed", lambda module: False)
-    assert demo_beyond._language(DemoOptions(runs=Path("nowhere"), jobs=1, questions=2)) == []
+    assert cli._language(DemoOptions(runs=Path("nowhere"), jobs=1, questions=2)) == []
     assert "holdfast[language]" in capfd.readouterr().err
