@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.attack.plan import AttackPlan
     from holdfast.attack.run import attack as attack_data
     from holdfast.attack.types import Limits, Method
-    from holdfast.audit.pages.notebook import show
+    from holdfast.audit.page import show
     from holdfast.audit.result import Audit, open_audit
     from holdfast.core.dataset import Dataset
     from holdfast.core.errors import HoldfastError
@@ -119,7 +119,7 @@ _HOMES = {
     "read_patch": "data.patchfile",
     "read_vnnlib": "verify.vnnlib",
     "settle": "core.property",
-    "show": "audit.pages.notebook",
+    "show": "audit.page",
     "stage": "core.registry",
     "verify": "verify.run",
     "write_report": "evaluate.page:write",

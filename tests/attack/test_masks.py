@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.attack.masks import inside, limited
-from holdfast.attack.regions import count_regions, dilated, heaviest
+from holdfast.attack.masks import count_regions, dilated, heaviest, inside, limited
 from holdfast.attack.types import Target
 from holdfast.core.registry import lookup, names
 from holdfast.core.types import Boxes, no_detections

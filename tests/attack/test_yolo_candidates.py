@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.energy import of_two_logits
-from holdfast.attack.gradient.outputs import candidates_of
+from holdfast.attack.gradient.outputs import candidates_of, odds_of_two_logits
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
@@ -63,7 +62,7 @@ def test_as_the_head_finds_them(case):
 
 def test_energy_has_a_slope_where_scores_are_flat():
     logits = torch.tensor([40.0, -60.0, 0.0, -150.0], requires_grad=True)
-    energy = of_two_logits(logits, torch.tensor([30.0, 50.0, 0.0, -120.0]))
+    energy = odds_of_two_logits(logits, torch.tensor([30.0, 50.0, 0.0, -120.0]))
     (slope,) = torch.autograd.grad(energy.sum(), logits)
     assert torch.isfinite(energy).all()
     assert torch.isfinite(slope).all()

@@ -1,9 +1,9 @@
 """The folder of an attack that a page of more is made of."""
 
-from holdfast.attack.guard import claim
 from holdfast.attack.plan import AttackPlan, apart, task_of
+from holdfast.attack.run import claim
 from holdfast.attack.types import Method
-from holdfast.audit.demo import MODEL
+from holdfast.audit.cli import MODEL
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of
 from holdfast.graph.load import load_model

@@ -8,7 +8,7 @@ import holdfast
 from helpers.audit import sample_audit
 from helpers.browser import needs_browser, opened_browser
 from holdfast.audit.page import write
-from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, Meeting
+from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 
 pytestmark = needs_browser
 LONG = "a-name-of-a-vendor-that-has-no-end-and-never-breaks" * 2
@@ -24,7 +24,7 @@ def browser():
 def report(tmp_path_factory):
     """A page with long names and more deployments than a screen is wide."""
     names = (TRAINED, f"resize={LONG}", *(f"decode=vendor-{i}" for i in range(12)))
-    met = tuple(Meeting(t, d, 0.5, 8, 5, 4, 0.1, 0.05, 0.15) for t in (NO_THREAT, "square") for d in names)
+    met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 0.1, 0.05, 0.15) for t in (NO_THREAT, "square") for d in names)
     audit = sample_audit()
     audit = dataclasses.replace(
         audit,

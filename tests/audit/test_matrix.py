@@ -14,7 +14,7 @@ from holdfast.attack.plan import AttackPlan
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method, Rule
 from holdfast.audit.matrix import acted_on, found_in, is_broken, matrix
-from holdfast.audit.replay import Threatened, replayed, waves_of
+from holdfast.audit.replay import PatchThreat, replayed, waves_of
 from holdfast.audit.result import NO_THREAT, TRAINED, open_audit, save
 from holdfast.audit.threats import threatened
 from holdfast.core.errors import DataError, ImageError, InputError
@@ -113,7 +113,7 @@ def test_without_a_threat_every_field_is_the_plain_evaluation(plan, ground):
 
 def test_a_threat_is_the_evaluation_of_the_threatened_pictures(plan, ground):
     patches = struck_by(plan, 5)
-    made = matrix(ground, under(ground, "decode=fast-idct", "colour=nv12"), [Threatened("square", patches)])
+    made = matrix(ground, under(ground, "decode=fast-idct", "colour=nv12"), [PatchThreat("square", patches)])
     for name, laid_by, stages in (
         (TRAINED, "pillow", {}),
         ("decode=fast-idct", "fast-idct", {"decode": "fast-idct"}),
@@ -131,7 +131,7 @@ def test_as_trained_a_threat_is_what_the_attack_itself_saw(plan, ground, tmp_pat
     method = Method(black_box=True, rule=rule)
     found = attack(AttackPlan(plan, tmp_path / "attack", method, Limits(pixels=300, steps=60), features=""))
     patches = {a.name: a.patch for a in found.attempts if a.pixels}
-    threat = Threatened("300px", patches)
+    threat = PatchThreat("300px", patches)
     made = matrix(ground, [], [threat])
     names = [e.name for e in plan.dataset.entries]
     clean = Variant(TRAINED, ground.context.clean)
@@ -155,7 +155,7 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
     names = [e.name for e in plan.dataset.entries]
     pipeline = ground.context.clean.replace(decode="negative")
     variant = Variant("decode=negative", pipeline)
-    records = replayed(ground, [variant], [Threatened("white", patches)], names, unwatched).records
+    records = replayed(ground, [variant], [PatchThreat("white", patches)], names, unwatched).records
     judge = open_judge(plan.model, pipeline, Rule(score=0.1, nms_iou=0.5))
     for entry in plan.dataset.entries:
         picture = apply(negative(entry.load().data), patches[entry.name])
@@ -168,8 +168,8 @@ def test_a_decoder_changes_the_picture_and_not_the_patch(plan, ground):
 def test_where_the_deployment_is_bit_for_bit_the_same_nothing_is_extra(plan, ground):
     # The scenes have the network's own size: no resize changes a pixel.
     threats = [
-        Threatened("all", struck_by(plan, 4)),
-        Threatened("half", struck_by(plan, 8, 0.5), loses="any"),
+        PatchThreat("all", struck_by(plan, 4)),
+        PatchThreat("half", struck_by(plan, 8, 0.5), loses="any"),
     ]
     made = matrix(ground, under(ground, "resize=opencv-nearest"), threats, replicates=200)
     for threat in ("all", "half"):
@@ -185,7 +185,7 @@ def test_extra_is_what_both_cost_beyond_what_each_costs(plan, ground):
         return (image * 0.62).astype(np.uint8)
 
     # Two are hidden whole; of four a quarter of the cell, which only the dimmed picture cannot bear.
-    threats = [Threatened("some", struck_by(plan, 6, 0.5) | struck_by(plan, 2))]
+    threats = [PatchThreat("some", struck_by(plan, 6, 0.5) | struck_by(plan, 2))]
     made = matrix(ground, under(ground, "colour=dimmed"), threats, replicates=300)
     values = [[made.at(t, d).value for d in (TRAINED, "colour=dimmed")] for t in (NO_THREAT, "some")]
     assert values == pytest.approx(np.array([[1.0, 1.0], [0.75, 0.25]]))
@@ -198,9 +198,9 @@ def test_extra_is_what_both_cost_beyond_what_each_costs(plan, ground):
 
 def test_patches_that_are_the_same_are_run_once(plan, ground):
     small, large = struck_by(plan, 3), struck_by(plan, 5)
-    threats = [Threatened("100px", small), Threatened("300px", large), Threatened("none of it", {})]
+    threats = [PatchThreat("100px", small), PatchThreat("300px", large), PatchThreat("none of it", {})]
     names = [e.name for e in plan.dataset.entries]
-    assert waves_of(threats, names).images == 5
+    assert sum(map(len, waves_of(threats, names).patches)) == 5  # pictures run under each deployment
     watch = Counted()
     made = matrix(ground, under(ground, "colour=nv12"), threats, watch)
     assert [total for _, total in watch.said] == [16, 10]
@@ -212,7 +212,7 @@ def test_patches_that_are_the_same_are_run_once(plan, ground):
 
 def test_only_the_named_images_count(plan, ground):
     names = [e.name for e in plan.dataset.entries[:3]]
-    made = matrix(ground, [], [Threatened("square", struck_by(plan, 5))], names=names)
+    made = matrix(ground, [], [PatchThreat("square", struck_by(plan, 5))], names=names)
     assert {m.images for m in made.meetings} == {3}
     assert made.at("square", TRAINED).struck == 3
     few = dataclasses.replace(plan, dataset=plan.dataset.first(3), runs=plan.runs / "few")
@@ -220,13 +220,13 @@ def test_only_the_named_images_count(plan, ground):
     with pytest.raises(InputError, match="elsewhere: expected the name of an image of blobs"):
         matrix(ground, [], [], names=["elsewhere"])
     with pytest.raises(InputError, match=r"'no\.jpg': expected an image of blobs"):
-        matrix(ground, [], [Threatened("square", {"no.jpg": black(plan.dataset.entries[0])})])
+        matrix(ground, [], [PatchThreat("square", {"no.jpg": black(plan.dataset.entries[0])})])
 
 
 def test_images_of_the_calibration_are_in_no_field(plan, ground):
     int8 = under(ground, "precision=int8-minmax")
     assert int8[0].variant is not None
-    made = matrix(ground, int8, [Threatened("square", struck_by(plan, 8))])
+    made = matrix(ground, int8, [PatchThreat("square", struck_by(plan, 8))])
     held = len(ground.context.reserved.without)
     assert held == 2
     assert {m.images for m in made.meetings} == {8 - held}
@@ -247,7 +247,7 @@ def test_what_cannot_be_run_is_a_column_that_says_why(plan, ground):
         "",
         Variant("resize=gone", ground.context.clean.replace(resize="gone")),
     )
-    made = matrix(ground, [broken, gone], [Threatened("square", struck_by(plan, 2))])
+    made = matrix(ground, [broken, gone], [PatchThreat("square", struck_by(plan, 2))])
     assert made.deployments == (TRAINED, "ceil=ceil", "resize=gone")
     for threat in (NO_THREAT, "square"):
         assert made.at(threat, "ceil=ceil").value is None
@@ -268,7 +268,7 @@ def test_images_that_fail_are_left_out_of_all_fields_and_a_deployment_that_mostl
             raise ImageError("not this one")
         return image
 
-    made = matrix(ground, under(ground, "colour=picky"), [Threatened("square", struck_by(plan, 1))])
+    made = matrix(ground, under(ground, "colour=picky"), [PatchThreat("square", struck_by(plan, 1))])
     assert {m.images for m in made.meetings} == {kept}
     met = made.at("square", "colour=picky")
     if spoiled == 2:
@@ -295,11 +295,11 @@ def test_names_are_told_apart(plan, ground):
     with pytest.raises(InputError, match="'colour=nv12' twice"):
         matrix(ground, twice, [])
     with pytest.raises(InputError, match="'none' twice"):
-        matrix(ground, [], [Threatened(NO_THREAT, {})])
+        matrix(ground, [], [PatchThreat(NO_THREAT, {})])
 
 
 def test_finished_work_is_never_redone_and_a_broken_run_goes_on(plan, ground):
-    threats = [Threatened("all", struck_by(plan, 8)), Threatened("half", struck_by(plan, 8, 0.5))]
+    threats = [PatchThreat("all", struck_by(plan, 8)), PatchThreat("half", struck_by(plan, 8, 0.5))]
     wanted = under(ground, "decode=fast-idct", "colour=nv12")
     with pytest.raises(KeyboardInterrupt):
         matrix(ground, wanted, threats, Counted(stop=4))
@@ -327,7 +327,7 @@ def test_two_processes_find_the_same(tmp_path):
     for jobs in (1, 2):
         plan = Plan(model, data, settings=VOC, runs=tmp_path / f"runs{jobs}", jobs=jobs)
         ground = prepare_context(NoisePlan(plan))
-        threat = Threatened("square", struck_by(plan, 30, 0.6))
+        threat = PatchThreat("square", struck_by(plan, 30, 0.6))
         made.append(matrix(ground, under(ground, "colour=nv12"), [threat], replicates=50))
     assert made[0] == made[1]
 
@@ -338,7 +338,7 @@ def test_a_decoder_no_other_process_can_have_runs_in_this_one(tmp_path):
     pipeline = pipeline_of(model.card).replace(decode=lambda b: 255 - lookup("decode", "pillow")(b))
     plan = Plan(model, data, pipeline, VOC, runs=tmp_path / "runs", jobs=0)
     ground = prepare_context(NoisePlan(plan))
-    made = matrix(ground, [], [Threatened("square", struck_by(plan, 26))], replicates=20)
+    made = matrix(ground, [], [PatchThreat("square", struck_by(plan, 26))], replicates=20)
     assert made.at("square", TRAINED).value is not None
 
 
@@ -352,7 +352,7 @@ def test_other_tasks_have_a_row_without_threat(tmp_path):
     assert all(m.value is not None for m in made.meetings)
     white = Patch(np.full((37, 37, 3), 255, np.uint8), np.ones((37, 37), bool))
     dark = {e.name: white for e in data.entries if "dark" in e.name}
-    struck = matrix(ground, under(ground, "resize=opencv-nearest"), [Threatened("white", dark)])
+    struck = matrix(ground, under(ground, "resize=opencv-nearest"), [PatchThreat("white", dark)])
     assert struck.at("white", TRAINED).struck > 0
     assert struck.at("white", "resize=opencv-nearest").survived == struck.at("white", TRAINED).struck
 
@@ -366,13 +366,13 @@ def test_files_may_be_called_anything(tmp_path):
     assert "\udcff" in data.entries[0].name
     ground = prepare_context(NoisePlan(Plan(model, data, runs=tmp_path / "runs")))
     white = Patch(np.full((20, 20, 3), 255, np.uint8), np.ones((20, 20), bool))
-    threat = Threatened("white", {e.name: white for e in data.entries if "dark" in e.name})
+    threat = PatchThreat("white", {e.name: white for e in data.entries if "dark" in e.name})
     int8 = under(ground, "precision=int8")
     whole = matrix(ground, int8, [threat], replicates=20)
     assert {m.images for m in whole.meetings} == {6}
     names = [e.name for e in data.entries if e.name not in ground.context.reserved.without]
     shown = [name.replace("\udcff", "\\xff") for name in names]
-    threat = Threatened("white", {n.replace("\udcff", "\\xff"): p for n, p in threat.patches.items()})
+    threat = PatchThreat("white", {n.replace("\udcff", "\\xff"): p for n, p in threat.patches.items()})
     assert matrix(ground, int8, [threat], names=shown, replicates=20).meetings == whole.meetings
     assert whole.at("white", TRAINED).struck > 0
 
@@ -390,7 +390,7 @@ def test_the_shipped_detector_under_a_square(tmp_path):
     plan = Plan(load_model("signs-yolo"), open_dataset("signs:0:2"), settings=VOC, runs=tmp_path / "runs")
     ground = prepare_context(NoisePlan(plan))
     patches = {e.name: black(e, 1.3) for e in plan.dataset.entries}
-    threats = [Threatened("square", patches, "a black square", "any")]
+    threats = [PatchThreat("square", patches, "a black square", "any")]
     made = matrix(ground, under(ground, "decode=fast-idct", "precision=fp16"), threats, replicates=50)
     assert made.at(NO_THREAT, TRAINED).value == pytest.approx(evaluated(plan), abs=1e-12)
     for deployment in made.deployments:

@@ -13,7 +13,7 @@ from helpers.pages import Reader
 from holdfast.audit.gates import gate_of, judge
 from holdfast.audit.page import SIZE_LIMIT, fitting, page, write
 from holdfast.audit.pages.sections import LISTED
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Cause, Clean, Matrix, Meeting
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Cause, Clean, Matrix, MatrixCell
 from holdfast.core.errors import OutputError
 from holdfast.report.parts import Figure, Section
 from holdfast.stages.families import option
@@ -66,7 +66,7 @@ def test_hostile_names_stay_text():
         proofs=tuple(replace(p, image=evil, note=evil) for p in audit.proofs),
         sandwich=tuple(replace(x, words=evil, threat=evil) for x in audit.sandwich),
         matrix=Matrix(
-            (NO_THREAT, evil), (TRAINED, evil), (Meeting(evil, evil, None, 0, note=evil, command=evil),)
+            (NO_THREAT, evil), (TRAINED, evil), (MatrixCell(evil, evil, None, 0, note=evil, command=evil),)
         ),
         notes=(evil,),
     )
@@ -96,7 +96,7 @@ def test_the_matrix_is_a_table_with_every_number_and_headings():
 
 def test_a_broad_matrix_shows_signs_and_says_the_words():
     names = (TRAINED, *(f"resize=vendor-{i}" for i in range(11)), "resize=a + boxes=b + ceil=c")
-    met = tuple(Meeting(t, d, 0.5, 8, 5, 4, 0.1, 0.05, 0.15) for t in (NO_THREAT, "square") for d in names)
+    met = tuple(MatrixCell(t, d, 0.5, 8, 5, 4, 0.1, 0.05, 0.15) for t in (NO_THREAT, "square") for d in names)
     text = page(replace(sample_audit(), matrix=Matrix((NO_THREAT, "square"), names, met)))
     table = re.search(r'<table class="heat dense">.*?</table>', text, re.DOTALL).group()
     assert '<span class="unseen">magnified</span>' in table
@@ -115,7 +115,7 @@ def test_notes_of_the_matrix_stand_below_it():
 
 def test_few_images_magnify_nothing():
     names, threats = (TRAINED, "precision=int8"), (NO_THREAT, "square")
-    met = tuple(Meeting(t, d, 0.5, 4, 4, 4, 0.5, 0.5, 0.5) for t in threats for d in names)
+    met = tuple(MatrixCell(t, d, 0.5, 4, 4, 4, 0.5, 0.5, 0.5) for t in threats for d in names)
     said = plain(page(replace(sample_audit(), matrix=Matrix(threats, names, met))))
     assert "magnified" not in said
     assert "is not said of under 5 images" in said

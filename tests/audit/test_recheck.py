@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from helpers import squares as squaring
+from helpers.squares import squares
 from holdfast.audit.recheck import recheck
-from holdfast.audit.squares.run import squares
-from holdfast.audit.squares.work import SquaresPlan
+from holdfast.audit.squares import SquaresPlan
 from holdfast.core.errors import ImageError, InputError, ModelError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Boxes

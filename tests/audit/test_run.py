@@ -11,15 +11,14 @@ import pytest
 
 from helpers import models as making
 from holdfast.attack import run as measure
-from holdfast.audit import cross, recheck, strike
+from holdfast.audit import attack_levels, recheck, squares
+from holdfast.audit import matrix as matrix_module
 from holdfast.audit.cli import audit_plan
-from holdfast.audit.made import Made
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import SCHEDULE, Clock
-from holdfast.audit.progress import PROGRESS
-from holdfast.audit.result import NO_THREAT, TRAINED, open_audit
+from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, open_audit
 from holdfast.audit.run import _covered, audit
-from holdfast.audit.squares import run as squares
+from holdfast.audit.state import AuditState
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.evaluate import run as evaluate
 from holdfast.evaluate.score import Settings
@@ -43,7 +42,7 @@ def made(tmp_path_factory):
 
 
 def test_every_part_ran_or_says_why_not(made):
-    parts = {p.name: p for p in made.found.parts}
+    parts = {p.name: p for p in made.result.parts}
     assert list(parts) == ["evaluate", "noise", "attack", "squares", "matrix", "recheck", "combine"]
     assert parts["evaluate"].images == parts["noise"].images == IMAGES
     assert parts["attack"].images == 3
@@ -52,14 +51,14 @@ def test_every_part_ran_or_says_why_not(made):
 
 
 def test_it_is_kept_and_done(made):
-    assert open_audit(made.plan.folder) == made.found
+    assert open_audit(made.plan.folder) == made.result
     assert json.loads((made.plan.folder / PROGRESS).read_text())["state"] == "done"
-    assert (made.plan.plan.runs / made.found.runs["evaluation"] / "run.json").is_file()
-    assert (made.plan.plan.runs / made.found.runs["noise"] / "noise.json").is_file()
+    assert (made.plan.plan.runs / made.result.runs["evaluation"] / "run.json").is_file()
+    assert (made.plan.plan.runs / made.result.runs["noise"] / "noise.json").is_file()
 
 
 def test_the_numbers_agree_with_one_another(made):
-    found = made.found
+    found = made.result
     assert found.clean.metric == "map50"
     assert found.clean.value == made.evaluation.result["metrics"]["mAP"]
     assert found.clean.low <= found.clean.value <= found.clean.high
@@ -77,7 +76,7 @@ def test_the_numbers_agree_with_one_another(made):
 
 
 def test_the_matrix_begins_with_what_was_measured_alone(made):
-    matrix = made.found.matrix
+    matrix = made.result.matrix
     assert (matrix.threats[0], matrix.deployments[0]) == (NO_THREAT, TRAINED)
     assert {"square", "5px", "200px"} <= set(matrix.threats)
     assert matrix.at("200px", TRAINED).value <= matrix.at(NO_THREAT, TRAINED).value
@@ -87,7 +86,7 @@ def test_the_matrix_begins_with_what_was_measured_alone(made):
 
 
 def test_every_number_has_a_command_that_can_be_read(made):
-    found = made.found
+    found = made.result
     commands = [found.clean.command, *(c.command for c in found.causes), *(s.command for s in found.strikes)]
     commands += [p.command for p in found.proofs]
     for command in commands:
@@ -100,7 +99,7 @@ def test_again_it_is_the_same(made):
     again = audit(made.plan)
     same = ("clean", "causes", "combined", "strikes", "sandwich", "matrix", "rechecks")
     for name in same:
-        assert getattr(again.found, name) == getattr(made.found, name), name
+        assert getattr(again.result, name) == getattr(made.result, name), name
 
 
 def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
@@ -118,8 +117,8 @@ def test_classes_by_another_number_in_the_data_are_met_once(tmp_path):
         jobs=1, classes="common", runs=tmp_path / "runs",
     )  # fmt: skip
     made = audit(audit_plan(how))
-    assert made.found.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
-    assert made.found.clean.low is not None
+    assert made.result.clean.value == made.evaluation.result["metrics"]["mAP"] > 0.9
+    assert made.result.clean.low is not None
 
 
 def wanted(folder, data="data", **choices):
@@ -142,7 +141,7 @@ def blobs(tmp_path):
 @pytest.mark.slow
 def test_more_images_may_be_attacked_than_met_the_noises(made):
     options = dataclasses.replace(made.plan.options, noise_images=2, only=("matrix",), steps=2)
-    found = audit(dataclasses.replace(made.plan, options=options)).found
+    found = audit(dataclasses.replace(made.plan, options=options)).result
     assert {m.images for m in found.matrix.meetings} == {2}
     assert found.matrix.at("200px", TRAINED).value is not None
     assert found.strikes[0].images == 3
@@ -154,7 +153,7 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     plan = dataclasses.replace(made.plan, options=options)
     plan.folder.mkdir(parents=True)
     (plan.folder / SCHEDULE).write_text('{"matrix images": 2}')
-    found = audit(plan).found
+    found = audit(plan).result
     assert {m.images for m in found.matrix.meetings} == {2}
     (part,) = (p for p in found.parts if p.name == "matrix")
     assert (part.images, "1 of 3 images: time budget reached" in part.left_out) == (2, True)
@@ -162,7 +161,7 @@ def test_a_short_time_leaves_the_matrix_fewer_images(made):
     given = {words[i]: int(words[i + 1]) for i, word in enumerate(words) if word.endswith("-images")}
     assert given == {"--noise-images": IMAGES, "--attack-images": 2, "--square-images": 2}
     fewer = dataclasses.replace(options, budget="none", noise_images=IMAGES, attack_images=2, square_images=2)
-    again = audit(dataclasses.replace(plan, options=fewer)).found
+    again = audit(dataclasses.replace(plan, options=fewer)).result
     plain = [dataclasses.replace(m, command="") for m in again.matrix.meetings]
     assert plain == [dataclasses.replace(m, command="") for m in found.matrix.meetings]
 
@@ -183,7 +182,7 @@ def ended_after(monkeypatch, module, counts):
 
 
 def same_again(plan, found):
-    again = audit(plan).found
+    again = audit(plan).result
     for name in ("clean", "causes", "combined", "strikes", "proofs", "matrix", "rechecks"):
         assert getattr(again, name) == getattr(found, name), name
     return again
@@ -196,17 +195,17 @@ def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monk
     (plan.folder / SCHEDULE).write_text('{"shard": 1}')
     ended_after(monkeypatch, sweep, [4])
     made = audit(plan)
-    part = made.found.parts[-1]
+    part = made.result.parts[-1]
     assert (part.name, part.images, part.left_out) == ("noise", 4, "2 of 6 images: time budget reached")
-    assert {c.images for c in made.found.causes if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
-    assert made.found.clean.images == IMAGES
-    same_again(plan, made.found)
+    assert {c.images for c in made.result.causes if c.outcome == "measured"} <= {3, 4}  # 3: one calibrates
+    assert made.result.clean.images == IMAGES
+    same_again(plan, made.result)
 
 
 def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_then(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
     ended_after(monkeypatch, measure, [2, 1])
-    found = audit(plan).found
+    found = audit(plan).result
     assert [(s.threat, s.images) for s in found.strikes] == [("5px", 2)]
     left = "1 of 3 images: time budget reached; budgets of 20, 50 pixels: time budget reached"
     assert found.parts[-1].left_out == left
@@ -218,7 +217,7 @@ def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, mo
     plan = wanted(blobs, budget="1h", only=("attack", "squares", "combine"), places=20)
     for module in (sweep, measure, squares):
         ended_after(monkeypatch, module, [0, 0, 0])
-    found = audit(plan).found
+    found = audit(plan).result
     parts = {p.name: p for p in found.parts}
     assert not any(parts[name].images for name in ("noise", "attack", "squares", "combine"))
     assert all("time budget reached" in parts[name].left_out for name in ("noise", "attack", "squares"))
@@ -230,7 +229,7 @@ def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", only=("recheck",), places=20)
     ended_after(monkeypatch, squares, [2])
     ended_after(monkeypatch, recheck, [3])
-    found = audit(plan).found
+    found = audit(plan).result
     parts = {p.name: p for p in found.parts}
     assert (len(found.proofs), len(found.rechecks)) == (2, 3)
     assert "1 of 3 images: time budget reached" in parts["squares"].left_out
@@ -241,7 +240,7 @@ def test_squares_and_rechecks_keep_what_is_finished(blobs, monkeypatch):
 def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkeypatch):
     options = dataclasses.replace(made.plan.options, budget="3601", only=("matrix",))
     plan = dataclasses.replace(made.plan, options=options)
-    real, asked = cross.matrix, []
+    real, asked = matrix_module.matrix, []
 
     def matrix(prepared, chosen, threats, watch, names, replicates):
         asked.append(len(names))
@@ -249,8 +248,8 @@ def test_a_matrix_that_does_not_end_in_time_is_that_of_fewer_images(made, monkey
             raise BudgetSpent("late")
         return real(prepared, chosen, threats, watch, names, replicates)
 
-    monkeypatch.setattr(cross, "matrix", matrix)
-    found = audit(plan).found
+    monkeypatch.setattr(matrix_module, "matrix", matrix)
+    found = audit(plan).result
     assert asked == [1, 3]
     assert {m.images for m in found.matrix.meetings} == {1}
     assert "2 of 3 images: time budget reached" in next(p for p in found.parts if p.name == "matrix").left_out
@@ -260,7 +259,7 @@ def test_an_evaluation_that_is_late_still_has_some_images(blobs, monkeypatch):
     making.blob_coco(blobs / "more", IMAGES)
     plan = wanted(blobs, "more", budget="1h", only=("evaluate",))
     ended_after(monkeypatch, evaluate, [0])
-    found = audit(plan).found
+    found = audit(plan).result
     assert found.clean.images == 4
     assert "--images 4" in found.clean.command
     assert found.parts[0].left_out == "2 of 6 images: time budget reached"
@@ -272,27 +271,27 @@ def test_calibrating_is_skipped_where_it_would_take_the_noises_time(blobs):
     plan.folder.mkdir(parents=True)
     (plan.folder / SCHEDULE).write_text('{"calibrate": 0}')
     made = audit(plan)
-    assert "precision=int8-percentile: no time to calibrate" in made.found.parts[-1].left_out
-    assert not any(c.label.startswith("precision=int8") for c in made.found.causes)
+    assert "precision=int8-percentile: no time to calibrate" in made.result.parts[-1].left_out
+    assert not any(c.label.startswith("precision=int8") for c in made.result.causes)
     assert "--skip precision=int8" in made.suite.command
 
 
 def test_the_command_of_the_matrix_gives_its_threats_again(made):
-    words = shlex.split(made.found.matrix.meetings[-1].command)
+    words = shlex.split(made.result.matrix.meetings[-1].command)
     only = tuple(words[i + 1] for i, word in enumerate(words) if word == "--only")
     assert {"attack", "squares", "noise"} <= set(dataclasses.replace(made.plan.options, only=only).parts)
 
 
 def test_a_first_image_that_cannot_be_read_does_not_end_an_audit_within_a_time(blobs):
     (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
-    found = audit(wanted(blobs, budget="10m")).found
+    found = audit(wanted(blobs, budget="10m")).result
     assert [s.aimed for s in found.strikes] == [2, 2]
     assert len(found.failed) == 1
 
 
 def test_images_none_of_which_can_be_attacked_are_told_and_the_rest_is_measured(blobs):
     (blobs / "data" / "images" / "000.jpg").write_bytes(b"no image")
-    found = audit(wanted(blobs, budget="none", attack_images=1)).found
+    found = audit(wanted(blobs, budget="none", attack_images=1)).result
     assert found.strikes == ()
     assert found.clean.images == 2
     assert "none of the 1 images could be attacked" in found.parts[-1].left_out
@@ -300,9 +299,9 @@ def test_images_none_of_which_can_be_attacked_are_told_and_the_rest_is_measured(
 
 def test_numbers_that_are_lost_are_planned_again(blobs):
     plan = wanted(blobs, budget="10m")
-    first = audit(plan).found
+    first = audit(plan).result
     (plan.folder / "plan.json").write_bytes(b"")
-    assert audit(plan).found.strikes == first.strikes
+    assert audit(plan).result.strikes == first.strikes
 
 
 def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
@@ -313,19 +312,21 @@ def test_images_of_other_names_in_the_same_place_are_attacked_anew(blobs):
     file.write_text(file.read_text().replace("000.jpg", "009.jpg"))
     other = wanted(blobs, budget="none")
     assert other.folder == plan.folder
-    assert audit(other).found.strikes[0].images == 3
+    assert audit(other).result.strikes[0].images == 3
 
 
 def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
     """By COCO's rule that is AP, not AP50; and its command says so."""
     made = audit(wanted(blobs, budget="none", rule="coco"))
-    one = made.struck[0]
+    one = made.levels[0]
     records = [a.record(a.model, after=False) for a in one.attempts]
     loose = [dataclasses.replace(r, truth=_grown(r.truth)) for r in records]
-    assert made.found.clean.metric == "map"
+    assert made.result.clean.metric == "map"
     monkeypatch.setattr("holdfast.attack.attempt.Attempt.record", lambda a, _p, _after: loose.pop(0))
-    assert 0.0 < strike._metric(made.plan, made.outcome, one.attempts, after=False) < 1.0  # AP50 would be 1
-    assert "--rule coco" in one.strike.command
+    assert (
+        0.0 < attack_levels._metric(made.plan, made.outcome, one.attempts, after=False) < 1.0
+    )  # AP50 would be 1
+    assert "--rule coco" in one.level.command
 
 
 def _grown(truth):
@@ -336,7 +337,7 @@ def _grown(truth):
 
 
 def test_an_image_that_cannot_be_attacked_is_in_no_budget(blobs, monkeypatch):
-    real = strike.attack
+    real = attack_levels.attack
 
     def failing(plan, step):
         found = real(plan, step)
@@ -344,8 +345,8 @@ def test_an_image_that_cannot_be_attacked_is_in_no_budget(blobs, monkeypatch):
             return found
         return dataclasses.replace(found, attempts=found.attempts[1:])
 
-    monkeypatch.setattr(strike, "attack", failing)
-    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).found.strikes
+    monkeypatch.setattr(attack_levels, "attack", failing)
+    small, large = audit(wanted(blobs, budget="none", pixels=(5, 200), steps=15)).result.strikes
     assert (small.images, small.broken) == (2, 0)
     assert (large.images, large.broken) == (2, 2)
 
@@ -363,7 +364,7 @@ def test_commands_name_what_changes_a_number(blobs):
         blobs, budget="none", only=("evaluate",), images=2, rule="coco", calibration=str(blobs / "data"),
         spec=(blobs / "a b.vnnlib",), seed=3,
     )  # fmt: skip
-    words = shlex.split(Made(plan).whole("specs"))
+    words = shlex.split(AuditState(plan).full_line("specs"))
     for pair in (("--images", "2"), ("--rule", "coco"), ("--calibration", str(blobs / "data")),
                  ("--spec", str(blobs / "a b.vnnlib")), ("--seed", "3"), ("--pixels", "20")):  # fmt: skip
         assert pair in set(itertools.pairwise(words)), pair
@@ -382,7 +383,7 @@ def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeyp
         raise problem
 
     plan = wanted(blobs, budget="none")
-    monkeypatch.setattr("holdfast.audit.run.strikes", ends)
+    monkeypatch.setattr("holdfast.audit.run.attack_levels", ends)
     with pytest.raises(type(problem)):
         audit(plan)
     assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state
@@ -393,6 +394,6 @@ def test_a_short_time_takes_places_before_images(blobs):
     plan = wanted(blobs, budget="60s")
     for affordable, expected in ((4 * 91, (4, 91)), (2 * 64 + 30, (2, 79)), (45 * 400, (45, 400))):
         clock = Clock(plan.options, blobs / f"{affordable}.json")
-        made = Made(plan, seconds_an_image=clock.seconds("squares") / (affordable + 0.5))
+        made = AuditState(plan, seconds_an_image=clock.seconds("squares") / (affordable + 0.5))
         made.outcome = SimpleNamespace(attempts=[None] * 4)
         assert (_covered(made, clock, 50), made.places) == expected

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from helpers import models as making
 from holdfast.audit import specs as asking
-from holdfast.audit.specs import decided, recheck_specs
+from holdfast.audit.specs import decide_specs, recheck_specs
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.engine.store import Store
@@ -58,7 +58,7 @@ def both(folder):
 
 @pytest.fixture(scope="module")
 def answers(model, both, folder):
-    return decided(model, both, LONG, Store(folder / "cells"))
+    return decide_specs(model, both, LONG, Store(folder / "cells"))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_each_specification_has_its_answer_and_its_command(both, answers):
 def test_no_time_and_failures_are_unknown_never_holds(model, both, store, monkeypatch):
     for word, said in (("unknown", "why"), ("timeout", "not decided in time; why")):
         says(monkeypatch, saying(word, 3, engine="odd", note="why"))
-        assert {(one.proof.answer, one.proof.note) for one in decided(model, both, 60, store)} == {
+        assert {(one.proof.answer, one.proof.note) for one in decide_specs(model, both, 60, store)} == {
             ("unknown", said)
         }
     for command, said in (
@@ -119,7 +119,7 @@ def test_no_time_and_failures_are_unknown_never_holds(model, both, store, monkey
         ([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
     ):
         says(monkeypatch, command)
-        one = decided(model, both, 60, store)[0].proof
+        one = decide_specs(model, both, 60, store)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
 
@@ -127,7 +127,7 @@ def test_no_time_and_failures_are_unknown_never_holds(model, both, store, monkey
 def test_a_process_that_does_not_end_is_ended(model, both, store, monkeypatch):
     monkeypatch.setattr(attempt, "GRACE", 0.5)
     says(monkeypatch, [sys.executable, "-c", "import time; time.sleep(600)"])
-    one = decided(model, both[:1], 0.5, store)[0].proof
+    one = decide_specs(model, both[:1], 0.5, store)[0].proof
     assert one.answer == "unknown"
     assert "killed" in one.note
 
@@ -143,11 +143,11 @@ def test_a_witness_counts_only_if_it_replays(model, both, store, monkeypatch):
         ("", "failed"),
     ):
         says(monkeypatch, saying("violated", 1, witness=witness))
-        one = decided(model, both[1:], 60, store)[0].proof
+        one = decide_specs(model, both[1:], 60, store)[0].proof
         assert one.answer == "unknown"
         assert said in one.note
     says(monkeypatch, saying("violated", 1, witness=text(0.375)))
-    assert decided(model, both[1:], 60, store)[0].proof.answer == "violated"
+    assert decide_specs(model, both[1:], 60, store)[0].proof.answer == "violated"
 
 
 def test_a_file_of_another_network_is_refused_before_anything_is_decided(
@@ -155,17 +155,17 @@ def test_a_file_of_another_network_is_refused_before_anything_is_decided(
 ):
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("something was decided"))
     with pytest.raises(InputError, match="12"):
-        decided(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10, store)
+        decide_specs(model, [*both, spec(tmp_path / "other.vnnlib", 0.5, inputs=5)], 10, store)
     with pytest.raises(InputError, match="twice"):
-        decided(model, [both[0], both[0]], 10, store)
+        decide_specs(model, [both[0], both[0]], 10, store)
 
 
 def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, store, monkeypatch):
     done = []
-    first = decided(model, both, LONG, store=store, tell=lambda one, found: done.append(one))
+    first = decide_specs(model, both, LONG, store=store, progress=lambda one, found: done.append(one))
     assert done == [1, 1]
     monkeypatch.setattr(asking, "begin", lambda *given: pytest.fail("asked again"))
-    again = decided(model, both, LONG, store=store)
+    again = decide_specs(model, both, LONG, store=store)
     assert [one.proof for one in again] == [one.proof for one in first]
     assert again[0].witness is None
     assert again[1].witness.shape == (1, 3, SIDE, SIDE)
@@ -175,9 +175,9 @@ def test_what_was_decided_is_not_asked_again_and_keeps_its_witness(model, both, 
 def test_what_was_not_decided_is_asked_again(model, both, store, monkeypatch):
     with monkeypatch.context() as patch:
         says(patch, saying("timeout"))
-        decided(model, both, 60, store=store)
+        decide_specs(model, both, 60, store=store)
     says(monkeypatch, saying("holds", 0))
-    assert [one.proof.answer for one in decided(model, both, 60, store=store)] == ["holds", "holds"]
+    assert [one.proof.answer for one in decide_specs(model, both, 60, store=store)] == ["holds", "holds"]
 
 
 def test_a_witness_is_replayed_and_a_box_that_holds_stays_open(model, answers):

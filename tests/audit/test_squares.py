@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from helpers import models as making
 from helpers import squares as squaring
+from helpers.squares import squares
 from holdfast.attack.types import Rule
-from holdfast.audit.squares import work as squares_work
-from holdfast.audit.squares.map import (
+from holdfast.audit import squares as squares_work
+from holdfast.audit.square_map import (
     Grid,
     SquareMap,
     axes,
-    described,
+    describe_square,
     from_plain,
     grid_for,
     places,
     proofs_of,
     to_plain,
-    worst,
+    worst_squares,
 )
-from holdfast.audit.squares.run import squares, survey
-from holdfast.audit.squares.work import SquaresPlan, score_of
+from holdfast.audit.squares import SquaresPlan, score_of, survey
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.patch import Spot, apply
 from holdfast.core.pipeline import pipeline_of
@@ -311,12 +311,12 @@ def test_the_worst_place_lies_in_the_middle_of_the_unsafe_ones():
 
 def test_worst_squares_are_black_patches_that_lie_where_the_map_says():
     one = handmade([[0.9, 0.9, 0.9], [0.9, 0.9, 0.9], [0.9, 0.9, 0.4]])
-    patch = worst([one])["a.png"]
+    patch = worst_squares([one])["a.png"]
     assert patch.where == Spot(8, 6)
     laid = apply(np.full((10, 12, 3), 200, np.uint8), patch)
     assert (laid[6:, 8:] == 0).all()
     assert (laid == 0).sum() == 4 * 4 * 3
-    assert described([one]) == "a black square of 4 pixels a side at 9 places"
+    assert describe_square([one]) == "a black square of 4 pixels a side at 9 places"
 
 
 def test_a_map_is_the_same_after_it_was_written_and_has_the_shape_of_its_grid():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import models as making
-from holdfast.audit.threats import Laid, places, seen, threatened
+from holdfast.audit.threats import PatchedEntry, places, seen, threatened
 from holdfast.core.errors import ImageError, InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply
 from holdfast.core.registry import lookup, stage
@@ -36,7 +36,7 @@ def scenes(tmp_path_factory):
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_patch_lies_on_what_the_decoder_gives_and_every_decoder_reads_just_that(scenes, name):
     entry, patch = scenes.entries[0], colours()
-    made = Laid(entry, patch, name).load()
+    made = PatchedEntry(entry, patch, name).load()
     expected = apply(lookup("decode", name)(entry.load().data), patch)
     assert made.data.startswith(b"\x89PNG")
     for other in DECODERS:
@@ -48,7 +48,8 @@ def test_the_patch_lies_on_what_the_decoder_gives_and_every_decoder_reads_just_t
 def test_two_decoders_give_two_pictures_under_the_same_patch(scenes):
     entry, patch = scenes.entries[0], colours()
     one, other = (
-        lookup("decode", "pillow")(Laid(entry, patch, name).load().data) for name in ("pillow", "fast-idct")
+        lookup("decode", "pillow")(PatchedEntry(entry, patch, name).load().data)
+        for name in ("pillow", "fast-idct")
     )
     differ = (one != other).any(axis=2)
     assert differ.any()
@@ -64,13 +65,13 @@ def test_the_key_follows_picture_patch_place_and_decoder(scenes):
     brighter[at] ^= 1
     other_mask[at] = False
     made = [
-        Laid(entry, patch, "pillow"),
-        Laid(entry, patch, "opencv"),
-        Laid(scenes.entries[1], patch, "pillow"),
-        Laid(entry, dataclasses.replace(patch, pixels=brighter), "pillow"),
-        Laid(entry, dataclasses.replace(patch, mask=other_mask), "pillow"),
-        Laid(entry, dataclasses.replace(patch, where=Spot(6, 9)), "pillow"),
-        Laid(entry, dataclasses.replace(patch, where=OnBoxes()), "pillow"),
+        PatchedEntry(entry, patch, "pillow"),
+        PatchedEntry(entry, patch, "opencv"),
+        PatchedEntry(scenes.entries[1], patch, "pillow"),
+        PatchedEntry(entry, dataclasses.replace(patch, pixels=brighter), "pillow"),
+        PatchedEntry(entry, dataclasses.replace(patch, mask=other_mask), "pillow"),
+        PatchedEntry(entry, dataclasses.replace(patch, where=Spot(6, 9)), "pillow"),
+        PatchedEntry(entry, dataclasses.replace(patch, where=OnBoxes()), "pillow"),
     ]
     assert len({one.key() for one in made} | {entry.key()}) == len(made) + 1
 
@@ -81,11 +82,11 @@ def test_the_key_does_not_follow_what_the_mask_hides(scenes):
     wide = np.zeros((40, 40, 3), np.uint8), np.zeros((40, 40), bool)
     wide[0][9:21, 5:17], wide[1][9:21, 5:17] = patch.pixels, patch.mask
     same = [patch, dataclasses.replace(patch, pixels=hidden), Patch(*wide, Spot(0, 0)), seen(patch)]
-    assert len({Laid(scenes.entries[0], one, "pillow").key() for one in same}) == 1
+    assert len({PatchedEntry(scenes.entries[0], one, "pillow").key() for one in same}) == 1
 
 
 def test_it_can_be_sent_to_another_process(scenes):
-    one = Laid(scenes.entries[2], colours(), "opencv")
+    one = PatchedEntry(scenes.entries[2], colours(), "opencv")
     there = pickle.loads(pickle.dumps(one))  # noqa: S301 - packed just now
     assert (there.name, there.key(), there.load().data) == (one.name, one.key(), one.load().data)
 
@@ -110,7 +111,7 @@ def test_images_without_a_patch_stay_as_they_are(scenes):
     names = [e.name for e in scenes.entries]
     nothing = Patch(np.zeros((3, 3, 3), np.uint8), np.zeros((3, 3), bool))
     made = threatened(scenes, {names[1]: colours(), names[2]: nothing}, "pillow")
-    assert [type(e) is Laid for e in made.entries] == [False, True, False, False]
+    assert [type(e) is PatchedEntry for e in made.entries] == [False, True, False, False]
     assert made.entries[0] is scenes.entries[0]
     assert made.entries[2] is scenes.entries[2]
     assert [e.name for e in made.entries] == names
@@ -125,7 +126,7 @@ def test_a_patch_for_an_image_that_is_not_there_is_told(scenes):
 def test_a_patch_on_boxes_lies_on_every_true_box_but_crowds(scenes):
     entry = scenes.entries[0]
     grey = Patch(np.full((4, 4, 3), 128, np.uint8), np.ones((4, 4), bool), OnBoxes(side=1.0))
-    picture = lookup("decode", "pillow")(Laid(entry, grey, "pillow").load().data)
+    picture = lookup("decode", "pillow")(PatchedEntry(entry, grey, "pillow").load().data)
     x1, y1, x2, y2 = entry.load().truth.xyxy[0].astype(int)
     assert (picture[y1:y2, x1:x2] == 128).all()
     boxes = Boxes(np.array([[0, 0, 4, 4], [8, 8, 12, 12]]), np.zeros(2), np.array([True, False]))
@@ -138,4 +139,4 @@ def test_a_decoder_that_breaks_is_an_image_that_failed(scenes):
         raise RuntimeError("no such luck")
 
     with pytest.raises(ImageError, match="RuntimeError: no such luck"):
-        Laid(scenes.entries[0], colours(), "breaks").load()
+        PatchedEntry(scenes.entries[0], colours(), "breaks").load()

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.audit import better_audit, sample_audit
-from holdfast.audit.names import METRICS, PATTERNS, pattern_of, required_pattern
-from holdfast.audit.result import Audit, Cause, Clean, Matrix, Proof, Strike
-from holdfast.audit.values import measured, values_of
+from holdfast.audit.result import AttackLevel, Audit, Cause, Clean, Matrix, Proof
+from holdfast.audit.values import METRICS, PATTERNS, measured, pattern_of, required_pattern, values_of
 from holdfast.core.errors import InputError
 from holdfast.core.registry import stage
 
@@ -84,7 +83,7 @@ def test_what_was_not_measured_has_no_value() -> None:
     assert set(values_of(empty())) == {
         "clean.map50", "clean.images", "audit.failed_images", "audit.seconds",
     }  # fmt: skip
-    nothing = Strike("300px", 300, 0.9, 0.9, 0, 0, 8, None, "gradient")
+    nothing = AttackLevel("300px", 300, 0.9, 0.9, 0, 0, 8, None, "gradient")
     assert set(values_of(replace(empty(), strikes=(nothing,)))) - set(values_of(empty())) == {
         "attack.300px.aimed"
     }
@@ -93,7 +92,7 @@ def test_what_was_not_measured_has_no_value() -> None:
 
 
 def test_no_budget_that_breaks_is_more_than_any_bound() -> None:
-    strike = Strike("300px", 300, 0.9, 0.9, 8, 0, 8, None, "gradient")
+    strike = AttackLevel("300px", 300, 0.9, 0.9, 8, 0, 8, None, "gradient")
     values = values_of(replace(empty(), strikes=(strike,)))
     assert values["attack.smallest"] == math.inf
     assert values["attack.largest"] == 300

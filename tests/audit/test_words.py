@@ -13,13 +13,13 @@ from holdfast.audit.result import (
     Audit,
     Cause,
     Clean,
-    Layer,
+    ImageRobustness,
     Matrix,
-    Meeting,
+    MatrixCell,
     Part,
     Proof,
     Recheck,
-    Standing,
+    RobustnessBounds,
 )
 
 NAMES = ["Worst single cause", "Worst combination", "Smallest patch that works", "What is proven"]
@@ -70,7 +70,7 @@ def test_an_interval_that_holds_0_is_within_chance():
 
 def test_all_together_reads_as_a_deployment():
     matrix = Matrix(("none", "square"), ("as trained", "all together"), (
-        Meeting("square", "all together", 0.1, 8),
+        MatrixCell("square", "all together", 0.1, 8),
     ))  # fmt: skip
     found = line(replace(sample_audit(), matrix=matrix), "Worst combination")
     assert found.text.endswith("falls to 0.100 on 8 images: square under all system noises together.")
@@ -196,7 +196,11 @@ def test_a_proof_that_breaks_elsewhere_is_not_all_proven():
         BARE,
         proofs=proofs,
         rechecks=(Recheck("square", "a", "precision=int8", "holds", "violated", 9),),
-        sandwich=(Layer("square", "a black square", "bounds", "bounds", (Standing("a", True, False),)),),
+        sandwich=(
+            RobustnessBounds(
+                "square", "a black square", "bounds", "bounds", (ImageRobustness("a", True, False),)
+            ),
+        ),
     )
     found = line(audit, "What is proven")
     assert found.tone == "caution"

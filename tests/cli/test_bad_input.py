@@ -270,7 +270,7 @@ def test_truth_without_any_class_cannot_be_explained(fails, folder):
 
 
 def test_a_page_is_made_from_another_folder_too(holdfast, folder, monkeypatch):
-    from holdfast.evaluate.pictures import pictures
+    from holdfast.evaluate.page import pictures
     from holdfast.evaluate.result import open_run
 
     assert holdfast("evaluate", "tiny.onnx", "data", "--jobs", 1).code == 0

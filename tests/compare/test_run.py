@@ -11,11 +11,10 @@ from helpers import runs as comparing
 from helpers.audit import better_audit, sample_audit
 from helpers.runs import attack, attempt, evaluation, record
 from holdfast.attack.result import effect_of
-from holdfast.audit.result import Layer, Standing, Strike, open_audit
+from holdfast.audit.result import AttackLevel, ImageRobustness, RobustnessBounds, open_audit
 from holdfast.audit.result import save as save_audit
 from holdfast.cli import run
-from holdfast.compare.change import FEWEST, Stated, Subject, from_draws, from_stated, order
-from holdfast.compare.result import as_plain
+from holdfast.compare.result import FEWEST, Stated, Subject, as_plain, from_draws, from_stated, order
 from holdfast.compare.run import compare_runs, kind_of
 from holdfast.core.errors import InputError
 from holdfast.core.seeds import generator
@@ -390,7 +389,7 @@ def struck(tmp_path, name, fell):
     for pixels, made in ((100, tight), (300, best)):
         effect = effect_of(made, "net", [a.model for a in made], comparing.EVERY, comparing.VOC)
         strikes.append(
-            Strike(
+            AttackLevel(
                 f"{pixels}px",
                 pixels,
                 effect.before,
@@ -402,8 +401,8 @@ def struck(tmp_path, name, fell):
                 "",
             )
         )
-    standings = tuple(Standing(a.name, False, a.success) for a in tight)
-    layer = Layer("100px", "100 pixels", "", "gradient", standings)
+    standings = tuple(ImageRobustness(a.name, False, a.success) for a in tight)
+    layer = RobustnessBounds("100px", "100 pixels", "", "gradient", standings)
     runs = {"attack 100px": "attack-100px", "attack 300px": "attack-300px"}
     save_audit(replace(sample_audit(), strikes=tuple(strikes), runs=runs, sandwich=(layer,)), folder)
     return folder

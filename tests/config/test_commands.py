@@ -16,9 +16,7 @@ from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
 from holdfast.config.schema import value_schema
 from holdfast.experiment.options import ExperimentOptions
-from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel
-from holdfast.experiment.read import read_experiment
-from holdfast.experiment.schema import schema
+from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, read_experiment, schema
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.
 TABLES = {"csv", "markdown", "latex", "strict"}
@@ -154,7 +152,7 @@ def test_only_the_module_of_the_command_is_imported():
         "import sys\n"
         "from holdfast.cli import run\n"
         "run(['doctor', '--help'])\n"
-        "others = {'holdfast.evaluate.cli', 'holdfast.cli.model', 'numpy'} & set(sys.modules)\n"
+        "others = {'holdfast.evaluate.cli', 'holdfast.audit.cli', 'numpy'} & set(sys.modules)\n"
         "sys.exit(f'imported too: {sorted(others)}' if others else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,5 +1,6 @@
 """Contests made: which images, in what order, what is written, and that a half-made one goes on."""
 
+import dataclasses
 import json
 import zipfile
 
@@ -8,11 +9,11 @@ import pytest
 
 from helpers import models as making
 from helpers import tiny_contest as staging
+from helpers.contest import write_rules
 from helpers.tiny_contest import IMAGES, made, materials, setup
 from holdfast.contest.contest import open_contest
-from holdfast.contest.make import make
-from holdfast.contest.rules import read_rules
-from holdfast.contest.setup import ready
+from holdfast.contest.make import PUBLIC, make, open_setup, publish_rules
+from holdfast.contest.rules import Member, Rules, Vote, read_rules
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.data.open import open_dataset
 
@@ -81,7 +82,7 @@ def test_images_without_a_recognised_target_are_left_out(source, tmp_path):
     spoiled = setup(tmp_path / "c", source)
     spoiled = type(spoiled)(**{**vars(spoiled), "model": str(tmp_path / "huge.onnx"), "members": ()})
     with pytest.raises(DataError, match="only 0 of the 9 images of data have a target that huge recognises"):
-        make(ready(spoiled), staging.quiet, jobs=1)
+        make(open_setup(spoiled), staging.quiet, jobs=1)
     assert list((tmp_path / "c").iterdir()) == [], "nothing half-written"
 
 
@@ -89,7 +90,7 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
     def opened(name):
         raise AssertionError(f"{name} was opened")
 
-    monkeypatch.setattr("holdfast.contest.setup.load_model", opened)
+    monkeypatch.setattr("holdfast.contest.make.load_model", opened)
     with pytest.raises(DataError, match=r"--images 10: data has only 9 images; ask for at most 9"):
         made(tmp_path / "c", source, images=10)
     assert not (tmp_path / "c").exists()
@@ -98,11 +99,11 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
 def test_a_mimic_model_that_finds_nothing_is_refused(source, tmp_path):
     making.detector(tmp_path, "huge", making.DETECT_CARD.replace("[16, 16]", "[48, 48]"))
     options = vars(setup(tmp_path / "c", source))
-    from holdfast.contest.setup import Setup
+    from holdfast.contest.make import Setup
 
     blind = Setup(**{**options, "members": (str(tmp_path / "huge.onnx"),)})
     with pytest.raises(DataError, match=r"the mimic model \(at least 2 of 2 agree\) has mAP 0"):
-        make(ready(blind), staging.quiet, jobs=1)
+        make(open_setup(blind), staging.quiet, jobs=1)
 
 
 def test_distances_that_are_given_are_kept(source, tmp_path):
@@ -152,8 +153,8 @@ def test_a_folder_with_other_things_is_refused(source, folder, tmp_path):
         made(tmp_path, source)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     (tmp_path / "notes.txt").unlink()
-    begun = ready(setup(tmp_path, source))
-    from holdfast.contest.setup import claim
+    begun = open_setup(setup(tmp_path, source))
+    from holdfast.contest.make import claim
 
     assert claim(begun) is False
     assert claim(begun) is True
@@ -185,19 +186,21 @@ def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
         ({"distance_min": 2.0, "distance_max": 1.0}, "--distance-max: expected more"),
     ]:
         with pytest.raises(InputError, match=said):
-            ready(setup(place, source, **options))
+            open_setup(setup(place, source, **options))
     with pytest.raises(UnknownName, match=r"unknown AP rule 'vocc'\. Did you mean 'voc'"):
-        ready(setup(place, source, ap="vocc"))
+        open_setup(setup(place, source, ap="vocc"))
     classifier = making.classifier(tmp_path)
-    from holdfast.contest.setup import Setup
+    from holdfast.contest.make import Setup
 
     with pytest.raises(DataError, match="tiny: expected a detector, got a model to classify"):
-        ready(Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),), images=2))
+        open_setup(
+            Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),), images=2)
+        )
     assert not place.exists()
 
 
 def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch):
-    from holdfast.contest.setup import Setup
+    from holdfast.contest.make import Setup
     from holdfast.graph import load
 
     kept = [name for name in load.shipped() if name not in ("signs-free", "signs-plain")]
@@ -205,4 +208,16 @@ def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch)
     with pytest.raises(
         InputError, match="signs-free: this model, a hidden member by default, is not shipped"
     ):
-        ready(Setup(tmp_path / "c", images=2))
+        open_setup(Setup(tmp_path / "c", images=2))
+
+
+def test_the_published_rules_follow_and_name_no_hidden_member(tmp_path):
+    single, hidden = Member("a", "models/a.onnx", "1" * 64), Member("secret", "models/s.onnx", "2" * 64)
+    rules = Rules("c", 3, single, Vote((single, hidden), 2), "signs", "3" * 64, "FD-signs", 5.0)
+    write_rules(rules, tmp_path)
+    assert publish_rules(tmp_path, rules)
+    assert not publish_rules(tmp_path, rules), "nothing changed"
+    assert publish_rules(tmp_path, dataclasses.replace(rules, pixels=2000))
+    assert "secret" not in (tmp_path / PUBLIC / "rules.toml").read_text()
+    seen = read_rules(tmp_path / PUBLIC)
+    assert (seen.pixels, seen.mimic.hidden) == (2000, 1)

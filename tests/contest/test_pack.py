@@ -6,9 +6,8 @@ import pytest
 
 from helpers.contest import IMAGES, changed, encoded, make_contest, picture, rules, write_rules
 from holdfast.cli import run
-from holdfast.contest.entry.archive import open_entry
-from holdfast.contest.entry.pack import pack
-from holdfast.contest.entry.validate import examine
+from holdfast.contest.pack import pack
+from holdfast.contest.validate import examine, open_entry
 from holdfast.core.errors import DataError, InputError, OutputError
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.contest import write_rules
-from holdfast.contest.points import AP_RULES, POINTS
-from holdfast.contest.rules import Member, Rules, RulesError, Scale, Vote, read_rules
+from holdfast.contest.rules import AP_RULES, POINTS, Member, Rules, RulesError, Scale, Vote, read_rules
 from holdfast.metrics.rules import RULES
 
 ONE, TWO = (Member(n, f"models/{n}.onnx", c * 64) for n, c in (("one", "a"), ("two", "b")))

@@ -23,9 +23,8 @@ from helpers.contest import (
     write_rules,
 )
 from holdfast.cli import run
-from holdfast.contest.entry.messages import TEXTS, Problem, listed, printable
-from holdfast.contest.entry.names import is_team, team_of
-from holdfast.contest.entry.validate import examine
+from holdfast.contest.messages import TEXTS, Problem, listed, printable
+from holdfast.contest.validate import examine, is_team, team_of
 from holdfast.core.errors import DataError
 
 

@@ -149,7 +149,7 @@ def writes(monkeypatch):
     return found
 
 
-NOT_OURS = ("evaluate.cli", "attack.cli", "attack.page", "evaluate.pages.detect", "audit.page", "web.serve")
+NOT_OURS = ("evaluate.cli", "attack.cli", "attack.page", "evaluate.detect_page", "audit.page", "web.serve")
 REDONE = {
     "evaluate": (
         "graph.nms",
@@ -159,8 +159,8 @@ REDONE = {
         "data.images",
     ),
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
-    "attack": ("attack.blackbox.prune", "metrics.similarity", "attack.work"),
-    "squares": ("audit.squares.work", "graph.nms"),
+    "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
+    "squares": ("audit.squares", "graph.nms"),
     "contest": ("contest.judging", "contest.pool", "graph.nms"),
     "language": ("noise.language.model", "noise.language.graph"),
     "speech": ("noise.speech.spectrum", "metrics.speech"),

@@ -9,8 +9,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import GRID, Counted, Found, Ranked
-from holdfast.evaluate.changes import Changes, changes, unpartnered
-from holdfast.evaluate.difference import Side, broken, compare
+from holdfast.evaluate.difference import Changes, Side, broken, changes, compare, unpartnered
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.rules import RULES
 

@@ -14,7 +14,7 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.difference import difference
-from holdfast.evaluate.pictures import pictures
+from holdfast.evaluate.page import pictures
 from holdfast.evaluate.result import open_run
 from holdfast.evaluate.run import Plan, evaluate, run_folder
 from holdfast.graph.load import load_model

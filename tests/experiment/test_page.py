@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit.gates import Judged, gate_of
+from holdfast.audit.gates import GateVerdict, gate_of
 from holdfast.core.errors import OutputError
 from holdfast.experiment.page import gates_table, page, plan_table, results, verdict, write
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
@@ -17,7 +17,7 @@ LINES = (
     Line("net", "scenes", "<b>phone", "evaluate", metric="AP", value=0.4, delta=-0.1, low=-0.2, high=0.01),
     Line("net", "", "verify: p", "verify", metric="holds"),
     Line("bad", "scenes", "clean", "evaluate", "failed", words="it does not fit"),
-    Line("net", "scenes", "all", "audit", value=0.3, gates=(Judged(GATE, 0.3, True, "why"),)),
+    Line("net", "scenes", "all", "audit", value=0.3, gates=(GateVerdict(GATE, 0.3, True, "why"),)),
 )
 
 

@@ -12,8 +12,7 @@ from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import open_run
 from holdfast.experiment import run as running
 from holdfast.experiment.bench import Bench
-from holdfast.experiment.plan import Audit, Condition
-from holdfast.experiment.read import read_experiment
+from holdfast.experiment.plan import Audit, Condition, read_experiment
 from holdfast.experiment.result import Findings, Line, as_plain, experiment_folder
 from holdfast.experiment.run import execute, pieces_of, planned
 from holdfast.graph.load import load_model

@@ -7,17 +7,17 @@ from dataclasses import replace
 from holdfast.audit.result import (
     NO_THREAT,
     TRAINED,
+    AttackLevel,
     Audit,
     Cause,
     Clean,
-    Layer,
+    ImageRobustness,
     Matrix,
-    Meeting,
+    MatrixCell,
     Part,
     Proof,
     Recheck,
-    Standing,
-    Strike,
+    RobustnessBounds,
 )
 
 NAMES = tuple(f"scene-{n}.jpg" for n in range(8))
@@ -62,7 +62,7 @@ def sample_audit() -> Audit:
             "resize=opencv-nearest + precision=int8", "combined", "measured", 0.09, 0.05, 0.13, 30, 40
         ),
         strikes=(
-            Strike(
+            AttackLevel(
                 "100px",
                 100,
                 0.92,
@@ -74,7 +74,7 @@ def sample_audit() -> Audit:
                 "gradient, top-gradient, 40 steps",
                 "holdfast attack …",
             ),
-            Strike("1000px", 1000, 0.92, 0.12, 8, 7, 8, 402.0, "gradient, top-gradient, 40 steps"),
+            AttackLevel("1000px", 1000, 0.92, 0.12, 8, 7, 8, 402.0, "gradient, top-gradient, 40 steps"),
         ),
         proofs=tuple(
             Proof(
@@ -99,19 +99,19 @@ def sample_audit() -> Audit:
             Recheck("square", NAMES[1], "precision=fp16", "violated", "violated", 361),
         ),
         sandwich=(
-            Layer(
+            RobustnessBounds(
                 "square",
                 "a black square of 42 pixels at 361 places",
                 "enumeration",
                 "enumeration",
-                tuple(Standing(name, n >= 3, n < 3) for n, name in enumerate(NAMES)),
+                tuple(ImageRobustness(name, n >= 3, n < 3) for n, name in enumerate(NAMES)),
             ),
-            Layer(
+            RobustnessBounds(
                 "1000px",
                 "1000 pixels of any colour",
                 "",
                 "gradient",
-                tuple(Standing(name, False, n < 7) for n, name in enumerate(NAMES)),
+                tuple(ImageRobustness(name, False, n < 7) for n, name in enumerate(NAMES)),
             ),
         ),
         matrix=Matrix(
@@ -145,12 +145,12 @@ def better_audit() -> Audit:
     return replace(first, clean=replace(first.clean, value=0.93), causes=causes, strikes=strikes)
 
 
-def _meeting(threat: str, deployment: str, row: int, column: int) -> Meeting:
+def _meeting(threat: str, deployment: str, row: int, column: int) -> MatrixCell:
     value = 0.91 - 0.2 * row - 0.03 * column
     if row == 0 or column == 0:
-        return Meeting(threat, deployment, value, 8, command="holdfast audit …")
+        return MatrixCell(threat, deployment, value, 8, command="holdfast audit …")
     if (row, column) == (1, 2):
-        return Meeting(threat, deployment, None, 0, note="no images left to calibrate on")
-    return Meeting(
+        return MatrixCell(threat, deployment, None, 0, note="no images left to calibrate on")
+    return MatrixCell(
         threat, deployment, value, 8, 5, 4, 0.04 * column - 0.08, 0.04 * column - 0.11, 0.04 * column - 0.05
     )

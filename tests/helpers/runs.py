@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.attack.attempt import Attempt, Pair, attempt_to_plain
 from holdfast.attack.plan import CELLS as ATTACK_CELLS
-from holdfast.attack.result import Outcome, Point, effect_of
+from holdfast.attack.result import Attempt, Outcome, Pair, Point, attempt_to_plain, effect_of
 from holdfast.attack.run import as_plain
 from holdfast.core import fingerprint
 from holdfast.core.patch import Patch

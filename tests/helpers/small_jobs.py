@@ -17,12 +17,12 @@ from helpers import models as making
 from helpers import speech as speaking
 from helpers import squares as squaring
 from helpers import tiny_contest as staging
+from helpers.squares import squares
 from holdfast.attack.plan import AttackPlan, apart
 from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.recheck import recheck
-from holdfast.audit.squares.run import squares
-from holdfast.audit.squares.work import SquaresPlan
+from holdfast.audit.squares import SquaresPlan
 from holdfast.audit.threats import threatened
 from holdfast.contest.run import score
 from holdfast.core import sources
@@ -177,7 +177,7 @@ CELLS = "engine.cells:CellTask.process"
 JOBS = {
     "evaluate": (evaluated, (CELLS,)),
     "evaluate, segments": (segmented, (CELLS,)),
-    "patched": (patched, ("audit.threats:Laid.load",)),
+    "patched": (patched, ("audit.threats:PatchedEntry.load",)),
     "signs": (drawn, ("data.embedded:SignsEntry.load", "data.embedded:FarEntry.load")),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),

@@ -10,7 +10,9 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from helpers.models import save_graph
+from holdfast.audit.squares import survey
 from holdfast.core.types import Size
+from holdfast.noise.suite import unwatched
 
 SIZE = Size(64, 48)
 BOX = (28, 12, 44, 28)  # what the detector says: the cell of column 4, row 2, one anchor of 16×16
@@ -96,3 +98,8 @@ def scenes(folder: Path, images: int = 1, *, bare: int = 0) -> Path:
     content = {"images": records, "annotations": annotations, "categories": [{"id": 0, "name": "blob"}]}
     (folder / "annotations.json").write_text(json.dumps(content))
     return folder
+
+
+def squares(plan, watch=unwatched):
+    """The map of every image in which something true is found."""
+    return survey(plan, watch).maps

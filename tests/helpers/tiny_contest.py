@@ -10,8 +10,7 @@ import onnx
 from PIL import Image
 
 from helpers import models as making
-from holdfast.contest.make import finish, make
-from holdfast.contest.setup import Setup, ready
+from holdfast.contest.make import Setup, finish, make, open_setup
 from holdfast.core.types import Size
 
 WIDE = making.DETECT_CARD.replace("[16, 16]", "[20, 20]")
@@ -45,7 +44,7 @@ def setup(folder, source, **options):
 
 def made(folder, source, phase=quiet, **options):
     """The contest, made and finished."""
-    contest = make(ready(setup(folder, source, **options)), phase, jobs=1)
+    contest = make(open_setup(setup(folder, source, **options)), phase, jobs=1)
     finish(folder)
     return contest
 

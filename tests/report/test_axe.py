@@ -7,7 +7,7 @@ import pytest
 from helpers.audit import sample_audit
 from helpers.browser import faults, needs_browser, opened_browser
 from holdfast.audit import page as audit_page
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, Meeting
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Clean, Matrix, MatrixCell
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.report import html
@@ -23,7 +23,7 @@ def many_deployments() -> Audit:
         "resize=a + boxes=b + ceil=c",
     )
     met = tuple(
-        Meeting(threat, name, 0.9 - 0.06 * place, 8, 5, 4, 0.1, 0.05, 0.15)
+        MatrixCell(threat, name, 0.9 - 0.06 * place, 8, 5, 4, 0.1, 0.05, 0.15)
         for threat in ("none", "square")
         for place, name in enumerate(names)
     )

@@ -8,7 +8,7 @@ from PIL import Image
 
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.engine.records import Found
-from holdfast.evaluate.pages.detect import detected, worst
+from holdfast.evaluate.detect_page import detected, worst
 from holdfast.report.gallery import FILE_LIMIT, FRAME, Mark, Shot, Worst, gallery, overlay, thumbnail
 
 

@@ -96,7 +96,7 @@ def site(folders, fake):
     from starlette.testclient import TestClient
 
     from holdfast.web.app import app_of
-    from holdfast.web.child import Patience
+    from holdfast.web.jobs import Patience
 
     @contextmanager
     def client(mode="quick", command=None):
@@ -110,7 +110,7 @@ def site(folders, fake):
             app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False, raise_server_exceptions=True
         ) as made:
             made.token = app.state.site.token
-            made.desk = app.state.site.desk
+            made.queue = app.state.site.queue
             yield made
 
     return client

@@ -58,7 +58,7 @@ def test_a_form_of_another_site_is_refused_even_with_the_token(site, address, he
     with site() as client:
         found = client.post(address, data={**FIELDS, "token": client.token}, headers=headers)
         assert found.status_code == 403
-        assert client.desk.jobs() == []
+        assert client.queue.jobs() == []
 
 
 @pytest.mark.parametrize("headers", [HERE, {"origin": "http://127.0.0.1:8765"}])
@@ -67,7 +67,7 @@ def test_a_form_of_ours_is_taken(site, headers):
         assert (
             client.post("/start", data={**FIELDS, "token": client.token}, headers=headers).status_code == 303
         )
-        assert len(client.desk.jobs()) == 1
+        assert len(client.queue.jobs()) == 1
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "ä", None])
@@ -78,7 +78,7 @@ def test_without_the_token_nothing_is_started_or_cancelled(site, token):
             assert client.post(address, data={**FIELDS, **given}, headers=HERE).status_code == 403
         upload = client.post("/upload", data=given, files={"file": ("a.onnx", b"x")}, headers=HERE)
         assert upload.status_code == 403
-        assert client.desk.jobs() == []
+        assert client.queue.jobs() == []
 
 
 def test_every_server_has_a_token_of_its_own(site):
@@ -91,7 +91,7 @@ def test_nothing_is_done_by_get(site):
     with site() as client:
         for address in ("/start", "/cancel", "/upload"):
             assert client.get(address, params={**FIELDS, "token": client.token}).status_code == 405
-        assert client.desk.jobs() == []
+        assert client.queue.jobs() == []
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])

@@ -26,7 +26,7 @@ def cancel(client, key):
 
 
 def states(client):
-    return [job.state for job in reversed(client.desk.jobs())]
+    return [job.state for job in reversed(client.queue.jobs())]
 
 
 def poll(client, **given):
@@ -51,7 +51,7 @@ def test_an_audit_runs_is_followed_and_is_listed(site, folders):
         assert 'hx-swap-oob="outerHTML:#run-list"' in last.text
         assert "net on scenes" not in first.text
         assert "refresh" not in client.get("/progress").text
-        job = client.desk.jobs()[0]
+        job = client.queue.jobs()[0]
         assert client.get(f"/log/{job.key}").text == "done\n"
         assert f"/page/{job.key}" not in client.get("/").text
         assert client.get(f"/page/{job.key}").status_code == 404
@@ -87,7 +87,7 @@ def test_one_runs_the_others_wait_and_there_is_an_end_to_waiting(site, folders):
         refused = start(client)
         assert refused.status_code == 429
         assert "waiting already" in refused.text
-        assert cancel(client, client.desk.jobs()[0].key).status_code == 303  # the last of the queue
+        assert cancel(client, client.queue.jobs()[0].key).status_code == 303  # the last of the queue
         assert states(client)[-1] == "cancelled"
         (folders[1] / "go").touch()
         until(lambda: states(client) == ["done"] * 5 + ["cancelled"])
@@ -99,7 +99,7 @@ def test_cancelled_it_says_so_and_the_next_one_runs(site, folders):
         start(client, data="scenes/images")
         folder = folders[1] / "audit-net-on-scenes-abcdef"
         until(lambda: (folder / "progress.json").exists())
-        first = client.desk.jobs()[1]
+        first = client.queue.jobs()[1]
         pid = first.pid
         assert cancel(client, first.key).status_code == 303
         until(lambda: states(client) == ["cancelled", "running"])
@@ -119,7 +119,7 @@ def test_one_that_will_not_end_is_ended_with_its_children(site, folders):
         start(client)
         until(lambda: (folders[1] / "inner").exists() and "of 40" in poll(client).text)
         inner = int((folders[1] / "inner").read_text())
-        job = client.desk.jobs()[0]
+        job = client.queue.jobs()[0]
         cancel(client, job.key)
         assert "cancelling" in client.get("/").text
         until(lambda: states(client) == ["cancelled"])
@@ -131,13 +131,13 @@ def test_when_the_server_ends_so_do_its_audits(site, folders):
         start(client)
         start(client)
         until(lambda: "of 40" in poll(client).text)
-        desk, pid = client.desk, client.desk.jobs()[1].pid
+        queue, pid = client.queue, client.queue.jobs()[1].pid
     assert gone(pid)
-    assert [job.state for job in desk.jobs()] == ["cancelled", "cancelled"]
+    assert [job.state for job in queue.jobs()] == ["cancelled", "cancelled"]
     with site("quick") as client:  # the next server knows of them
         assert states(client) == ["cancelled", "cancelled"]
-        (client.desk.jobs()[0].folder / "job.json").write_text("{")
-        old = client.desk.jobs()[1].folder / "job.json"
+        (client.queue.jobs()[0].folder / "job.json").write_text("{")
+        old = client.queue.jobs()[1].folder / "job.json"
         old.write_text(old.read_text().replace('"cancelled"', '"running"'))
     with site("quick") as client:
         assert states(client) == ["interrupted"]
@@ -163,9 +163,9 @@ def test_a_failed_one_says_why_in_its_own_line_escaped(site):
 def test_exit_codes_are_told_in_words(site, code, state, note):
     with site(command=lambda wanted: [sys.executable, "-c", f"raise SystemExit({code})"]) as client:
         start(client)
-        until(lambda: not client.desk.jobs()[0].live)
-        assert client.desk.jobs()[0].state == state
-        assert note in client.desk.jobs()[0].note
+        until(lambda: not client.queue.jobs()[0].live)
+        assert client.queue.jobs()[0].state == state
+        assert note in client.queue.jobs()[0].note
 
 
 def test_a_command_that_cannot_be_started_is_a_failed_audit(site):
@@ -233,7 +233,7 @@ def test_a_form_that_cannot_be_taken_comes_back_with_one_line(site, changed, lin
         assert line in found.text
         assert found.text.count('role="alert"') == 1
         assert 'name="budget"' in found.text
-        assert client.desk.jobs() == []
+        assert client.queue.jobs() == []
 
 
 def test_the_command_is_a_list_in_which_no_field_can_be_an_option(folders):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.errors import InputError
-from holdfast.web.paths import SHOWN, inside, listing
+from holdfast.web.form import SHOWN, inside, listing
 
 WAYS_OUT = [
     "..", "../secret", "../secret/secret.onnx", "scenes/../../secret/secret.onnx", "scenes/..", "./..",

@@ -1,12 +1,13 @@
-"""`holdfast attack`: few pixels on every image, searched by gradient or from predictions alone."""
+"""`holdfast attack` and `holdfast patch`: few pixels on every image, and a patch over images."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.attack.options import AttackOptions, AttackSettings
+from holdfast.attack.options import ApplyOptions, AttackOptions, AttackSettings
 from holdfast.config.options import carry
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
@@ -48,14 +49,7 @@ def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> At
         diversity=options.diverse,
         rule=Rule(options.score, options.iou, options.nms_iou),
     )
-    limits = Limits(
-        pixels=options.pixels,
-        amplitude=options.amplitude,
-        regions=options.regions,
-        steps=options.steps,
-        restarts=options.restarts,
-        seconds=options.seconds,
-    )
+    limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
     return AttackPlan(
         plan,
         out,
@@ -112,3 +106,29 @@ def _show(found: Outcome, wanted: AttackPlan, options: AttackOptions) -> int:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"images   {wanted.out / 'images'}\n")
     return 4 if found.failed else 0
+
+
+def apply(options: ApplyOptions) -> None:
+    """Lay a patch over an image or over every image of a folder; the result is PNG, without any loss."""
+    from holdfast.attack.lay import lay
+    from holdfast.data.patchfile import read_patch
+
+    boxes = tuple(_numbers(box, 4, "--box") for box in options.box)
+    at = None
+    if options.at is not None:
+        x, y = _numbers(options.at, 2, "--at")
+        at = round(x), round(y)
+    written = lay(read_patch(options.patch), options.image, options.out, boxes, at)
+    say("\n".join(f"{path}: {pixels} pixels changed" for path, pixels in written))
+
+
+def _numbers(text: str, count: int, option: str) -> tuple[float, ...]:
+    from holdfast.core.errors import InputError
+
+    try:
+        values = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        values = ()
+    if len(values) != count or not all(abs(v) < 1e9 for v in values):
+        raise InputError(f"{option}: expected {count} numbers with commas between them, got {text!r}")
+    return values

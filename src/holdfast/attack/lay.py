@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +16,14 @@ from holdfast.engine.store import write_atomic
 from holdfast.stages.decode.pillow import pillow
 
 
-@dataclass(frozen=True)
-class Laid:
-    """An image with a patch on it: where it was written, and how many pixels differ."""
-
-    path: Path
-    pixels: int
-
-
 def lay(
     patch: Patch,
     source: Path,
     out: Path,
     boxes: tuple[tuple[float, ...], ...] = (),
     at: tuple[int, int] | None = None,
-) -> list[Laid]:
-    """What was written: one PNG for an image, one each for a folder of images."""
+) -> list[tuple[Path, int]]:
+    """Write one PNG for an image, or one each for a folder; return paths and counts of changed pixels."""
     if at is not None:
         patch = dataclasses.replace(patch, where=Spot(*at))
     if isinstance(patch.where, OnBoxes) and not boxes:
@@ -40,7 +31,7 @@ def lay(
     if boxes and not isinstance(patch.where, OnBoxes):
         raise InputError("--box: this patch lies at a spot, not on boxes; leave it out")
     places = np.array(boxes, np.float64).reshape(-1, 4)
-    made = []
+    written = []
     for path, target in _pairs(source, out):
         try:
             clean = pillow(path.read_bytes())
@@ -48,8 +39,8 @@ def lay(
             raise DataError(f"{path}: {problem}") from problem
         image = apply(clean, patch, places)
         write_atomic(target, png_of(image), durable=False)
-        made.append(Laid(target, changed_pixels(clean, image)))
-    return made
+        written.append((target, changed_pixels(clean, image)))
+    return written
 
 
 def _pairs(source: Path, out: Path) -> Iterator[tuple[Path, Path]]:

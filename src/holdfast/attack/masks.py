@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.attack.regions import dilated
 from holdfast.attack.types import Target
 from holdfast.core.registry import stage
 from holdfast.core.types import Bools, Floats, Ints
@@ -98,8 +97,6 @@ def top_gradient(target: Target, budget: int, gradient: Floats | None, rng: np.r
 
 def limited(mask: Bools, gains: Floats, budget: int, regions: int, allowed: Bools) -> Bools:
     """The mask with at most so many regions: the heaviest stay, and grow along the gradient to the budget."""
-    from holdfast.attack.regions import heaviest
-
     found = heaviest(mask, np.maximum(gains, 0.0) + 1e-12, regions)
     while (room := budget - int(found.sum())) > 0:
         edge = dilated(found) & ~found & allowed
@@ -170,3 +167,37 @@ def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
     found = np.zeros(mask.size, bool)
     found[best] = True
     return found.reshape(mask.shape)
+
+
+def labelled(mask: Bools) -> tuple[int, Ints]:
+    """How many regions (8 neighbours) a mask has, and the number of each pixel's, 0 outside."""
+    import cv2
+
+    count, labels = cv2.connectedComponents(np.ascontiguousarray(mask, np.uint8), connectivity=8)
+    return count - 1, np.asarray(labels, np.int64)
+
+
+def count_regions(mask: Bools) -> int:
+    """How many regions (8 neighbours) a mask has."""
+    return labelled(mask)[0]
+
+
+def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
+    """The mask without all but the `count` regions of largest weight."""
+    found, labels = labelled(mask)
+    if found <= count:
+        return mask
+    heavy = np.bincount(labels.ravel(), weights=weights.ravel(), minlength=found + 1)[1:]
+    kept = np.argsort(-heavy, kind="stable")[:count] + 1
+    return np.asarray(np.isin(labels, kept), bool)
+
+
+def dilated(mask: Bools) -> Bools:
+    """The mask and all pixels that touch it."""
+    padded = np.pad(mask, 1)
+    rows, columns = mask.shape
+    found = np.zeros_like(mask)
+    for y in range(3):
+        for x in range(3):
+            found |= padded[y : y + rows, x : x + columns]
+    return found

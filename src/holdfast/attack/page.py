@@ -9,16 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from holdfast.attack.attempt import Attempt
-from holdfast.attack.result import Outcome
-from holdfast.core.errors import OutputError
+from holdfast.attack.result import Attempt, Outcome
 from holdfast.core.patch import apply
 from holdfast.core.types import Image
 from holdfast.engine.records import Found
-from holdfast.engine.store import write_atomic
 from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
-from holdfast.report.html import document
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
 from holdfast.report.patched import GAIN, Exhibit, exhibition
 from holdfast.report.tables import Cell, Column, Table, to_html
@@ -47,17 +44,13 @@ def _costs(found: Outcome) -> Table:
         "SSIM": [a.ssim for a in found.aimed],
         "seconds": [a.seconds for a in found.aimed],
     }
-    rows: list[list[Cell]] = [
-        [name, *(_rounded(name, v) if v else (None, None, None))] for name, v in columns.items()
-    ]
-    told = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
-    return Table(names, rows, f"What it costs an image: {told}")
-
-
-def _rounded(name: str, values: list[float]) -> tuple[Cell, ...]:
-    """Mean, least and most; SSIM is so near to 1 that two digits would say nothing."""
-    three = float(np.mean(values)), min(values), max(values)
-    return tuple(f"{v:.4f}" for v in three) if name == "SSIM" else three
+    rows: list[list[Cell]] = []
+    for name, values in columns.items():
+        three = (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
+        # SSIM is so near to 1 that two digits would say nothing.
+        rows.append([name, *(f"{v:.4f}" if name == "SSIM" and v is not None else v for v in three)])
+    succeeded = f"{sum(a.success for a in found.aimed)} of {len(found.aimed)} images with a target succeeded"
+    return Table(names, rows, f"What it costs an image: {succeeded}")
 
 
 def _curve(found: Outcome) -> Table:
@@ -72,11 +65,8 @@ def _curve(found: Outcome) -> Table:
 
 
 def write(found: Outcome, clean: Clean, out: Path) -> Path:
-    """The path of the written page; `clean` gives an image's decoded pixels by its name."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'report.html'}")
-    write_atomic(out, page(found, clean).encode())
-    return out
+    """Write the page and return its path; `clean` gives an image's decoded pixels by its name."""
+    return write_page(page(found, clean), out)
 
 
 def page(found: Outcome, clean: Clean) -> str:
@@ -128,10 +118,7 @@ def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section,
     """The sections of an attack, for its own page or for one about more."""
     effects, costs, curve = (Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(found))
     figures = (effects, costs, *_charts(found), dataclasses.replace(curve, wide=True))
-    return (
-        Section("attack", "Patch attack", figures, verdict(found)),
-        _pictures(found, clean, shown),
-    )
+    return (Section("attack", "Patch attack", figures, verdict(found)), _pictures(found, clean, shown))
 
 
 def _charts(found: Outcome) -> list[Figure]:
@@ -143,26 +130,32 @@ def _charts(found: Outcome) -> list[Figure]:
         Figure(
             "mAP against changed pixels",
             line_chart(
-                [Line("mAP", pixels, maps, bold=True)], title="mAP against changed pixels",
-                x_label="changed pixels an image may have", y_label="mAP",
-                x_range=(0.0, max(float(pixels.max()), 1.0)), y_range=(0.0, top),
+                [Line("mAP", pixels, maps, bold=True)],
+                title="mAP against changed pixels",
+                x_label="changed pixels an image may have",
+                y_label="mAP",
+                x_range=(0.0, max(float(pixels.max()), 1.0)),
+                y_range=(0.0, top),
             ),
             "Images that need more are left clean.",
         )
-    ]  # fmt: skip
+    ]
     distances = np.array([np.nan if p.distance is None else p.distance for p in found.points])
     if np.isfinite(distances).all() and distances.max() > 0:
         charts.append(
             Figure(
                 f"mAP against {found.distance}",
                 line_chart(
-                    [Line("mAP", distances, maps, bold=True)], title=f"mAP against {found.distance}",
-                    x_label=f"{found.distance} of the attacked images", y_label="mAP",
-                    x_range=(0.0, float(distances.max())), y_range=(0.0, top),
+                    [Line("mAP", distances, maps, bold=True)],
+                    title=f"mAP against {found.distance}",
+                    x_label=f"{found.distance} of the attacked images",
+                    y_label="mAP",
+                    x_range=(0.0, float(distances.max())),
+                    y_range=(0.0, top),
                 ),
                 "How far the images have moved from the clean ones, as a network sees them.",
             )
-        )  # fmt: skip
+        )
     return charts
 
 

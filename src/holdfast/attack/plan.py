@@ -82,6 +82,8 @@ class Task:
 
 def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None) -> Task:
     """The task with all it depends on: models, pipelines, classes, method, limits and seed."""
+    from holdfast.stages.features import open_features
+
     plan = attack.plan
     check_attack(attack)
     clean = plan.pipeline or pipeline_of(plan.model.card)
@@ -95,7 +97,8 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "method": attack.method,
         "limits": attack.limits,
         "seed": attack.seed,
-        "features": [attack.features, _features_hash(attack.features)],
+        # With the hash: another file behind the same name is another distance.
+        "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
     return Task(
@@ -159,9 +162,11 @@ def _useless(attack: AttackPlan) -> dict[str, bool]:
     """What to say of options that would change nothing, and whether they were given."""
     method, limits, lone = attack.method, attack.limits, attack.universal != "none"
     gradients = {
-        "--surrogate": bool(attack.surrogates), "--universal": lone, "--transform": bool(method.transforms),
+        "--surrogate": bool(attack.surrogates),
+        "--universal": lone,
+        "--transform": bool(method.transforms),
         "--diverse": method.diversity,
-    }  # fmt: skip
+    }
     return {
         **{
             f"{n}: needs gradients; leave out --black-box": method.black_box and g
@@ -176,13 +181,6 @@ def _useless(attack: AttackPlan) -> dict[str, bool]:
         and attack.limits.amplitude < 255,
         "--anywhere: --universal says where the patch lies; leave it out": lone and not method.inside,
     }
-
-
-def _features_hash(text: str) -> str:
-    """The hash of a feature net: another file behind the same name is another distance."""
-    from holdfast.stages.features import open_features
-
-    return open_features(text).sha256 if text else ""
 
 
 def to_model(alignment: Alignment) -> Ints:

@@ -1,21 +1,135 @@
-"""The numbers of an attack: mAP before and after, what was changed, and the curves of what it costs."""
+"""The results of an attack: every image, mAP before and after, and the curves of what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from holdfast.attack.attempt import Attempt, Pair
+from holdfast.core.patch import Patch
+from holdfast.core.types import Boxes, Detections, Floats, Size
+from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import CellSet
-from holdfast.engine.records import Failed
+from holdfast.engine.records import Failed, Found, from_plain, to_plain
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.frechet import frechet
 
+PLAIN = (
+    "targets", "left", "success", "pixels", "amplitude", "regions", "psnr", "ssim", "steps", "seconds",
+    "note", "image_sha256",
+)  # fmt: skip
 BUDGETS = (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a model says of the clean and of the attacked image, by its own class numbers."""
+
+    before: Detections
+    after: Detections
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """What became of one image. Without a target (nothing true was found) it is left as it is."""
+
+    name: str
+    size: Size
+    truth: Boxes  # by the data's class numbers
+    model: Pair
+    targets: int  # true boxes that were found before
+    left: int  # those of them that are still found
+    success: bool
+    pixels: int
+    amplitude: int
+    regions: int
+    psnr: float | None  # None: nothing was changed
+    ssim: float
+    steps: int
+    seconds: float
+    patch: Patch
+    image_sha256: str  # of the PNG that was written
+    unseen: Mapping[str, Pair] = field(default_factory=dict)
+    trail: tuple[tuple[int, bool], ...] = ()
+    note: str = ""
+    features: Floats | None = None  # (2, d): of the clean and of the attacked image
+
+    def record(self, pair: Pair, after: bool) -> Found:
+        """The image as a record of an evaluation, before or after."""
+        return Found(self.name, self.size, self.truth, pair.after if after else pair.before)
+
+
+def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
+    """The attempt as JSON values."""
+    if isinstance(attempt, Failed):
+        return to_plain(attempt)
+    png, toml = files_of(attempt.patch)
+    features = None
+    if attempt.features is not None:
+        packed = base64.b64encode(np.ascontiguousarray(attempt.features, "<f8").tobytes()).decode()
+        features = [list(attempt.features.shape), packed]
+    return {
+        **{name: getattr(attempt, name) for name in PLAIN},
+        "record": to_plain(attempt.record(attempt.model, after=False)),
+        "after": _detections_plain(attempt.model.after),
+        "unseen": {
+            n: [_detections_plain(p.before), _detections_plain(p.after)] for n, p in attempt.unseen.items()
+        },
+        "trail": [list(step) for step in attempt.trail],
+        "patch": [base64.b64encode(png).decode(), toml.decode()],
+        "features": features,
+    }
+
+
+def attempt_from_plain(plain: dict[str, Any]) -> Attempt | Failed:
+    """The attempt that `attempt_to_plain` wrote."""
+    if "failed" in plain:
+        return Failed(plain["failed"], plain["reason"])
+    record = from_plain(plain["record"])
+    if not isinstance(record, Found):
+        raise TypeError(f"expected a detector's record, got {type(record).__name__}")
+    features = None
+    if plain["features"] is not None:
+        shape, packed = plain["features"]
+        features = np.frombuffer(base64.b64decode(packed), "<f8").reshape(shape)
+    png, toml = plain["patch"]
+    return Attempt(
+        record.name,
+        record.size,
+        record.truth,
+        Pair(record.detections, _detections(plain["after"])),
+        patch=patch_of(base64.b64decode(png), toml.encode()),
+        unseen={n: Pair(*map(_detections, pair)) for n, pair in plain["unseen"].items()},
+        trail=tuple((int(pixels), bool(good)) for pixels, good in plain["trail"]),
+        features=features,
+        **{name: plain[name] for name in PLAIN},
+    )
+
+
+def row_of(attempt: Attempt) -> dict[str, Any]:
+    """The attempt as a row of the table of images."""
+    return {
+        "name": attempt.name,
+        "width": attempt.size.width,
+        "height": attempt.size.height,
+        **{name: getattr(attempt, name) for name in PLAIN},
+        "detections_before": len(attempt.model.before),
+        "detections_after": len(attempt.model.after),
+    }
+
+
+def _detections_plain(found: Detections) -> dict[str, Any]:
+    return {f.name: getattr(found, f.name).tolist() for f in dataclasses.fields(found)}
+
+
+def _detections(plain: dict[str, Any]) -> Detections:
+    boxes = np.array(plain["boxes"], np.float64).reshape(-1, 4)
+    return Detections(boxes, np.array(plain["scores"]), np.array(plain["classes"], np.int64))
 
 
 @dataclass(frozen=True)
@@ -76,9 +190,8 @@ def effect_of(
     attempts: Sequence[Attempt], name: str, pairs: Sequence[Pair], alignment: Alignment, settings: Settings
 ) -> Effect:
     """What the attack does to the model that said `pairs`."""
-    before = [False] * len(attempts)
-    after = [True] * len(attempts)
-    return Effect(name, *(_map(attempts, pairs, which, alignment, settings) for which in (before, after)))
+    both = (_map(attempts, pairs, [after] * len(attempts), alignment, settings) for after in (False, True))
+    return Effect(name, *both)
 
 
 def _map(

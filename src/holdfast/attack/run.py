@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.attack.attempt import Attempt, attempt_from_plain, row_of
-from holdfast.attack.guard import claim, file_names, state_of
+import numpy as np
+import orjson
+
+from holdfast.attack.judge import open_judge
 from holdfast.attack.plan import AttackPlan, task_of
-from holdfast.attack.result import Effect, Outcome, effect_of, points_of
+from holdfast.attack.result import Attempt, Effect, Outcome, attempt_from_plain, effect_of, points_of, row_of
 from holdfast.attack.universal import write_patch
 from holdfast.attack.work import AttackWork
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch
@@ -31,6 +38,8 @@ from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
 
 MANIFEST, TABLE = "attack.json", "images.csv"
+CLAIM = "claim.json"
+LOOKED_AT = 8  # images whose outputs are compared before and after
 
 
 def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> Outcome:
@@ -39,6 +48,8 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     `patch` is the universal one, if the plan wants one. The model's file and what it says of the first image
     are the same before and after, or ModelError says so.
     """
+    from holdfast.stages.features import open_features
+
     began = time.perf_counter()
     alignment = alignment_of(plan.plan)
     others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
@@ -62,7 +73,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
     settings = plan.plan.settings
     points = points_of(attempts, alignment, settings, plan.limits.pixels)
     about = _about(plan, alignment, before, time.perf_counter() - began)
-    name = "" if attempts[0].features is None else _distance_name(plan)
+    name = "" if attempts[0].features is None else open_features(plan.features).name
     effects = _effects(plan, attempts, alignment, others)
     found = Outcome(attempts, failed, effects, points, name, alignment, about, cells.of())
     _save(plan, found)
@@ -78,12 +89,6 @@ def _effects(
         pairs = [a.unseen[other.name] for a in attempts]
         found.append(effect_of(attempts, other.name, pairs, own, settings))
     return tuple(found)
-
-
-def _distance_name(plan: AttackPlan) -> str:
-    from holdfast.stages.features import open_features
-
-    return open_features(plan.features).name
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:
@@ -170,3 +175,67 @@ def decoded(plan: Plan) -> Callable[[str], Image | None]:
         return image
 
     return picture
+
+
+def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = False) -> None:
+    """Claim the folder for this attack; DataError if it holds another one, or images beyond these.
+
+    A shared one may hold others: of an audit, which attacks more images as its time allows, and other data.
+    """
+    path, names = folder / CLAIM, [e.name for e in entries]
+    try:
+        held = orjson.loads(path.read_bytes())
+        more = set(held["images"]) - set(map(printable, names))
+        same = held["setup"] == setup and (shared or not more)
+    except FileNotFoundError:
+        same = True
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise DataError(
+            f"{folder}: holds another attack (other model, data, options or version of holdfast); "
+            "give another --out, or delete it"
+        )
+    write_atomic(path, to_json({"setup": setup, "images": names}))
+
+
+def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
+    """The hash of the model's file and of what the model says of the first images that can be read."""
+    model = plan.plan.model
+    content = hashlib.sha256(model.read()).hexdigest()
+    judge = open_judge(model, plan.plan.pipeline, plan.method.rule)
+    said: dict[str, list[tuple[str, str]]] = {}
+    for entry in entries[:LOOKED_AT]:
+        try:
+            tensor = judge.prepared(judge.machine.decode(entry.load().data)).tensor
+        except DataError:
+            continue
+        outputs = judge.machine.run(tensor)
+        said[entry.name] = [
+            (n, fingerprint.of_bytes(np.ascontiguousarray(v).tobytes())) for n, v in outputs.items()
+        ]
+    return {"sha256": content, "images": str(len(said)), "outputs": fingerprint.of(said)}
+
+
+def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
+    """Image -> its name in the folder of results: without its ending, unless two images then meet."""
+    short = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
+    times = Counter(name.casefold() for name in short.values())
+    taken: set[str] = {name.casefold() for name in short.values() if times[name.casefold()] == 1}
+    found = {}
+    for name, stem in short.items():
+        chosen, number = stem, 1
+        if times[stem.casefold()] > 1:
+            chosen = _inside(name)
+            while chosen.casefold() in taken:
+                number += 1
+                chosen = f"{_inside(name)}-{number}"
+            taken.add(chosen.casefold())
+        found[name] = chosen
+    return found
+
+
+def _inside(name: str) -> str:
+    """The name as a path that cannot leave the folder it is put into."""
+    parts = [p for p in PurePosixPath(name.replace("\\", "/")).parts if p not in ("/", "..", ".")]
+    return "/".join(parts) or "image"

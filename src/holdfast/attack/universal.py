@@ -1,19 +1,25 @@
-"""The universal patch of an attack: searched once, kept, written where it can be used again."""
+"""One patch for a whole dataset: stochastic PGD over all targets, at one spot or on every box."""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.attack.judge import open_judge, target_in
+import numpy as np
+
+from holdfast.attack.judge import found_boxes, open_judge, target_in
 from holdfast.attack.plan import AttackPlan, Task, task_of
+from holdfast.attack.types import Limits, Method, Target
 from holdfast.attack.work import known_boxes, victims_of
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError
-from holdfast.core.patch import OnBoxes, Patch, Spot
+from holdfast.core.errors import DataError, ImageError, InputError
+from holdfast.core.patch import OnBoxes, Patch, Spot, apply
 from holdfast.core.seeds import generator
-from holdfast.core.types import Boxes
+from holdfast.core.types import Boxes, Floats, Image, Ints
 from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.executor import Progress, silent
@@ -21,7 +27,18 @@ from holdfast.engine.pipelines import content_of
 from holdfast.engine.store import write_atomic
 from holdfast.evaluate.run import alignment_of
 
+if TYPE_CHECKING:
+    from holdfast.attack.gradient.victim import Oracle, Victim
+
 UNIVERSAL = "universal.png"
+SIDE = 16  # pixels of a patch that is scaled to every box
+BATCH = 4  # targets a step
+WAY = 1500.0  # divided by the number of steps: the first step's size, of 255, within FIRST
+FIRST, LAST = (16.0, 128.0), 2.0
+MOMENTUM = 0.9
+FLOOR = 0.4  # of the rule's score: candidates shall be dead with something to spare
+CHECKS = 6  # times a restart's patch is judged; the best of them is kept
+JUDGED = 40  # targets that are judged each time, at most
 
 
 @dataclass(frozen=True)
@@ -45,7 +62,7 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
 
     def compute_item(self, state: None, item: tuple[Entry, ...]) -> list[str]:
         """The patch as PNG and TOML."""
-        png, toml = files_of(_search(self.plan, self.task, self.progress))
+        png, toml = files_of(_searched(self.plan, self.task, self.progress))
         return [base64.b64encode(png).decode(), toml.decode()]
 
 
@@ -60,9 +77,7 @@ def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
     return patch_of(base64.b64decode(png), toml.encode())
 
 
-def _search(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
-    from holdfast.attack.gradient.universal import universal  # here, because it needs torch
-
+def _searched(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
     judge = open_judge(task.model, task.pipeline, plan.method.rule)
     targets = []
     for entry in plan.plan.dataset.entries:
@@ -80,20 +95,153 @@ def _search(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
             f"{task.model.name} finds nothing true in {plan.plan.dataset.name}: nothing to attack"
         )
     rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
-    told = 0
-
-    def step(done: int, _reused: int) -> None:  # it counts from the beginning, progress from step to step
-        nonlocal told
-        progress(done - told, 0)
-        told = done
-
-    return universal(victims_of(task), targets, plan.method, plan.limits, rng, step, where)
+    return universal(victims_of(task), targets, plan.method, plan.limits, rng, progress, where)
 
 
 def write_patch(plan: AttackPlan, patch: Patch) -> None:
-    """Nothing; the patch lies in the folder of results, as PNG and TOML."""
+    """Write the patch into the folder of results, as PNG and TOML."""
     model = plan.plan.model
     about: dict[str, str | int | float] = {"model": model.name, "sha256": model.sha256, "seed": plan.seed}
     png, toml = files_of(patch, about)
     write_atomic(plan.out / UNIVERSAL, png)
     write_atomic((plan.out / UNIVERSAL).with_suffix(".toml"), toml)
+
+
+@dataclass(frozen=True, eq=False)
+class UniversalTarget:
+    """A target with the victims' view of it."""
+
+    target: Target
+    oracle: Oracle
+
+    def slope(self, blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
+        """The slope (k, 3) of the loss for the patch's pixels (k, 3) where they lie in this image."""
+        places = places_of(self.target, blank)
+        here = places >= 0
+        image = np.where(here[..., None], pixels[places], self.target.image)
+        _, slope = self.oracle.slope(image, rng, FLOOR)
+        at, found = places[here], slope[here]
+        return np.stack([np.bincount(at, found[:, c], len(pixels)) for c in range(3)], axis=1)
+
+
+def universal(
+    victims: Sequence[Victim],
+    targets: Sequence[Target],
+    method: Method,
+    limits: Limits,
+    rng: np.random.Generator,
+    progress: Progress = silent,
+    where: Spot | OnBoxes | None = None,
+) -> Patch:
+    """The patch, of those seen on the way, that leaves the fewest targets.
+
+    `limits.steps` steps, each on a few of the targets. Without `where` it lies on the boxes if the method
+    asks for pixels inside of them, else in the top left corner. It covers at most `limits.pixels` of every
+    target's image: on boxes by its side, at a spot by its own size.
+    """
+    from holdfast.attack.gradient.victim import open_oracle  # here, because it needs torch
+
+    if where is None:
+        where = OnBoxes() if method.inside else Spot()
+    blank = blank_patch(targets, limits, where)
+    aimed = [UniversalTarget(t, open_oracle(victims, t, method)) for t in targets]
+    end = time.perf_counter() + (limits.seconds * len(targets) if limits.seconds else np.inf)
+    best, least = blank, np.inf
+    judged = [aimed[i] for i in rng.permutation(len(aimed))[:JUDGED]]
+    for _ in range(limits.restarts):
+        pixels = rng.uniform(0.0, 255.0, (blank.mask.size, 3))
+        momentum = np.zeros_like(pixels)
+        for step in range(limits.steps):
+            momentum = MOMENTUM * momentum + _mean_slope(aimed, blank, pixels, rng)
+            pixels = np.clip(pixels - _step_size(step, limits.steps) * np.sign(momentum), 0.0, 255.0)
+            progress(1, 0)
+            late = time.perf_counter() >= end
+            if late or (step + 1) % max(1, limits.steps // CHECKS) == 0 or step + 1 == limits.steps:
+                values = np.rint(pixels).astype(np.uint8).reshape(blank.pixels.shape)
+                patch = Patch(values, blank.mask, blank.where)
+                left = remaining(judged, patch, method)
+                best, least = (patch, left) if left <= least else (best, least)
+            if late:
+                return best
+    return best
+
+
+def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes) -> Patch:
+    """A grey patch as large as the limits allow, or InputError where they ask for what no patch can keep."""
+    if not targets:
+        raise InputError("a universal patch: expected targets to search it on, got none")
+    if limits.amplitude < 255:
+        raise InputError(
+            f"a universal patch replaces pixels, whatever they were: expected amplitude 255, got "
+            f"{limits.amplitude}; leave it out, or attack image by image"
+        )
+    side = int(np.sqrt(limits.pixels))
+    if isinstance(where, Spot):
+        height = min(side, *(len(t.image) for t in targets))
+        width = min(side, *(t.image.shape[1] for t in targets))
+        return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
+    most = max(len(t.boxes) for t in targets)
+    if limits.regions and most > limits.regions:
+        raise InputError(
+            f"a patch on every box: expected at most {limits.regions} boxes in an image, the limit of "
+            f"regions, got {most}; allow as many regions, or lay it at one spot"
+        )
+    # Whole pixels may round up: a pixel to spare on every box.
+    reach = min(where.side, *(_reach(t, limits.pixels) for t in targets))
+    where = dataclasses.replace(where, side=reach)
+    return Patch(np.full((SIDE, SIDE, 3), 127, np.uint8), np.ones((SIDE, SIDE), bool), where)
+
+
+def _reach(target: Target, pixels: int) -> float:
+    """The largest part of the shorter sides at which patches on all boxes stay within so many pixels."""
+    sides = np.maximum((target.boxes.xyxy[:, 2:] - target.boxes.xyxy[:, :2]).min(axis=1), 1e-9)
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        area = float((np.ceil(middle * sides + 0.5) ** 2).sum())
+        low, high = (middle, high) if area <= pixels else (low, middle)
+    return max(low, 1e-3)
+
+
+def places_of(target: Target, patch: Patch) -> Ints:
+    """Which pixel of the patch (h, w) `core.patch.apply` shows where; -1: none."""
+    height, width = patch.mask.shape
+    number = np.arange(1, height * width + 1).reshape(height, width)
+    # The number of a pixel, as its colour: so the places are exactly those of `apply`.
+    colours = np.stack([number & 255, number >> 8 & 255, number >> 16], axis=2).astype(np.uint8)
+    seen = apply(
+        np.zeros_like(target.image), Patch(colours, patch.mask, patch.where), target.boxes.xyxy
+    ).astype(np.int64)
+    return np.asarray(seen[..., 0] + (seen[..., 1] << 8) + (seen[..., 2] << 16) - 1, np.int64)
+
+
+def remaining(aimed: Sequence[UniversalTarget], patch: Patch, method: Method) -> float:
+    """The part of targets that the first victim still finds under the patch; of images where goals differ."""
+    left, total = 0, 0
+    for one in aimed:
+        image: Image = apply(one.target.image, patch, one.target.boxes.xyxy)
+        if method.goal == "vanish":
+            said = one.oracle.parties[0].victim.judge(image)
+            left += int(found_boxes(said, one.target.boxes, method.rule).sum())
+            total += len(one.target.boxes)
+        else:
+            left += not one.oracle.judged(image)[0]
+            total += 1
+    return left / max(1, total)
+
+
+def _mean_slope(
+    aimed: Sequence[UniversalTarget], blank: Patch, pixels: Floats, rng: np.random.Generator
+) -> Floats:
+    """The slope (k, 3) over a few targets drawn at random, of mean size 1."""
+    chosen = rng.choice(len(aimed), size=min(BATCH, len(aimed)), replace=False)
+    total = np.zeros_like(pixels)
+    for i in chosen:
+        total += aimed[i].slope(blank, pixels, rng)
+    size = float(np.abs(total).mean())
+    return total / size if size else total
+
+
+def _step_size(step: int, steps: int) -> float:
+    first = float(np.clip(WAY / steps, *FIRST))
+    return float(first * (LAST / first) ** (step / max(1, steps - 1)))

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.attack.attempt import Attempt, Pair, attempt_from_plain, attempt_to_plain
-from holdfast.attack.goals import shortfall
-from holdfast.attack.judge import Judge, found_boxes, open_judge, target_in
+from holdfast.attack.judge import Judge, found_boxes, open_judge, shortfall, target_in
+from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import Task
-from holdfast.attack.regions import count_regions
+from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
 from holdfast.attack.types import Found, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
@@ -113,7 +112,7 @@ def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.rand
 
 def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
     """The search from predictions alone; it is told of weak detections too, which show where to go."""
-    from holdfast.attack.blackbox.search import search_black
+    from holdfast.attack.random_search import search_black
 
     rule = dataclasses.replace(task.method.rule, score=min(WEAK, task.method.rule.score))
     judges = [open_judge(task.model, p, rule, threads) for p in (task.pipeline, *task.deployments)]

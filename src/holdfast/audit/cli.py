@@ -1,4 +1,4 @@
-"""`holdfast audit`: every engine on one model, one page, one gate."""
+"""`holdfast audit` and `holdfast demo`: every engine on one model, one page, one gate."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import dataclasses
 import math
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from holdfast.audit.options import ENOUGH, AuditOptions
+from holdfast.audit.options import AuditOptions, DemoOptions
 from holdfast.config.options import carry
 from holdfast.config.output import check_outputs, say
 from holdfast.config.parser import command_line
 from holdfast.evaluate.options import EvaluationOptions
+from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from holdfast.audit.gates import Gate, Judged
-    from holdfast.audit.made import Made
+    from holdfast.audit.gates import GateVerdict
     from holdfast.audit.plan import AuditPlan
+    from holdfast.audit.state import AuditState
     from holdfast.core.dataset import Dataset
     from holdfast.evaluate.run import Plan
-    from holdfast.report.parts import Section
+    from holdfast.report.parts import Figure, Section
+    from holdfast.report.tables import Table
 
-PAGE = "report.html"  # in the folder of the audit
+MODEL = "signs-yolo"  # of the demo
+LANGUAGE = ("road-lm", "road-piqa", "road-lambada", "road-hellaswag", "road-winogrande")
+SPEECH = ("fast-speech", "taco", "clips")
 
 
 def audit(options: AuditOptions) -> int:
@@ -35,36 +39,23 @@ def audit(options: AuditOptions) -> int:
     Exit code 1: a gate failed. 2: bad input. 4: some images could not be read.
     """
     began = time.monotonic()
+    from holdfast.audit.gates import check, gate_of, judge, read_gates
+    from holdfast.audit.state import gate_metric
+
     outputs = {f"--{name}": getattr(options, name) for name in ("out", "json", "junit", "sarif")}
     check_outputs(outputs, {})
-    gates = gates_from(options.fail_if, options.gates)  # before anything runs: a wrong name ends it here
+    gates = [*map(gate_of, options.fail_if), *(read_gates(options.gates) if options.gates else ())]
+    check(gates)  # before anything is opened: a wrong name ends the command here
     plan = audit_plan(options)
-    check_gates(gates, plan)
-    made = run_plan(plan, began)
-    judged = judged_by(made, gates, options.min_images)
-    write_all(made, judged, options, until=began + (options.budget_seconds or math.inf))
-    return print_verdict(made, judged)
-
-
-def gates_from(texts: Sequence[str], file: Path | None) -> tuple[Gate, ...]:
-    """The gates of the command line and of a TOML file."""
-    from holdfast.audit.gates import check, gate_of, read_gates
-
-    found = (*(gate_of(text) for text in texts), *(read_gates(file) if file else ()))
-    check(found)
-    return found
-
-
-def check_gates(gates: Sequence[Gate], plan: AuditPlan) -> None:
-    """Raise InputError if a gate names a metric that this model is not measured by."""
-    from holdfast.audit.gates import check
-    from holdfast.audit.summary import gate_metric
-
     check(gates, metrics=(gate_metric(plan.plan),))
+    state = _run(plan, began)
+    judged = judge(gates, state.result, options.min_images) if gates else ()
+    _write(state, judged, options, until=began + (options.budget_seconds or math.inf))
+    return print_verdict(state, judged)
 
 
-def run_plan(plan: AuditPlan, began: float | None = None) -> Made:
-    """The audit of a plan, with progress on standard error; its time runs from `began` (time.monotonic)."""
+def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
+    """Run the audit of a plan, with progress on standard error; its time runs from `began`."""
     from holdfast.audit.run import audit as run
     from holdfast.engine.progress import progress
     from holdfast.evaluate.cli import tell_about
@@ -92,16 +83,9 @@ def _spare(options: AuditOptions, plan: Plan) -> Dataset | None:
     return spare_of(options.data, plan.model.card.task, options.format, options.split)
 
 
-def judged_by(made: Made, gates: Sequence[Gate], min_images: int = ENOUGH) -> tuple[Judged, ...]:
-    """The gates, judged by what the audit found."""
-    from holdfast.audit.gates import judge
-
-    return judge(gates, made.found, min_images) if gates else ()
-
-
-def write_all(
-    made: Made,
-    judged: Sequence[Judged],
+def _write(
+    state: AuditState,
+    judged: Sequence[GateVerdict],
     options: AuditOptions,
     more: Sequence[Section] = (),
     until: float = math.inf,
@@ -114,53 +98,142 @@ def write_all(
     from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic
 
-    found = made.found
-    write_atomic(options.out, write_page(made, judged, more, until).read_bytes())
+    write_atomic(options.out, write_page(state, judged, more, until).read_bytes())
     if options.json:
         gates = [dataclasses.asdict(one) for one in judged]
-        write_json(options.json, {**as_plain(found), "gates": gates})
-    if options.junit:
-        from holdfast.audit.pages.junit import junit as to_junit
+        write_json(options.json, {**as_plain(state.result), "gates": gates})
+    if options.junit or options.sarif:
+        from holdfast.audit.ci import junit, sarif
 
-        write_atomic(options.junit, to_junit(found, judged).encode())
-    if options.sarif:
-        from holdfast.audit.pages.sarif import sarif as to_sarif
-
-        write_atomic(options.sarif, to_sarif(found, judged).encode())
+        for path, to_text in ((options.junit, junit), (options.sarif, sarif)):
+            if path:
+                write_atomic(path, to_text(state.result, judged).encode())
     say(f"report: {options.out.resolve()}", sys.stderr)
 
 
 def write_page(
-    made: Made, judged: Sequence[Judged], more: Sequence[Section] = (), until: float = math.inf
+    state: AuditState, judged: Sequence[GateVerdict], more: Sequence[Section] = (), until: float = math.inf
 ) -> Path:
     """Write the page to the audit's folder."""
     from holdfast.audit.page import write
     from holdfast.audit.pages.details import sections
+    from holdfast.audit.result import PAGE
 
-    return write(made.found, made.plan.folder / PAGE, [*sections(made, until), *more], judged)
+    return write(state.result, state.plan.folder / PAGE, [*sections(state, until), *more], judged)
 
 
-def print_verdict(made: Made, judged: Sequence[Judged]) -> int:
+def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
     """Print the verdict and return the exit code: 1 if a gate failed, 4 if images could not be read."""
-    from holdfast.audit.gates import outcome
-    from holdfast.audit.pages.gates import table
+    from holdfast.audit.gates import gates_table
     from holdfast.audit.pages.words import verdict
     from holdfast.report.tables import to_text
 
-    for line in verdict(made.found):
+    result = state.result
+    for line in verdict(result):
         say(f"{line.name}{f' ({line.basis})' if line.basis else ''}: {line.text}")
-    for part in made.found.parts:
-        if part.left_out:
-            say(f"left out: {part.name}: {part.left_out}")
-    if made.plan.options.budget_seconds and any(part.left_out for part in made.found.parts):
+    skipped = [part for part in result.parts if part.left_out]
+    for part in skipped:
+        say(f"left out: {part.name}: {part.left_out}")
+    if skipped and state.plan.options.budget_seconds:
         say("A larger --budget (or none) takes more; the page has the command of each part.")
     if judged:
-        say("\n" + to_text(table(judged)))
+        say("\n" + to_text(gates_table(judged)))
     if any(not one.decided for one in judged):
         say("Gates on too few images are not decided: test more images, or lower --min-images.")
-    for warning in made.evaluation.result.get("warnings", ()) if made.evaluation else ():
+    for warning in state.evaluation.result.get("warnings", ()) if state.evaluation else ():
         sys.stderr.write(f"warning  {warning}\n")
-    sys.stderr.write(f"run      {made.plan.folder}\n")
-    for failure in made.found.failed[:20]:
+    sys.stderr.write(f"run      {state.plan.folder}\n")
+    for failure in result.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    return outcome(judged) or (4 if made.found.failed else 0)
+    return 1 if any(one.failed for one in judged) else 4 if result.failed else 0
+
+
+def demo(options: DemoOptions) -> int:
+    """Audit the embedded detector: evaluation, noise, patches, proofs, and all of them across each other."""
+    check_outputs({"--out": options.out}, {})
+    audited = carry(
+        options,
+        AuditOptions,
+        model=MODEL,
+        data=f"signs:0:{options.images}",
+        images=None,
+        attack_images=8,
+        square_images=8,
+        pixels=(100, 1000),
+    )
+    state = _run(audit_plan(audited))
+    more = [*_contest(options), *beyond_sections(options)] if options.more else []
+    _write(state, (), audited, more)
+    return print_verdict(state, ())
+
+
+def _contest(options: DemoOptions) -> list[Section]:
+    """A contest of a few images with its baselines."""
+    from holdfast.contest.baselines import enter_baselines
+    from holdfast.contest.board import board
+    from holdfast.contest.contest import open_contest
+    from holdfast.contest.make import HIDDEN, MAKING, Setup, finish, make, open_setup
+    from holdfast.contest.page import board_section
+    from holdfast.contest.rules import RULES_FILE
+    from holdfast.engine.progress import progress
+
+    images, jobs = options.contest_images, options.jobs
+    folder = options.runs / f"contest-{images}"
+    if (folder / RULES_FILE).is_file() and not (folder / MAKING).exists():
+        contest = open_contest(folder)
+    else:
+        setup = Setup(folder, model=MODEL, members=HIDDEN, images=images, name=f"demo of {images} images")
+        contest = make(open_setup(setup), progress, jobs)
+        finish(folder)
+    enter_baselines(contest, progress, jobs)
+    say("")
+    return [board_section(board(folder))]
+
+
+def beyond_sections(options: DemoOptions) -> list[Section]:
+    """A section with the shipped language and speech models under noise, each on a few examples."""
+    from holdfast.report.parts import Section
+
+    figures = (*_language(options), *_speech(options))
+    lead = "The same question for models that read and models that speak."
+    return [Section("beyond", "Beyond pictures", figures, lead)]
+
+
+def _language(options: DemoOptions) -> list[Figure]:
+    from holdfast.engine.progress import progress
+    from holdfast.noise.language.cli import plan_of
+    from holdfast.noise.language.plan import prepare
+    from holdfast.noise.language.result import models_table
+    from holdfast.noise.language.run import measure
+    from holdfast.stages.families import is_installed
+
+    if not is_installed("tokenizers"):
+        sys.stderr.write("note     language models are left out: pip install 'holdfast[language]'\n")
+        return []
+    plan = plan_of(_noise(options, LANGUAGE, "language", options.questions))
+    table = models_table(measure(prepare(plan, progress), progress))
+    return [_figure("Language: likelihood of answers", table)]
+
+
+def _speech(options: DemoOptions) -> list[Figure]:
+    from holdfast.noise.speech.cli import plans_of, suite_of
+    from holdfast.noise.speech.result import paper_table
+
+    noise = _noise(options, SPEECH, "speech", options.clips)
+    suite, _ = suite_of(plans_of(noise), command_line(noise))
+    return [_figure("Speech: the spectrogram that is heard", paper_table(suite))]
+
+
+def _noise(
+    options: DemoOptions, words: tuple[str, ...], task: Literal["language", "speech"], images: int
+) -> NoiseOptions:
+    return NoiseOptions(models_data=words, task=task, images=images, runs=options.runs, jobs=options.jobs)
+
+
+def _figure(title: str, table: Table) -> Figure:
+    from holdfast.report.parts import Figure, scroll
+    from holdfast.report.tables import to_html, to_text
+
+    say(to_text(table) + "\n")
+    body = scroll(to_html(dataclasses.replace(table, caption="")), title)
+    return Figure(title, body, f"{table.caption}.", wide=True)

@@ -10,15 +10,25 @@ import math
 import operator
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.audit.names import ENDS, METRICS, RANGES, Pattern, required_pattern
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import Audit, Part
-from holdfast.audit.values import STILL, Measured, measured
+from holdfast.audit.result import Audit
+from holdfast.audit.values import (
+    ENDS,
+    METRICS,
+    RANGES,
+    STILL,
+    NamedValue,
+    Pattern,
+    measured,
+    required_pattern,
+)
 from holdfast.core.errors import InputError
+from holdfast.report.tables import Column, Table
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -50,7 +60,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateVerdict:
     """A gate and what became of it: the number (None: not measured) and in words why, or what it is about.
 
     `images` is the number of images the value rests on (None: it is no estimate).
@@ -141,13 +151,13 @@ def read_gates(file: Path) -> tuple[Gate, ...]:
 
 
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
-    """Nothing; InputError if a gate has an unknown name or can never be true. To be called before a run."""
+    """Raise InputError if a gate has an unknown name or can never be true. Call it before a run."""
     for gate in gates:
         _check_bound(gate, required_pattern(gate.name, audit, metrics))
 
 
 def _check_bound(gate: Gate, pattern: Pattern) -> None:
-    """Nothing; InputError where the bound is none of the unit's: mostly points given for a fraction."""
+    """Raise InputError if the bound is outside the unit's range: mostly points given for a fraction."""
     low, high = RANGES[pattern.unit]
     never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
     if low <= gate.bound <= high and not never:
@@ -162,7 +172,7 @@ def _check_bound(gate: Gate, pattern: Pattern) -> None:
 
 def judge(
     gates: Sequence[Gate], found: Audit | Mapping[str, float], min_images: int = ENOUGH
-) -> tuple[Judged, ...]:
+) -> tuple[GateVerdict, ...]:
     """Every gate with its number and whether it failed; InputError for a name that does not exist.
 
     `found` is the audit, whose rows tell what a number is about or why there is none, or only its values.
@@ -170,28 +180,25 @@ def judge(
     """
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
-    values = measured(found) if isinstance(found, Audit) else {name: Measured(v) for name, v in found.items()}
+    values = (
+        measured(found) if isinstance(found, Audit) else {name: NamedValue(v) for name, v in found.items()}
+    )
     return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 
-def outcome(judged: Sequence[Judged]) -> int:
-    """The exit code: 1 if a gate failed, else 0."""
-    return int(any(one.failed for one in judged))
-
-
-def _judged(gate: Gate, values: Mapping[str, Measured], audit: Audit | None, least: int) -> Judged:
+def _judged(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
     got = values.get(gate.name)
     if got is None or math.isnan(got.value):
-        return Judged(gate, None, True, f"not measured{_because(gate.name, audit)}")
-    largest = values.get("attack.largest", Measured(0.0)).value
+        return GateVerdict(gate, None, True, f"not measured{_because(gate.name, audit)}")
+    largest = values.get("attack.largest", NamedValue(0.0)).value
     if math.isinf(got.value) and not _reaches(gate, largest):
         tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
-        return Judged(gate, None, True, f"not measured: {tried}")
+        return GateVerdict(gate, None, True, f"not measured: {tried}")
     if got.images is not None and got.images < least:
         about = f" ({got.about})" if got.about else ""
         why = f"n = {got.images} < {least} (--{MIN_IMAGES}){about}"
-        return Judged(gate, got.value, False, why, got.images, decided=False)
-    return Judged(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about, got.images)
+        return GateVerdict(gate, got.value, False, why, got.images, decided=False)
+    return GateVerdict(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about, got.images)
 
 
 def _reaches(gate: Gate, largest: float) -> bool:
@@ -208,16 +215,14 @@ def _because(name: str, audit: Audit | None) -> str:
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = [*_noise_words(name, audit), *_attack_words(name, audit)]
-    words += [f"{p.name} was left out{_in_part(p)}: {p.left_out}" for p in parts if p.left_out]
+    for part in parts:
+        some = f" in part ({part.images} of {part.of} images ran)" if part.images else ""
+        words += [f"{part.name} was left out{some}: {part.left_out}"] if part.left_out else []
     if not words and not parts:
-        words = [
-            f"this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else "no plan is told"
-        ]
+        return (
+            f": this audit has no part {' or '.join(pattern.parts)}" if pattern.parts else ": no plan is told"
+        )
     return ": " + ("; ".join(words) or f"{parts[0].name} ran and gave no such number")
-
-
-def _in_part(part: Part) -> str:
-    return f" in part ({part.images} of {part.of} images ran)" if part.images else ""
 
 
 def _noise_words(name: str, audit: Audit) -> list[str]:
@@ -244,3 +249,44 @@ def _attack_words(name: str, audit: Audit) -> list[str]:
         if name.startswith(f"attack.{one.threat}."):
             return [f"at {one.threat} {one.aimed} of {one.images} images had something to lose"]
     return [f"the attack ran with {', '.join(s.threat for s in audit.strikes)} only"]
+
+
+def gates_table(judged: Sequence[GateVerdict]) -> Table:
+    """One row a gate: what fails it, what was got, the verdict, and why or what it is about."""
+    many = "gates" if len(judged) != 1 else "gate"
+    columns = ("fail if", Column("got", note="fractions are 0 to 1"), "n", "verdict", "reason")
+    rows = [(gate_title(j.gate), value_text(j.value), j.images, j.verdict, j.reason) for j in judged]
+    return Table(columns, rows, f"{len(judged)} {many}: {count_verdicts(judged)}")
+
+
+def count_verdicts(judged: Sequence[GateVerdict]) -> str:
+    """How many gates failed, were not decided and passed: 1 failed, 2 not decided, 3 passed."""
+    found = Counter(one.verdict for one in judged)
+    said = [f"{found[word]} {word}" for word in ("failed", "not decided", "passed") if found[word]]
+    return f"all {len(judged)} {judged[0].verdict}" if len(said) == 1 and len(judged) > 1 else ", ".join(said)
+
+
+def value_text(value: float | None) -> str:
+    """The number as it stands beside its bound: whole ones as they are, others with six digits."""
+    if value is None or math.isnan(value):
+        return "not measured"
+    if math.isinf(value):
+        return "none"
+    return str(int(value)) if value.is_integer() else f"{value:.6g}"
+
+
+def verdict_sentence(one: GateVerdict) -> str:
+    """The verdict of a gate in one sentence."""
+    if one.value is None:
+        return f"{gate_title(one.gate)}: failed, {one.reason}"
+    if not one.decided:
+        return f"{gate_title(one.gate)}: not decided: {one.reason}, got {value_text(one.value)}"
+    about = "; ".join([*([f"n = {one.images}"] if one.images is not None else []), one.reason]).strip("; ")
+    return (
+        f"{gate_title(one.gate)}: {one.verdict}, got {value_text(one.value)}{f' ({about})' if about else ''}"
+    )
+
+
+def gate_title(gate: Gate) -> str:
+    """The gate with the title its author gave it, if any."""
+    return f"{gate.title}: {gate.text}" if gate.title else gate.text

@@ -5,18 +5,30 @@ Every threat was made as trained; here it is only replayed.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
-from holdfast.audit.deployments import TOGETHER, title, trained
-from holdfast.audit.replay import Replayed, Threatened, replayed
-from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, Meeting
-from holdfast.core.errors import DataError, InputError
+from holdfast.audit.plan import LATE, Clock, skipped_images
+from holdfast.audit.replay import (
+    TOGETHER,
+    PatchThreat,
+    ReplayedRecords,
+    deployments_of,
+    replayed,
+    title,
+    trained,
+)
+from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
+from holdfast.audit.square_map import THREAT, worst_squares
+from holdfast.audit.state import AuditState, PartOutcome
+from holdfast.core.errors import BudgetSpent, DataError, InputError
 from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
@@ -31,15 +43,15 @@ from holdfast.noise.vision.sweep import Variant
 def matrix(
     prepared: Prepared,
     deployments: Sequence[ImageCandidate],
-    threats: Sequence[Threatened],
+    threats: Sequence[PatchThreat],
     watch: Watch = unwatched,
     names: Sequence[str] | None = None,
     replicates: int = 1000,
 ) -> Matrix:
-    """Every threat under every deployment, on the same images in all fields; a killed run goes on.
+    """Every threat under every deployment, on the same images in all cells; a killed run is resumed.
 
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
-    are left out of all fields, and so is an image that fails in one; the notes say how many.
+    are left out of all cells, and so is an image that fails in one; the notes say how many.
     """
     columns = _columns(prepared, deployments)
     images = _images(prepared, names)
@@ -50,16 +62,15 @@ def matrix(
         notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
     table = _Table(prepared, whole, tuple(threats), replicates, Rule())
     rows = (NO_THREAT, *(t.name for t in threats))
-    meetings = tuple(table.meeting(row, title(one)) for row in rows for one in columns)
+    cells = tuple(table.cell(row, title(one)) for row in rows for one in columns)
     notes += [f"{title(one)}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
     notes += table.notes
-    return Matrix(rows, tuple(title(one) for one in columns), meetings, tuple(notes))
+    return Matrix(rows, tuple(title(one) for one in columns), cells, tuple(notes))
 
 
 def _columns(prepared: Prepared, deployments: Sequence[ImageCandidate]) -> list[ImageCandidate]:
     """The deployments, as trained first."""
-    first = trained(prepared)
-    columns = [first, *(one for one in deployments if title(one) != TRAINED)]
+    columns = [trained(prepared), *(one for one in deployments if title(one) != TRAINED)]
     names = [title(one) for one in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -100,7 +111,7 @@ def _testable(
 
 @dataclass(frozen=True)
 class _Whole:
-    """The records of the images that no field lacks, by field; why deployments and images are missing."""
+    """The records of the images that no cell lacks, by cell; why deployments and images are missing."""
 
     records: dict[tuple[str, str], list[Record]] = field(repr=False)
     problems: dict[str, str]
@@ -108,8 +119,8 @@ class _Whole:
     why: str = ""
 
 
-def _whole(found: Replayed, names: Sequence[str], problems: dict[str, str]) -> _Whole:
-    """The fields on common images; a deployment that fails on more than half of them has no fields."""
+def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str]) -> _Whole:
+    """The cells on common images; a deployment that fails on more than half of them has no cells."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
@@ -125,26 +136,25 @@ def _whole(found: Replayed, names: Sequence[str], problems: dict[str, str]) -> _
     if not kept:
         first = f"; first: {next(iter(gone.values()))}" if gone else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
-    records = {
-        key: [by_name[n] for n in kept] for key, by_name in found.records.items() if key[1] not in problems
-    }
+    usable = {key: by_name for key, by_name in found.records.items() if key[1] not in problems}
+    records = {key: [by_name[n] for n in kept] for key, by_name in usable.items()}
     why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
     return _Whole(records, problems, len(kept), why)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """All fields' records as sides of one comparison."""
+    """The records of all cells as sides of one comparison."""
 
     prepared: Prepared
     whole: _Whole
-    threats: tuple[Threatened, ...]
+    threats: tuple[PatchThreat, ...]
     replicates: int
     rule: Rule
     sides: dict[tuple[str, str], Side] = field(default_factory=dict, repr=False)
 
     def side(self, threat: str, deployment: str) -> Side:
-        """One field's run."""
+        """The run of one cell."""
         key = threat, deployment
         if key not in self.sides:
             plan, alignment = self.prepared.noise.plan, self.prepared.alignment
@@ -155,28 +165,28 @@ class _Table:
         return self.sides[key]
 
     def values(self, threat: str, deployment: str) -> Floats:
-        """The metric of a field, then that of each draw: the same draws in all fields."""
+        """The metric of a cell, then that of each draw: the same draws in all cells."""
         names = [r.name for r in self.side(NO_THREAT, TRAINED).records]
         return drawn(self.side(threat, deployment), names, replicates=self.replicates)
 
-    def meeting(self, threat: str, deployment: str) -> Meeting:
-        """The field of a threat under a deployment."""
+    def cell(self, threat: str, deployment: str) -> MatrixCell:
+        """The cell of a threat under a deployment."""
         images = self.side(NO_THREAT, TRAINED).images
         if deployment in self.whole.problems:
-            return Meeting(threat, deployment, None, images, note=self.whole.problems[deployment])
+            return MatrixCell(threat, deployment, None, images, note=self.whole.problems[deployment])
         value = _number(self.values(threat, deployment)[0])
         note = "nothing to measure: no image has anything true" if value is None else ""
-        made = Meeting(threat, deployment, value, images, note=note)
+        cell = MatrixCell(threat, deployment, value, images, note=note)
         if threat == NO_THREAT:
-            return made
-        struck, survived = self._struck(threat, deployment)
-        made = replace(made, struck=struck, survived=survived)
+            return cell
+        struck, survived = self._broken(threat, deployment)
+        cell = replace(cell, struck=struck, survived=survived)
         if deployment == TRAINED:
-            return made
-        met = self._interaction(threat, deployment)
+            return cell
+        extra = self._interaction(threat, deployment)
         if images < FEWEST:
-            return replace(made, extra=_number(met.estimate))
-        return replace(made, extra=_number(met.estimate), low=_number(met.low), high=_number(met.high))
+            return replace(cell, extra=_number(extra.estimate))
+        return replace(cell, extra=_number(extra.estimate), low=_number(extra.low), high=_number(extra.high))
 
     def _interaction(self, threat: str, deployment: str) -> Interval:
         """What both cost together less what each costs alone: threat + deployment − clean − both."""
@@ -184,21 +194,19 @@ class _Table:
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
         return paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
 
-    def _struck(self, threat: str, deployment: str) -> tuple[int, int]:
+    def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat broke as trained, and in how many of these it still does."""
         loses = next(t.loses for t in self.threats if t.name == threat)
         clean, there, here = (
-            self._targets(*key) for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
+            {r.name: found_in(r, self.rule) for r in self.side(*key).records}
+            for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
         )
-        struck = [name for name in clean if is_broken(clean[name], there[name], loses)]
-        return len(struck), sum(is_broken(clean[name], here[name], loses) for name in struck)
-
-    def _targets(self, threat: str, deployment: str) -> Mapping[str, Bools]:
-        return {r.name: found_in(r, self.rule) for r in self.side(threat, deployment).records}
+        broken = [name for name in clean if is_broken(clean[name], there[name], loses)]
+        return len(broken), sum(is_broken(clean[name], here[name], loses) for name in broken)
 
     @property
     def notes(self) -> list[str]:
-        """How struck images are counted, if there are threats, and where that is not the attack's own way."""
+        """How broken images are counted, if there are threats, and where the attack counts otherwise."""
         said = [f"{t.name}: {t.words}" for t in self.threats if t.words]
         card, rule = self.prepared.noise.plan.model.card, self.rule
         if not self.threats or card.task not in ("detect", "single"):
@@ -238,3 +246,77 @@ def is_broken(clean: Bools, now: Bools, loses: str) -> bool:
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
+
+
+def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
+    """Run every threat under every deployment, on as many images as the time allows."""
+    if state.prepared is None or state.noise is None:
+        return PartOutcome(0, "no noise was measured")
+    tested = state.prepared.noise.plan.dataset.entries
+    threats = _threats(state, {printable(e.name) for e in tested})
+    chosen = deployments_of(state.noise, state.prepared, most=12)
+    names = _both_met(state, {printable(e.name) for e in tested})
+    cost = len(chosen) * (1 + len(threats)) * state.seconds_an_image  # of an image
+    affordable = clock.seconds("matrix") / cost
+    if names:
+        count = clock.number("matrix images", None, affordable, 0, len(names))
+    else:  # no threat: all that met the noises, since by them the deployments were chosen
+        count = len(tested) * clock.number("matrix", None, affordable / len(tested), 0, 1)
+    before, until = clock.finished("matrix"), clock.until("matrix")
+    counts = [count if before is None else before]
+    if names and until < math.inf:
+        counts.insert(0, count // 3)  # should the time not suffice for all of them
+    measure = partial(
+        matrix, state.prepared.within(until), chosen, threats, watch, replicates=state.plan.replicates
+    )
+    found, count = _largest(measure, names, counts)
+    if not clock.ended("matrix", count) or found is None:
+        return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments: {LATE}")
+    places = {printable(e.name): n for n, e in enumerate(state.plan.plan.dataset.entries, 1)}
+    again = state.repeat_line("matrix", places[printable(names[count - 1])] if names else None)
+    state.matrix = replace(found, meetings=tuple(replace(m, command=again) for m in found.meetings))
+    return PartOutcome(count, skipped_images(count, len(names) or count))
+
+
+def _largest(
+    measure: Callable[..., Matrix], names: Sequence[str], counts: Sequence[int]
+) -> tuple[Matrix | None, int]:
+    """The matrix on the largest of these numbers of images that the time allows, and that number."""
+    found, done = None, 0
+    with contextlib.suppress(BudgetSpent):
+        for count in filter(None, dict.fromkeys(counts)):
+            try:
+                found = measure(names=names[:count] or None)
+            except DataError:  # nothing to measure on these few
+                if count == counts[-1]:
+                    raise
+            else:
+                done = count
+    return found, done
+
+
+def _both_met(state: AuditState, there: Collection[str]) -> list[str]:
+    """The images with threats that met the noises too, in order; of two threats those that met both."""
+    names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
+    names = [name for name in names if printable(name) in there]
+    if state.levels and state.maps:
+        covered = {printable(e.name) for e in state.plan.plan.dataset.entries[: state.counts["square"]]}
+        names = [name for name in names if printable(name) in covered] or names
+    return names
+
+
+def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
+    """Every threat that was made as trained: the square at its worst place, the attack within each budget.
+
+    Of the images that met the noises only: more may have been attacked.
+    """
+    found = []
+    if state.maps:
+        squares = {
+            name: patch for name, patch in worst_squares(state.maps).items() if printable(name) in there
+        }
+        found.append(PatchThreat(THREAT, squares, "a black square at its worst place", "any"))
+    for one in state.levels:
+        patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}
+        found.append(PatchThreat(one.level.threat, patches, f"{one.level.pixels} pixels"))
+    return tuple(found)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.audit.pages.front import front
 from holdfast.audit.pages.sections import last_sections
 from holdfast.audit.pages.sections import sections as own_sections
-from holdfast.audit.result import Audit
-from holdfast.core.errors import OutputError
+from holdfast.audit.pages.words import verdict
+from holdfast.audit.result import MANIFEST, PAGE, Audit, open_audit
+from holdfast.core.errors import InputError, OutputError
 from holdfast.engine.store import write_atomic
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Document, Figure, Section, duration, flat, fragment
 from holdfast.report.tables import grouped
 
 if TYPE_CHECKING:
-    from holdfast.audit.gates import Judged
+    from holdfast.audit.gates import GateVerdict
 
 SIZE_LIMIT = 5_000_000  # bytes of a page
 _FRAME = 300  # bytes of markup around a figure, at most
-_LISTED = 200
+HEIGHT = 900  # of a notebook's frame, in pixels
+_LISTED = 200  # lines of notes and failures
 
 
 def write(
-    audit: Audit, out: Path, sections: Sequence[Section] = (), judged: Sequence[Judged] = ()
+    audit: Audit, out: Path, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()
 ) -> Path:  # fmt: skip
     """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
     if out.is_dir():
@@ -35,7 +39,7 @@ def write(
     return out
 
 
-def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[Judged] = ()) -> str:
+def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[GateVerdict] = ()) -> str:
     """The audit as one HTML file of at most 5 MB; what had to be dropped for that is said on it.
 
     `sections` are those of other engines (pictures, maps, curves); they come before what is only looked up.
@@ -68,19 +72,19 @@ def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tupl
 def _apart(sections: Sequence[Section]) -> list[Section]:
     """The sections under identifiers of their own: engines name theirs without knowing of each other."""
     taken = {"content", "gates", "verdict", "sandwich", "matrix"}
-    made = []
+    renamed = []
     for section in sections:
         name, count = section.identifier, 1
         while name in taken:
             count += 1
             name = f"{section.identifier}-{count}"
         taken.add(name)
-        made.append(dataclasses.replace(section, identifier=name))
-    return made
+        renamed.append(dataclasses.replace(section, identifier=name))
+    return renamed
 
 
 def _document(
-    audit: Audit, sections: Sequence[Section], judged: Sequence[Judged], dropped: Sequence[str]
+    audit: Audit, sections: Sequence[Section], judged: Sequence[GateVerdict], dropped: Sequence[str]
 ) -> Document:  # fmt: skip
     subject = (str(audit.model.get("name", "model")), str(audit.data.get("name", "data")))
     return Document(
@@ -150,3 +154,39 @@ def _about(audit: Audit) -> Section:
             rest = f"The first {_LISTED} of {len(lines)}." if len(lines) > _LISTED else ""
             figures.append(Figure(f"{title} ({len(lines)})", listed, rest, wide=True))
     return Section("about", "What was run", tuple(figures))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An audit that a notebook draws; `text` is its page."""
+
+    audit: Audit
+    text: str
+    height: int = HEIGHT
+
+    def _repr_html_(self) -> str:
+        """The page in a frame; it may run its own script and nothing else."""
+        name = f"Audit of {self.audit.model.get('name', 'model')} on {self.audit.data.get('name', 'data')}"
+        return (
+            f'<iframe title="{html.escape(name)}" srcdoc="{html.escape(self.text)}" sandbox="allow-scripts" '
+            f'width="100%" height="{self.height}" style="border:0;width:100%"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{line.name}: {line.figure} ({line.word}). {line.text}" for line in verdict(self.audit)
+        )
+
+
+def show(what: Audit | Path | str, height: int = HEIGHT) -> Shown:
+    """The audit for a notebook: one in memory, or a run's folder, whose own page is then shown."""
+    if isinstance(what, Audit):
+        return Shown(what, page(what), height)
+    path = Path(what)
+    folder = path if path.is_dir() else path.parent
+    if not path.exists():
+        raise InputError(f"{path}: expected a run's folder or its {MANIFEST}, got nothing there")
+    audit = open_audit(path)
+    written = folder / PAGE
+    text = written.read_text("utf-8") if written.is_file() else page(audit)
+    return Shown(audit, text, height)

@@ -1,10 +1,13 @@
-"""What an audit is to do: parts, how long each may take, and on how many images that lets it run."""
+"""What an audit is to do, how long each part may take, and how far it is."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,19 +15,23 @@ from typing import Any
 import orjson
 
 from holdfast.audit.options import SHARES, AuditedOptions, AuditSettings
+from holdfast.audit.result import PROGRESS
 from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
-from holdfast.engine.manifest import slug
+from holdfast.engine.executor import Progress
+from holdfast.engine.manifest import now, slug
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.options import ClassOptions, EvaluationOptions, SubjectOptions
 from holdfast.evaluate.run import Plan
 from holdfast.noise.options import NoiseOptions
+from holdfast.noise.suite import Watch
 
 RESERVE = 0.1  # of the budget, for what estimates leave out
 PAGE = 15.0  # seconds that starting and writing the page take; at least this is kept in reserve
 SCHEDULE = "plan.json"
+EVERY = 0.5  # seconds between two writes of the progress
 LATE = "time budget reached"  # why something was skipped
 
 
@@ -150,3 +157,56 @@ def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
     sound = isinstance(kept, dict) and all(isinstance(v, int) and v >= 0 for v in kept.values())
     began = time.monotonic() if began is None else began
     return Clock(plan.options, path, began, kept if sound else {})
+
+
+@dataclass
+class ProgressFile:
+    """The progress of an audit on disk: written at most twice a second, and passed on to another watch."""
+
+    folder: Path
+    parts: tuple[str, ...]
+    watch: Watch
+    started: str = field(default_factory=now)
+    part: str = ""
+    last: float = 0.0
+
+    def enter(self, part: str) -> None:
+        """Begin a part."""
+        self.part = part
+        self.write("running", 0, 0)
+
+    @contextmanager
+    def watching(self, what: str, total: int) -> Iterator[Progress]:
+        """A `Watch` that also writes the progress to disk."""
+        done = 0
+        with self.watch(what, total) as step:
+
+            def both(more: int, found: int) -> None:
+                nonlocal done
+                done += more
+                step(more, found)
+                if done >= total or time.monotonic() - self.last >= EVERY:
+                    self.write("running", done, total)
+
+            yield both
+
+    def write(self, state: str, done: int = 0, total: int = 0, why: str = "") -> None:
+        """Write the state to disk."""
+        self.last = time.monotonic()
+        plain: dict[str, Any] = {
+            "state": state,
+            "part": self.part,
+            "done": done,
+            "total": total,
+            "started": self.started,
+            "pid": os.getpid(),
+            "parts": list(self.parts),
+            "why": why,
+        }
+        write_atomic(self.folder / PROGRESS, to_json(plain), durable=False)
+
+
+def skipped_images(count: int, whole: int, given: int | None = None) -> str:
+    """How many images a part skipped and why; empty if none."""
+    why = LATE if given is None or count < min(given, whole) else f"{given} asked for"
+    return f"{whole - count} of {whole} images: {why}" if count < whole else ""

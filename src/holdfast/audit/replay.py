@@ -1,4 +1,4 @@
-"""Threats replayed under deployments: what the model says of every image in every field of the matrix."""
+"""Deployments, and threats replayed under them: a record of every image for every cell of the matrix."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import dataclasses
 import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
-from holdfast.audit.result import NO_THREAT
+from holdfast.audit.result import NO_THREAT, TRAINED
 from holdfast.audit.threats import seen, threatened
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
@@ -19,20 +20,97 @@ from holdfast.core.registry import lookup
 from holdfast.engine.records import Record
 from holdfast.engine.store import printable
 from holdfast.noise.suite import Watch
-from holdfast.noise.vision.choose import reason_of
-from holdfast.noise.vision.run import Prepared, run_variants, sweep_plan
+from holdfast.noise.vision.choose import ImageCandidate, build_variant, reason_of
+from holdfast.noise.vision.result import ModelNoise, Row
+from holdfast.noise.vision.run import Prepared, run_variants, sweep_plan, worst_options
 from holdfast.noise.vision.sweep import SweepResult, Variant, steps, sweep
+from holdfast.stages.families import Option, applied
 
-LAID_BY = (
-    "pillow"  # what reads the PNGs of laid patches: they hold the pixels of the deployment's own decoder
-)
+TOGETHER = "all together"
+LAID_BY = "pillow"  # reads the PNGs of patched images, which hold the pixels of the deployment's decoder
+# What is proven of fp32 is asked of these by name: the commonest 8 bits, the most careful, and 16 bits.
+ALWAYS = ("precision=int8-minmax", "precision=int8-mixed", "precision=fp16")
+MOST = 12  # columns a page can show side by side
+
+
+def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> list[ImageCandidate]:
+    """As trained, the option of each family that costs most, the precisions of ALWAYS, all together.
+
+    At most so many, the costliest, in the families' order. An option that cannot be built stays in, with its
+    reason, where nothing else of its family can be measured; what has no effect is no deployment.
+    """
+    if most < 1:
+        raise InputError(f"expected at least one deployment, got {most}")
+    rows = {row.label: row for row in suite.rows}
+    known = {one.option.label: one for one in prepared.candidates}
+    unknown = sorted(rows.keys() - known.keys())
+    if unknown:
+        raise InputError(f"{unknown[0]}: the suite has it, the plan has not; expected one plan for both")
+    together = _together(suite, prepared)
+    room = most - 1 - (together is not None and most > 1)
+    ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[:room]
+    kept = {row.label for row in ranked}
+    alone = []
+    for row in (row for row in suite.rows if row.label in kept):
+        one = known[row.label]
+        if row.outcome == "impossible":  # it failed on every image of the suite: no threat is run under it
+            one = dataclasses.replace(one, status="impossible", note=row.note, variant=None)
+        alone.append(one)
+    return [trained(prepared), *alone, *([together] if together and most > 1 else [])]
+
+
+def trained(prepared: Prepared) -> ImageCandidate:
+    """The deployment that is none."""
+    same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
+    return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
+
+
+def title(one: ImageCandidate) -> str:
+    """What a deployment is called in the matrix: family=option, or what it was named."""
+    if one.variant is not None:
+        return one.variant.name
+    return one.option.label if one.option.family else one.option.name
+
+
+def _chosen(rows: Sequence[Row]) -> list[Row]:
+    """The worst measured row of each family, the precisions by name, and why a family has none at all."""
+    found: dict[str, Row] = {}
+    for family in dict.fromkeys(row.family for row in rows):
+        own = [row for row in rows if row.family == family]
+        measured = [row for row in own if row.outcome == "measured"]
+        failed = [row for row in own if row.outcome == "impossible"]
+        if measured:
+            worst = max(measured, key=_harm)
+            found[worst.label] = worst
+        elif len(failed) == len(own):
+            found[failed[0].label] = failed[0]
+    named = (row for row in rows if row.label in ALWAYS and row.outcome in ("measured", "impossible"))
+    return list((found | {row.label: row for row in named}).values())
+
+
+def _harm(row: Row) -> tuple[bool, float, int]:
+    """What makes a deployment worth a column: that it can be measured, what it costs, what it changes."""
+    return row.outcome == "measured", row.drop or 0.0, row.changed or 0
+
+
+def _together(suite: ModelNoise, prepared: Prepared) -> ImageCandidate | None:
+    """The worst of every family at once, as the suite combines them; None if fewer than two cost anything."""
+    chosen = worst_options(suite.rows, prepared.options)
+    combined = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
+    if combined is None:
+        return None
+    words = " + ".join(one.label for one in chosen)
+    option = Option("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
+    variant = combined.variant and dataclasses.replace(combined.variant, name=TOGETHER)
+    note = words if variant else f"{words}: {combined.note}"
+    return dataclasses.replace(combined, option=option, variant=variant, note=note)
 
 
 @dataclass(frozen=True)
-class Threatened:
-    """A threat made as trained: a patch for each image it was made for.
+class PatchThreat:
+    """A threat made for the training pipeline: a patch for each image it was made for.
 
-    An image is struck if it `loses` all that was found in it, or any of it.
+    An image is broken if it `loses` all that was found in it, or any of it.
     """
 
     name: str
@@ -42,7 +120,7 @@ class Threatened:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedRecords:
     """(threat, deployment) -> image -> record; or why a deployment cannot be run."""
 
     records: dict[tuple[str, str], dict[str, Record]] = field(repr=False)
@@ -59,13 +137,8 @@ class Waves:
     patches: tuple[dict[str, Patch], ...] = field(repr=False)
     at: dict[tuple[str, str], int]  # (threat, image)
 
-    @property
-    def images(self) -> int:
-        """How many pictures are run under each deployment."""
-        return sum(map(len, self.patches))
 
-
-def waves_of(threats: Sequence[Threatened], names: Collection[str]) -> Waves:
+def waves_of(threats: Sequence[PatchThreat], names: Collection[str]) -> Waves:
     """The patches on these images; images a threat does not change are in no wave."""
     patches: list[dict[str, Patch]] = []
     at: dict[tuple[str, str], int] = {}
@@ -86,9 +159,12 @@ def waves_of(threats: Sequence[Threatened], names: Collection[str]) -> Waves:
 
 
 def replayed(
-    prepared: Prepared, variants: Sequence[Variant], threats: Sequence[Threatened], names: Collection[str],
+    prepared: Prepared,
+    variants: Sequence[Variant],
+    threats: Sequence[PatchThreat],
+    names: Collection[str],
     watch: Watch,
-) -> Replayed:  # fmt: skip
+) -> ReplayedRecords:
     """The records of the named images under every threat (none first) and every variant.
 
     Without a threat the suite's own cells are read, and run now only where there are none. An image that a
@@ -97,31 +173,32 @@ def replayed(
     _check(prepared, threats)
     wanted = frozenset(names)
     model = prepared.noise.plan.model
-    made = run_variants(prepared, tuple(variants), watch, f"without a threat {model.name}")
-    clean, problems = _read(made, prepared, wanted)
+    clean, problems = _read(
+        run_variants(prepared, tuple(variants), watch, f"without a threat {model.name}"), prepared, wanted
+    )
     waves = waves_of(threats, names)
-    struck: list[dict[str, dict[str, Record]]] = []
+    patched: list[dict[str, dict[str, Record]]] = []
     for number, patches in enumerate(waves.patches):
         able = [v for v in variants if v.name not in problems]
         said = f"threats {number + 1} of {len(waves.patches)} {model.name}"
         found, more = _wave(prepared, able, patches, watch, said)
-        struck.append(found)
+        patched.append(found)
         problems |= more
     records: dict[tuple[str, str], dict[str, Record]] = {}
-    for title in (v.name for v in variants if v.name not in problems):
-        records[NO_THREAT, title] = clean[title]
+    for under in (v.name for v in variants if v.name not in problems):
+        records[NO_THREAT, under] = clean[under]
         for threat in threats:
-            changed = {n: struck[w][title][n] for (t, n), w in waves.at.items() if t == threat.name}
-            records[threat.name, title] = clean[title] | changed
-    return Replayed(records, problems)
+            changed = {n: patched[w][under][n] for (t, n), w in waves.at.items() if t == threat.name}
+            records[threat.name, under] = clean[under] | changed
+    return ReplayedRecords(records, problems)
 
 
-def _check(prepared: Prepared, threats: Sequence[Threatened]) -> None:
+def _check(prepared: Prepared, threats: Sequence[PatchThreat]) -> None:
     names = [NO_THREAT, *(t.name for t in threats)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise InputError(f"expected threats of different names, got {twice!r} twice")
-    for threat in threats:  # a patch for an image that is not there is told before anything is run
+    for threat in threats:  # report a patch for an image that is not there before anything is run
         threatened(prepared.noise.plan.dataset, threat.patches, LAID_BY)
 
 
@@ -146,9 +223,9 @@ def _wave(
         some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
         whole = sweep_plan(some_jobs, threatened(data, patches, decode), laid)
         with watch(f"{said}, {name}", steps(whole)) as progress:
-            read, told = _read(sweep(whole, progress), prepared, frozenset(patches))
-        found |= read
-        problems |= told
+            records, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
+        found |= records
+        problems |= failed
     return found, problems
 
 
@@ -165,13 +242,13 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    made: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
+    swept_variants: Mapping[str, SweepResult], prepared: Prepared, wanted: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     model = prepared.context.model
-    problems = {name: reason_of(one.problem, model) for name, one in made.items() if one.problem}
+    problems = {name: reason_of(one.problem, model) for name, one in swept_variants.items() if one.problem}
     found = {
         name: {r.name: r for r in one.read().records if r.name in wanted}
-        for name, one in made.items()
+        for name, one in swept_variants.items()
         if not one.problem
     }
     return found, problems

@@ -1,4 +1,4 @@
-"""What an audit found, as data: every number with the engine behind it and a command that gives it again."""
+"""What an audit found, as data: every number with the engine behind it and a command that reproduces it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Strike:
-    """An attack within one budget of pixels: the metric before and after on the attacked images.
+class AttackLevel:
+    """The attack at one pixel budget: the metric before and after on the attacked images.
 
     `aimed` images had something true to lose, `broken` of them lost all of it. S_e = 1 − after / before.
     """
@@ -88,6 +88,15 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class RecheckAnswer:
+    """The answer under one deployment, how many members of the set were run, and a remark."""
+
+    answer: Answer
+    tried: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Recheck:
     """A proof or a witness put to the same question under one runtime or precision."""
 
@@ -106,8 +115,8 @@ class Recheck:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One image under one threat: proven to hold, shown to break, or neither."""
+class ImageRobustness:
+    """One image under one threat: certified, broken, or neither."""
 
     image: str
     certified: bool
@@ -115,14 +124,14 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Layer:
-    """The sandwich of one threat: proven ≤ true ≤ what withstood the attack, in images of `images`."""
+class RobustnessBounds:
+    """Certified ≤ true ≤ not broken by any attack: the bounds under one threat, in images."""
 
     threat: str
     words: str  # the threat in a few words: "300 pixels of any colour"
     prover: str  # engine behind the lower number; empty: none proves this
     attacker: str
-    standings: tuple[Standing, ...]
+    standings: tuple[ImageRobustness, ...]
 
     @property
     def images(self) -> int:
@@ -141,8 +150,8 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """One field of the matrix: a threat made as trained, met by a deployment.
+class MatrixCell:
+    """One cell of the matrix: a threat made for the training pipeline, under one deployment.
 
     `value` is the metric of the threatened images there. Of the images it broke as trained (`struck`),
     `survived` are still broken. `extra` = what both cost together − what each costs alone, with its paired
@@ -175,11 +184,11 @@ class Matrix:
 
     threats: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
-    meetings: tuple[Meeting, ...] = ()
+    meetings: tuple[MatrixCell, ...] = ()
     notes: tuple[str, ...] = ()  # which images, by what rule, and what a name stands for
 
-    def at(self, threat: str, deployment: str) -> Meeting | None:
-        """The field of a threat under a deployment; None if there is none."""
+    def at(self, threat: str, deployment: str) -> MatrixCell | None:
+        """The cell of a threat under a deployment; None if there is none."""
         return next((s for s in self.meetings if (s.threat, s.deployment) == (threat, deployment)), None)
 
 
@@ -205,17 +214,15 @@ class Audit:
     clean: Clean
     causes: tuple[Cause, ...] = ()
     combined: Cause | None = None
-    strikes: tuple[Strike, ...] = ()
+    strikes: tuple[AttackLevel, ...] = ()
     proofs: tuple[Proof, ...] = ()
     rechecks: tuple[Recheck, ...] = ()
-    sandwich: tuple[Layer, ...] = ()
+    sandwich: tuple[RobustnessBounds, ...] = ()
     matrix: Matrix = field(default_factory=Matrix)
     parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    runs: dict[str, str] = field(
-        default_factory=dict
-    )  # name of a part's own run -> folder beside the audit's
+    runs: dict[str, str] = field(default_factory=dict)  # part -> folder of its own run, next to the audit's
     command: str = ""
     created: str = ""  # ISO 8601, UTC
     seconds: float = 0.0
@@ -225,11 +232,8 @@ class Audit:
     @property
     def worst(self) -> Cause | None:
         """Of the system noises that change the metric or a prediction, the one that costs most; else None."""
-        moving = [
-            c
-            for c in self.causes
-            if c.outcome == "measured" and c.drop is not None and (c.drop or c.changed != 0)
-        ]
+        measured = [c for c in self.causes if c.outcome == "measured" and c.drop is not None]
+        moving = [c for c in measured if c.drop or c.changed != 0]
         return max(moving, key=lambda c: (c.drop or 0.0, c.changed or 0), default=None)
 
     @property
@@ -238,6 +242,6 @@ class Audit:
         return tuple(r for r in self.rechecks if r.finding)
 
 
-MANIFEST = "audit.json"
+MANIFEST, PAGE, PROGRESS = "audit.json", "report.html", "progress.json"  # in the folder of an audit
 _manifest = Manifest(MANIFEST, "audit", Audit, "an audit")
 as_plain, save, open_audit = _manifest.to_plain, _manifest.save, _manifest.open

@@ -1,4 +1,4 @@
-"""Specifications in VNN-LIB put to the model: decided on the user's file, then asked of other runtimes."""
+"""VNN-LIB specifications of the model: decided on the original file, then rechecked on other runtimes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.result import Answer, Proof, Recheck
+from holdfast.audit.result import Proof, Recheck, RecheckAnswer
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, one_line
 from holdfast.core.model import Model
@@ -36,7 +36,7 @@ UNTOUCHED = ("onnxruntime", Deployed())  # infer stages that run the user's file
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class SpecVerdict:
     """A specification with its answer, and the whole input that violates it if there is one."""
 
     proof: Proof
@@ -83,15 +83,15 @@ class SpecificationWork(Work[Specification, None]):
             yield Computed(position, 0, cell, stored=found.proof.answer != "unknown")
 
 
-def decided(
+def decide_specs(
     model: Model,
     files: Sequence[Path],
     seconds: float,
     store: Store,
     jobs: int = 1,
-    tell: Progress = silent,
-) -> tuple[Decided, ...]:
-    """The answers with their witnesses; what was decided before is not decided again.
+    progress: Progress = silent,
+) -> tuple[SpecVerdict, ...]:
+    """The answers with their witnesses; those decided before are read from the store.
 
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
     equal part of the time that is left; what is not decided by then is `unknown`.
@@ -103,7 +103,7 @@ def decided(
         )
     ]
     work = SpecificationWork(model, time.monotonic() + seconds, jobs)
-    cells = run(work, items, store, progress=tell).read()
+    cells = run(work, items, store, progress=progress).read()
     return tuple(_decided(plain, item) for plain, item in zip(cells, items, strict=True))
 
 
@@ -111,18 +111,17 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     """The property of each specification by its name; InputError if one is none of this network's."""
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
-    questions = {_name(path, files): property_of(read_vnnlib(path), model) for path in files}
+    names = [path.name for path in files]  # the whole path where two have the same
+    questions = {
+        path.name if names.count(path.name) == 1 else str(path): property_of(read_vnnlib(path), model)
+        for path in files
+    }
     if len(questions) < len(files):
         raise InputError("--spec: expected each specification once, got one twice")
     return questions
 
 
-def _name(path: Path, files: Sequence[Path]) -> str:
-    """The file's name; its whole path where two have the same."""
-    return path.name if sum(other.name == path.name for other in files) == 1 else str(path)
-
-
-def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> Decided:
+def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> SpecVerdict:
     verdict = _verdict(path, question, seconds, jobs)
     command = shlex.join(
         ["holdfast", "verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}"]
@@ -130,13 +129,19 @@ def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int
     witness = None
     if verdict.status == "violated" and verdict.witness is not None:
         witness = np.asarray(verdict.witness)
-    said = "; ".join(part for part in (_trouble(verdict), verdict.note) if part)
-    margin = verdict.bound if verdict.status == "holds" else None
+    trouble = {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
     proof = Proof(
-        name, "", _answer(verdict), verdict.engine, round(verdict.seconds, 3), margin=margin, note=said,
+        name,
+        "",
+        # What may be concluded: no time, a doubt and a failure are all `unknown`.
+        answer=verdict.status if verdict.status in ("holds", "violated") else "unknown",
+        engine=verdict.engine,
+        seconds=round(verdict.seconds, 3),
+        margin=verdict.bound if verdict.status == "holds" else None,
+        note="; ".join(filter(None, (trouble, verdict.note))),
         command=command,
-    )  # fmt: skip
-    return Decided(proof, question, witness)
+    )
+    return SpecVerdict(proof, question, witness)
 
 
 def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
@@ -163,27 +168,18 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
     return replace(verdict, witness=witness.astype(domain.dtype))
 
 
-def _answer(verdict: Verdict) -> Answer:
-    """What may be concluded: no time, a doubt and a failure are all `unknown`."""
-    return verdict.status if verdict.status in ("holds", "violated") else "unknown"
-
-
-def _trouble(verdict: Verdict) -> str:
-    return {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
-
-
-def _decided(plain: Mapping[str, Any], item: Specification) -> Decided:
+def _decided(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
     proof = Proof(**{**plain["proof"], "threat": item.name})
     if plain["witness"] is None:
-        return Decided(proof, item.question)
+        return SpecVerdict(proof, item.question)
     domain = domain_of(item.question)
     witness = np.array(plain["witness"], domain.dtype)
-    return Decided(proof, item.question, witness.reshape(domain.box.lower.shape))
+    return SpecVerdict(proof, item.question, witness.reshape(domain.box.lower.shape))
 
 
 def recheck_specs(
     model: Model,
-    answers: Sequence[Decided],
+    answers: Sequence[SpecVerdict],
     deployments: Mapping[str, Pipeline],
     seconds: float,
     *,
@@ -210,7 +206,7 @@ def recheck_specs(
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
             now = (
-                Now("unknown", 0, run)
+                RecheckAnswer("unknown", 0, run)
                 if isinstance(run, str)
                 else _searched(run, one, points, time.monotonic() + share, rng)
             )
@@ -219,21 +215,12 @@ def recheck_specs(
     return tuple(rows)
 
 
-@dataclass(frozen=True)
-class Now:
-    """The answer on a runtime, how many points it took, and what is to be said of it."""
-
-    answer: Answer
-    tried: int
-    note: str
-
-
-def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Generator) -> Now:
+def _searched(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
     """What the points of a specification's box say of a runtime; the first is run whatever the time."""
     question, tried, doubt = one.question, 0, ""
     try:
         if not question.unsafe:
-            return Now("unknown", 0, "nothing is asked: the set of inputs is empty")
+            return RecheckAnswer("unknown", 0, "nothing is asked: the set of inputs is empty")
         domain = domain_of(question)
         names = [port.name for port in read_proto(question.model.path).graph.output]
         walk = _Walk(domain, question, one.witness, rng)
@@ -245,14 +232,16 @@ def _searched(run: Run, one: Decided, points: int, end: float, rng: np.random.Ge
                 continue
             if question.violated_by(output, point) and _again(run, question, point, names):
                 what = "the witness" if one.witness is not None and tried == 1 else f"point {tried}"
-                return Now("violated", tried, f"by {what}")
+                return RecheckAnswer("violated", tried, f"by {what}")
             walk.note(point, output)
             if time.monotonic() > end:
                 break
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
-        return Now("unknown", tried, one_line(problem))
+        return RecheckAnswer("unknown", tried, one_line(problem))
     lost = "the witness does not break it there; " if one.witness is not None else ""
-    return Now("unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}")
+    return RecheckAnswer(
+        "unknown", tried, f"{lost}none of {tried} points of the box breaks it{doubt and '; '}{doubt}"
+    )
 
 
 def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
@@ -274,11 +263,7 @@ class _Walk:
     """Points of a box, half of them steps from the one nearest to breaking the property."""
 
     def __init__(
-        self,
-        domain: Domain,
-        question: Property,
-        witness: NDArray[Any] | None,
-        rng: np.random.Generator,
+        self, domain: Domain, question: Property, witness: NDArray[Any] | None, rng: np.random.Generator
     ) -> None:
         self.domain, self.question, self.witness, self.rng = domain, question, witness, rng
         boxes = list({id(rows.within): rows.within for rows in question.unsafe}.values())
@@ -287,7 +272,7 @@ class _Walk:
         self.best: tuple[float, NDArray[Any]] | None = None
 
     def points(self, count: int) -> Iterator[NDArray[Any]]:
-        """So many whole inputs: the witness, corners and centres, then by turns random ones and steps."""
+        """`count` whole inputs: the witness, corners and centres, then by turns random ones and steps."""
         given = 0
         if self.witness is not None:
             given += 1

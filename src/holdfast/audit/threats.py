@@ -21,7 +21,7 @@ from holdfast.engine.store import printable
 
 
 @dataclass(frozen=True)
-class Laid:
+class PatchedEntry:
     """An image with a patch on it, in the pixels one decoder gives: a PNG, which decodes to just these."""
 
     entry: Entry
@@ -86,6 +86,7 @@ def threatened(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Dec
         )
     laid = {name: seen(patch) for name, patch in given.items() if patch.mask.any()}
     entries = tuple(
-        Laid(e, laid[printable(e.name)], decode) if printable(e.name) in laid else e for e in dataset.entries
+        PatchedEntry(e, laid[printable(e.name)], decode) if printable(e.name) in laid else e
+        for e in dataset.entries
     )
     return dataclasses.replace(dataset, entries=entries)

@@ -16,15 +16,15 @@ GROUPS = {
     "model": "Inspect a model, write its card, convert darknet files.",
 }
 COMMANDS = {
-    "report": "report:report",
-    "doctor": "report:doctor",
-    "data info": "data:info",
-    "data make": "data:make",
-    "data crop": "data_crop:crop",
-    "model info": "model:info",
-    "model card": "model:card",
-    "model list": "model:shipped",
-    "model convert": "model:convert",
+    "report": "commands:report",
+    "doctor": "commands:doctor",
+    "data info": "commands:data_info",
+    "data make": "commands:data_make",
+    "data crop": "commands:data_crop",
+    "model info": "commands:model_info",
+    "model card": "commands:model_card",
+    "model list": "commands:model_list",
+    "model convert": "commands:model_convert",
 }
 INTERRUPTED = 130
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."

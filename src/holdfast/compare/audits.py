@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Cause, Proof, Strike
-from holdfast.compare.attacks import EFFECTS, STRUCK, mean_change
-from holdfast.compare.change import Change, Stated, Subject, from_stated, in_points
-from holdfast.compare.evaluations import compare_evaluations
-from holdfast.compare.result import Body, Listed, differences
-from holdfast.compare.strikes import records_of
+from holdfast.attack.result import Attempt
+from holdfast.attack.run import MANIFEST
+from holdfast.audit.attack_levels import carry_over
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, Proof
+from holdfast.compare.evaluations import (
+    ATTACK,
+    EFFECTS,
+    AttackRun,
+    Unpaired,
+    attempts_of,
+    compare_evaluations,
+    effect_changes,
+    effect_draws,
+    open_attack,
+)
+from holdfast.compare.result import (
+    Body,
+    Change,
+    Listed,
+    Stated,
+    Subject,
+    as_cost,
+    differences,
+    from_stated,
+    in_points,
+    share_change,
+    turned_images,
+)
 from holdfast.compare.suites import COSTS, compare_suites
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
 from holdfast.noise.vision.result import open_suite
 
 CLEAN, PROOFS, MATRIX = "clean", "proofs", "threat × deployment"
+NOT_BESIDE = "a run's folder is not beside its audit"
 
 
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -54,111 +78,103 @@ def _check(a: Audit, b: Audit) -> None:
 
 
 def _description(audit: Audit) -> dict[str, Any]:
-    told = {"model": audit.model.get("name"), "model file": str(audit.model.get("sha256", ""))[:12]}
-    told |= {"images": audit.clean.images, "budget in seconds": audit.budget}
-    told |= {f"images of {part.name}": part.images for part in audit.parts}
-    return told | {f"version of {n}": v for n, v in audit.versions.items()}
+    facts = {"model": audit.model.get("name"), "model file": str(audit.model.get("sha256", ""))[:12]}
+    facts |= {"images": audit.clean.images, "budget in seconds": audit.budget}
+    facts |= {f"images of {part.name}": part.images for part in audit.parts}
+    return facts | {f"version of {n}": v for n, v in audit.versions.items()}
 
 
-def _part_runs(a: Audit, b: Audit, name: str, folders: tuple[Path, Path]) -> tuple[Path, Path] | None:
-    """The folders of a part's own run in both audits; None if one is not there (any more)."""
-    found = []
+_Opened = TypeVar("_Opened")
+
+
+def _from_runs(
+    a: Audit,
+    b: Audit,
+    name: str,
+    folders: tuple[Path, Path],
+    open_one: Callable[[Path], _Opened],
+    compare: Callable[[_Opened, _Opened, tuple[Path, Path]], Body],
+) -> Body | str:
+    """The comparison of a part's own runs, paired on their records; or why there is none."""
+    places = []
     for audit, folder in zip((a, b), folders, strict=True):
-        named = audit.runs.get(name, name)
-        places = [where / named for where in (folder.resolve().parent, folder.resolve())]
-        found.append(next((place for place in places if place.is_dir()), None))
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
+        near = [where / audit.runs.get(name, name) for where in (folder.resolve().parent, folder.resolve())]
+        places += [place for place in near if place.is_dir()][:1]
+    if len(places) < 2:
+        return NOT_BESIDE
+    try:
+        return compare(open_one(places[0]), open_one(places[1]), (places[0], places[1]))
+    except InputError as problem:
+        return str(problem)
 
 
 def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """The clean metric and its classes from the records, else what the audits state."""
-    places = _part_runs(a, b, "evaluation", folders)
-    if places:
-        try:
-            return compare_evaluations(open_run(places[0]), open_run(places[1]))
-        except InputError as problem:
-            why = str(problem)
-    else:
-        why = "a run's folder is not beside its audit"
-    about = Subject(CLEAN, a.clean.title, "is better")
-    row = from_stated(
-        about, *(in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean))
-    )
-    return Body((row,), notes=(f"{a.clean.title} has no paired interval: {why}",))
+    found = _from_runs(a, b, "evaluation", folders, open_run, lambda x, y, _: compare_evaluations(x, y))
+    if isinstance(found, Body):
+        return found
+    sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
+    row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
+    return Body((row,), notes=(f"{a.clean.title} has no paired interval: {found}",))
 
 
 def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    places = _part_runs(a, b, "noise", folders)
-    if places:
-        try:
-            suites = (open_suite(places[0]), open_suite(places[1]))
-            found = compare_suites(*suites, places)
-            return Body(found.changes[1:], notes=found.notes)  # the clean metric is of the evaluation
-        except InputError as problem:
-            why = str(problem)
-    else:
-        without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
-        why = f"not measured in {without[0]}" if without else "a run's folder is not beside its audit"
+    found = _from_runs(a, b, "noise", folders, open_suite, compare_suites)
+    if isinstance(found, Body):
+        return Body(found.changes[1:], notes=found.notes)  # the clean metric is of the evaluation
+    without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
+    if without and found == NOT_BESIDE:
+        found = f"not measured in {without[0]}"
     old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
     rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
-        said = "all together" if same else "all together (each run's own worst)"
-        rows.append(_cause(said, a.combined, b.combined))
-    return Body(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
+        label = "all together" if same else "all together (each run's own worst)"
+        rows.append(_cause(label, a.combined, b.combined))
+    return Body(tuple(rows), notes=(f"noise has no paired interval: {found}",) if rows else ())
 
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
     about = Subject(COSTS, label, "is worse", costs=True)
-    return from_stated(about, *(None if c is None else _drop(c) for c in (old, new)))
-
-
-def _drop(cause: Cause) -> Stated:
-    if cause.drop is None and cause.outcome in ("identical", "no effect"):
-        return Stated(0.0, 0.0, 0.0, cause.images, cause.outcome)
-    return in_points(cause.drop, cause.low, cause.high, images=cause.images, words=cause.outcome)
+    sides = [
+        None if c is None else as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome))
+        for c in (old, new)
+    ]
+    return from_stated(about, *sides)
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """Every budget: the images that broke, and mAP and S_e from the attacks' records if they are there."""
-    old, new = ({strike.threat: strike for strike in audit.strikes} for audit in (a, b))
+    old, new = ({level.threat: level for level in audit.strikes} for audit in (a, b))
     rows: list[Change] = []
     lists: list[Listed] = []
-    records, why = records_of((a, b), folders)
+    why = ""
+    try:
+        paired = _paired_levels((a, b), folders)
+    except Unpaired as reason:
+        paired, why = {}, str(reason)
     for threat in dict.fromkeys([*old, *new]):
-        paired = records(threat) if records else []
-        rows += paired or _strike(threat, old.get(threat), new.get(threat))
+        levels = (old.get(threat), new.get(threat))
+        rows += paired.get(threat) or _stated_level(threat, *levels)
         broken = [_broken(audit, threat) for audit in (a, b)]
-        names = [name for name in broken[0] if name in broken[1]]
-        about = Subject(STRUCK, f"{threat}: images broken", "is worse")
-        if names:
-            rows.append(mean_change(about, *([100.0 * side[n] for n in names] for side in broken)))
-            lists += _fallen(threat, *({n for n in names if side[n]} for side in broken))
-        else:
-            whole = [
-                None if s is None else _share(s.broken, s.aimed) for s in (old.get(threat), new.get(threat))
-            ]
-            rows.append(from_stated(about, *whole))
+        shares = [None if level is None else _share(level.broken, level.aimed) for level in levels]
+        rows.append(share_change(Subject(ATTACK, f"{threat}: images broken", "is worse"), broken, shares))
+        if broken[0].keys() & broken[1].keys():
+            lists += turned_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
     note = f"mAP and S_e of the attacks have no paired interval: {why}"
     return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
 
 
-def _strike(threat: str, old: Strike | None, new: Strike | None) -> Iterator[Change]:
+def _stated_level(threat: str, old: AttackLevel | None, new: AttackLevel | None) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
-        about = Subject(STRUCK, f"{threat}: {what}", rise)
-        sides = [None if s is None else in_points(getattr(s, name), images=s.images) for s in (old, new)]
-        yield from_stated(about, *sides)
+        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in (old, new)]
+        yield from_stated(Subject(ATTACK, f"{threat}: {what}", rise), *sides)
 
 
 def _broken(audit: Audit, threat: str) -> dict[str, bool]:
-    """Image -> whether the threat breaks it, as the sandwich has it; empty if it is not in there."""
-    return {s.image: s.broken for layer in audit.sandwich if layer.threat == threat for s in layer.standings}
-
-
-def _fallen(threat: str, before: set[str], after: set[str]) -> Iterator[Listed]:
-    yield Listed(f"{threat}: withstood in A, broken in B", tuple(sorted(after - before)), "worse")
-    yield Listed(f"{threat}: broken in A, withstood in B", tuple(sorted(before - after)), "better")
+    """Whether the threat breaks each image, by the bounds of the audit; empty if it has none."""
+    return {s.image: s.broken for one in audit.sandwich if one.threat == threat for s in one.standings}
 
 
 def _share(part: int, whole: int) -> Stated:
@@ -170,22 +186,14 @@ def _proofs(a: Audit, b: Audit) -> Body:
     rows: list[Change] = []
     lists: list[Listed] = []
     notes: list[str] = []
-    threats = dict.fromkeys(proof.threat for audit in (a, b) for proof in audit.proofs)
-    for threat in threats:
+    for threat in dict.fromkeys(proof.threat for audit in (a, b) for proof in audit.proofs):
         old, new = ({p.image: p for p in audit.proofs if p.threat == threat} for audit in (a, b))
+        holds = [{name: p.answer == "holds" for name, p in side.items()} for side in (old, new)]
+        shares = [_share(sum(side.values()), len(side)) if side else None for side in holds]
+        rows.append(share_change(Subject(PROOFS, f"{threat}: proven to hold", "is better"), holds, shares))
         names = [name for name in old if name in new]
-        about = Subject(PROOFS, f"{threat}: proven to hold", "is better")
-        if not names:
-            whole = [
-                _share(sum(p.answer == "holds" for p in s.values()), len(s)) if s else None
-                for s in (old, new)
-            ]
-            rows.append(from_stated(about, *whole))
-            continue
-        rows.append(
-            mean_change(about, *([100.0 * (s[n].answer == "holds") for n in names] for s in (old, new)))
-        )
-        lists += _turned(threat, old, new, names)
+        if names:
+            lists += _turned(threat, old, new, names)
         if any(old[n].members != new[n].members for n in names):
             notes.append(f"{threat}: the sets that were proven are not of the same size in A and B")
     return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
@@ -210,7 +218,7 @@ def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
 
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
-    """The metric of every threat under every deployment both have."""
+    """The metric of every threat under every deployment that both have."""
     for one in a.matrix.meetings:
         other = b.matrix.at(one.threat, one.deployment)
         if other is None or (one.threat, one.deployment) == (NO_THREAT, TRAINED):
@@ -225,3 +233,64 @@ def _values(a: Audit, b: Audit) -> tuple[tuple[str, float | None, float | None],
 
     old, new = values_of(a), values_of(b)
     return tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]))
+
+
+@dataclass(frozen=True)
+class _LevelAttempts:
+    """What the attacks of one audit have in common, and the attempts of each budget by image."""
+
+    about: dict[str, Any]
+    attempts: dict[str, dict[str, Attempt]]  # threat -> image -> attempt
+
+
+def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> dict[str, list[Change]]:
+    """Threat -> mAP and S_e, paired on the attempts of both audits; Unpaired if they are not there."""
+    a, b = (
+        _level_attempts(audit, folder, which)
+        for audit, folder, which in zip(audits, folders, "AB", strict=True)
+    )
+    if a.about.get("settings") != b.about.get("settings"):
+        raise Unpaired("the rule of the metric differs")
+    rows = {}
+    for threat, old in a.attempts.items():
+        new = b.attempts.get(threat, {})
+        names = [name for name in old if name in new]
+        both = [[side[name] for name in names] for side in (old, new)]
+        rows[threat] = effect_changes(a.about, b.about, both, f"{threat}: ") if names else []
+    return rows
+
+
+def _level_attempts(audit: Audit, folder: Path, which: str) -> _LevelAttempts:
+    """The attempts of every level, read again from the attacks next to the audit.
+
+    A level consists of several attacks: the smallest budget on all images, larger ones on those that
+    withstood. Unpaired if the attempts are gone or do not reproduce the numbers of the audit.
+    """
+    runs = _attack_runs(audit, folder)
+    levels = sorted(audit.strikes, key=lambda level: level.pixels)
+    if not levels or levels[0].threat not in runs:
+        raise Unpaired(f"the attacks of {which} are not beside it any more")
+    aimed = _broken(audit, levels[0].threat)
+    about, held, found = runs[levels[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
+    for level in levels:
+        if level.threat in runs:
+            attempts = attempts_of(runs[level.threat], which).values()
+            held = carry_over(held, (a for a in attempts if not a.targets or a.name in aimed))
+        found[level.threat] = held
+        before, after, _ = effect_draws(about, list(held.values()), replicates=1)
+        if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
+            raise Unpaired(f"the attacks beside {which} are not those of its numbers")
+    return _LevelAttempts(about, found)
+
+
+def _attack_runs(audit: Audit, folder: Path) -> dict[str, AttackRun]:
+    """Threat -> the attack within its budget, from the folder the audit names, if it is there."""
+    found: dict[str, AttackRun] = {}
+    for name, run in audit.runs.items():
+        if not name.startswith("attack "):
+            continue
+        try:
+            found[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
+        except InputError:
+            continue
+    return found

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-from holdfast.compare.options import CompareOptions
+from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import check_outputs, say
 from holdfast.config.parser import command_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Options, command="compare"):
+    """The options of `holdfast compare`."""
+
+    run_a: Annotated[
+        Path, Argument("Run before: evaluation, noise suite, attack or audit; its folder or manifest.")
+    ]
+    run_b: Annotated[Path, Argument("Run after, of the same kind, on the same data.")]
+    json: Annotated[Path | None, Option("Write all rows to this JSON file.")] = None
+    markdown: Annotated[bool, Option("Print the tables as Markdown.")] = False
+    out: Annotated[Path | None, Option("Also write one HTML page.", short="-o")] = None
 
 
 def compare(options: CompareOptions) -> None:

@@ -1,19 +1,44 @@
-"""Two evaluations: the metric, the numbers beside it and every class, paired on the images both have."""
+"""Two evaluations or two attacks: every number, paired on the images both have."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
-from holdfast.compare.change import Change, Subject, from_draws, from_interval, from_stated, in_points
-from holdfast.compare.result import Body, Listed, differences
-from holdfast.core.errors import InputError
+from holdfast.attack.plan import CELLS
+from holdfast.attack.result import Attempt, attempt_from_plain
+from holdfast.attack.run import MANIFEST
+from holdfast.compare.result import (
+    SEED,
+    Body,
+    Change,
+    Listed,
+    Rise,
+    Subject,
+    differences,
+    from_draws,
+    from_interval,
+    from_stated,
+    in_points,
+    mean_change,
+    share_change,
+    turned_images,
+)
+from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats
-from holdfast.evaluate.difference import Side, broken, common, compare, drawn
+from holdfast.engine.cells import CellSet
+from holdfast.engine.store import Store
+from holdfast.evaluate.classes import Alignment, realign
+from holdfast.evaluate.difference import Side, broken, common, compare, drawn, same_truth
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, places, tables
 from holdfast.metrics.coco import IOU_THRESHOLDS
@@ -22,8 +47,14 @@ from holdfast.metrics.matching import Matches, match, prepare
 from holdfast.metrics.rules import rule_named
 
 WHOLE, CLASSES = "all images", "classes"
-SEED = 0
 _NOTHING = "nothing to measure"
+ATTACK = "attack"
+# What, its key in the manifest, what its rise means, and the largest difference in points.
+EFFECTS: tuple[tuple[str, str, Rise, float], ...] = (
+    ("mAP before", "before", "is better", 100.0),
+    ("mAP under attack", "after", "is better", 100.0),
+    ("S_e", "S_e", "is worse", math.inf),  # 1 − after / before: no lower limit
+)
 
 
 def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
@@ -37,11 +68,12 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         data = [str(run.about.data.get("name")) for run in (a, b)]
         raise InputError(f"A is on {data[0]}, B on {data[1]}: {problem}") from None
     before, after = (_only(side, names) for side in (first, second))
-    rows = [_main(before, after, names), *_others(before, after)]
+    main = Subject(WHOLE, after.metric, "is better")
+    rows = [from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
+    rows += _others(before, after)
     if b.about.task == "detect":
         rows += _classes(before, after)
     lost, gained = broken(before, after), broken(after, before)
-    told = f"{compare(before, after).changes}"
     titles = ("right in A, wrong in B", "wrong in A, right in B")
     if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
         titles = ("an object found in A, missed in B", "an object missed in A, found in B")
@@ -49,7 +81,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         tuple(rows),
         differences(_description(a), _description(b)),
         (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
-        (*_notes(a, b, len(names)), told),
+        (*_notes(a, b, len(names)), str(compare(before, after).changes)),
     )
 
 
@@ -89,11 +121,6 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 def _only(side: Side, names: Sequence[str]) -> Side:
     known = {record.name: record for record in side.records}
     return dataclasses.replace(side, records=tuple(known[name] for name in names), kept={})
-
-
-def _main(before: Side, after: Side, names: Sequence[str]) -> Change:
-    about = Subject(WHOLE, after.metric, "is better")
-    return from_draws(about, 100 * drawn(before, names), 100 * drawn(after, names), len(names))
 
 
 def _others(before: Side, after: Side) -> Iterator[Change]:
@@ -141,10 +168,10 @@ def _class(matches: Matches, place: int) -> Matches:
 
 def _description(run: Evaluation) -> dict[str, Any]:
     about = run.about
-    told = {"model": about.model.get("name"), "model file": str(about.model.get("sha256", ""))[:12]}
-    told |= {"data": about.data.get("name"), "images": len(run.records), "failed images": len(run.failed)}
-    told |= {f"pipeline {stage}": value for stage, value in about.pipeline.items()}
-    return told | dict(about.settings) | {f"version of {n}": v for n, v in about.versions.items()}
+    facts = {"model": about.model.get("name"), "model file": str(about.model.get("sha256", ""))[:12]}
+    facts |= {"data": about.data.get("name"), "images": len(run.records), "failed images": len(run.failed)}
+    facts |= {f"pipeline {stage}": value for stage, value in about.pipeline.items()}
+    return facts | dict(about.settings) | {f"version of {n}": v for n, v in about.versions.items()}
 
 
 def _notes(a: Evaluation, b: Evaluation, images: int) -> Iterator[str]:
@@ -154,3 +181,149 @@ def _notes(a: Evaluation, b: Evaluation, images: int) -> Iterator[str]:
         yield f"compared on the {images} images both have; A has {len(a.records)}, B {len(b.records)}"
     if b.about.task == "detect" and len(b.about.classes) > 5:
         yield "of many rows one in twenty leaves out 0 by chance alone: single classes are hints, not proofs"
+
+
+@dataclass(frozen=True)
+class AttackRun:
+    """An attack as its manifest has it, and its attempts if their cells are still there."""
+
+    about: dict[str, Any]
+    effects: tuple[dict[str, Any], ...]
+    images: dict[str, dict[str, Any]]  # by name
+    folder: Path
+    cells: dict[str, Any]
+
+    @cached_property
+    def broken(self) -> dict[str, bool]:
+        """Whether each image that had something to lose is broken."""
+        return {n: bool(r["success"]) for n, r in self.images.items() if r["targets"] or r["steps"]}
+
+
+def open_attack(path: Path) -> AttackRun:
+    """The attack in a folder; InputError if there is none."""
+    file = path / MANIFEST if path.is_dir() else path
+    try:
+        plain = orjson.loads(file.read_bytes())
+        rows = {row["name"]: row for row in plain["images"]}
+        for row in rows.values():
+            _ = row["targets"], row["steps"], row["success"], row["pixels"], row["image_sha256"]
+        about, effects = plain["about"], tuple(plain["effects"])
+        _ = about["model"]["name"], about["data"]["name"], about["method"]["goal"], about["rule"]
+        _ = effects[0]["before"], effects[0]["after"], effects[0]["S_e"]
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
+        raise InputError(f"{file}: expected the {MANIFEST} of an attack, got: {problem!r}") from problem
+    return AttackRun(about, effects, rows, file.parent, plain.get("cells") or {})
+
+
+def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
+    """Every number of the two on the images both aimed at; InputError if that means nothing."""
+    goals = [run.about["method"]["goal"] for run in (a, b)]
+    if goals[0] != goals[1]:
+        raise InputError(f"A attacks to {goals[0]}, B to {goals[1]}: success is not the same thing")
+    names = [name for name in a.images if name in b.images]
+    if not names:
+        raise InputError("the two attacks have no image in common")
+    notes, rows = [], list(_shares(a, b))
+    try:
+        found = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
+        rows += effect_changes(a.about, b.about, [[one[n] for n in names] for one in found])
+    except Unpaired as reason:
+        data = [run.about["data"]["name"] for run in (a, b)]
+        if data[0] != data[1]:
+            raise InputError(f"A is on {data[0]}, B on {data[1]}: not known to be the same images") from None
+        rows += _stated_effects(a, b)
+        notes.append(f"mAP and S_e have no paired interval: {reason}")
+    if not len(names) == len(a.images) == len(b.images):
+        notes.append(
+            f"compared on the {len(names)} images both have; A has {len(a.images)}, B {len(b.images)}"
+        )
+    lists = turned_images((a.broken, b.broken))
+    differs = differences(_describe_attack(a), _describe_attack(b))
+    return Body(tuple(rows), differs, lists, tuple(notes))
+
+
+def _shares(a: AttackRun, b: AttackRun) -> Iterator[Change]:
+    """The share of broken images, and the pixels it took where both broke."""
+    both = [name for name in a.broken if name in b.broken]
+    if both:
+        yield share_change(Subject(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
+    fell = [name for name in both if a.broken[name] and b.broken[name]]
+    if fell:
+        about = Subject(ATTACK, "pixels it takes (broken in both)", "is better", "pixels")
+        yield mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
+
+
+class Unpaired(Exception):
+    """Why two attacks have no metric on the same images."""
+
+
+def effect_changes(
+    a: dict[str, Any], b: dict[str, Any], both: Sequence[Sequence[Attempt]], begin: str = ""
+) -> list[Change]:
+    """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
+    if a.get("settings") != b.get("settings"):
+        raise Unpaired("the rule of the metric differs, or one does not state it")
+    clean = [[one.record(one.model, after=False) for one in side] for side in both]
+    if not all(map(same_truth, *clean)):
+        raise InputError("images of one name are not the same, or have another truth; attack the same data")
+    drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
+    return [
+        from_draws(Subject(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        for k, (what, _, rise, bound) in enumerate(EFFECTS)
+    ]
+
+
+def effect_draws(
+    about: dict[str, Any], attempts: Sequence[Attempt], *, replicates: int = 1000
+) -> tuple[Floats, Floats, Floats]:
+    """The mAP before and after and S_e in points, each followed by its values on the draws."""
+    alignment, settings = Alignment.from_plain(about["alignment"]), settings_of(about["settings"])
+    level = [0.5 if settings.rule.name == "coco" else settings.iou]
+    found = []
+    for after in (False, True):
+        records = realign([one.record(one.model, after) for one in attempts], alignment)
+        matches = ap_matches(records, len(alignment.names), settings, level)
+        found.append(ap_draws(matches, settings, len(records), replicates))
+    before, left = found
+    effect = np.full(len(before), np.nan)
+    np.divide(before - left, before, out=effect, where=before > 0)
+    return before, left, 100 * effect
+
+
+def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
+    """The attempts of the manifest's images from the cells of its folder; Unpaired if one is not there."""
+    if "alignment" not in run.about:
+        raise Unpaired(f"{which} was made by a version that did not keep which classes are meant")
+    found = {}
+    try:
+        cells = CellSet.from_plain(Store(run.folder / CELLS), run.cells)
+        attempts = [attempt_from_plain(plain) for plain in cells.read()]
+    except (ValueError, KeyError, TypeError, HoldfastError):
+        attempts = []
+    for attempt in attempts:
+        row = run.images.get(attempt.name)
+        if isinstance(attempt, Attempt) and row is not None and row["image_sha256"] == attempt.image_sha256:
+            found[attempt.name] = attempt
+    missing = [name for name in run.images if name not in found]
+    if missing:
+        raise Unpaired(f"{which} has no record of {missing[0]} any more")
+    return found
+
+
+def _stated_effects(a: AttackRun, b: AttackRun) -> Iterator[Change]:
+    """What the manifests state, without an interval, if it is the same rule on the same images."""
+    if a.about["rule"] != b.about["rule"] or a.images.keys() != b.images.keys():
+        return
+    for what, key, rise, _ in EFFECTS:
+        about = Subject(ATTACK, what, rise)
+        yield from_stated(about, *(in_points(run.effects[0][key], images=len(run.images)) for run in (a, b)))
+
+
+def _describe_attack(run: AttackRun) -> dict[str, Any]:
+    about = run.about
+    facts: dict[str, Any] = {"model": about["model"]["name"], "data": about["data"]["name"]}
+    facts |= {"model file": str(about["model"].get("sha256", ""))[:12], "images": len(run.images)}
+    for part in ("method", "limits", "pipeline"):
+        facts |= {f"{part} {key}": value for key, value in about.get(part, {}).items()}
+    facts |= {key: about.get(key) for key in ("seed", "universal", "rule")}
+    return facts | {f"version of {n}": v for n, v in about.get("versions", {}).items()}

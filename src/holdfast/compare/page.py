@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from holdfast.compare.change import POINTS, Change, Stated
-from holdfast.compare.result import Comparison, Listed
+from holdfast.compare.result import POINTS, Change, Comparison, Stated
 from holdfast.core.errors import OutputError
 from holdfast.engine.store import write_atomic
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -56,18 +55,13 @@ def page(found: Comparison, command: str = "") -> str:
     a, b = found.a, found.b
     models = f"{b.model} against {a.model}" if a.model != b.model else f"{b.model} (B against A)"
     data = a.data if a.data == b.data else f"{a.data} and {b.data}"
+    dates = ("A made", a.created), ("B made", b.created)
     sections = [*_charts(found), _rows(found), *_lists(found), *_values(found), _about(found)]
     return document(
         Document(
             title=f"{models} on {data}",
             subject=(models, data),
-            facts=(
-                ("kind", found.kind),
-                ("A", a.path),
-                ("B", b.path),
-                ("A made", a.created),
-                ("B made", b.created),
-            ),
+            facts=(("kind", found.kind), ("A", a.path), ("B", b.path), *dates),
             verdict=found.summary,
             cards=tuple(Card(word, len(found.of(word)), note) for word, note in _NOTES.items()),  # type: ignore[arg-type]
             minor=(),
@@ -87,17 +81,13 @@ def _terminal_table(changes: Sequence[Change]) -> Table:
     ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
-            row.verdict, _what(row), _value(row.before), _value(row.after), row.difference, _span(row),
-            row.about.unit, row.images or None, row.basis or _words(row),
+            row.verdict, f"cost of {row.about.what}" if row.about.costs else row.about.what,
+            _value(row.before), _value(row.after), row.difference, _span(row), row.about.unit,
+            row.images or None, row.basis or _words(row),
         ]
         for row in changes
     ]  # fmt: skip
     return Table(columns, rows)
-
-
-def _what(row: Change) -> str:
-    """What a row is about where no column says of which part it is: a metric, or what a noise costs."""
-    return f"cost of {row.about.what}" if row.about.costs else row.about.what
 
 
 def _table(rows: Sequence[Change]) -> Table:
@@ -106,14 +96,14 @@ def _table(rows: Sequence[Change]) -> Table:
         Column("from", 2, "lower end of the paired 95 % interval of B − A"),
         Column("to", 2, "upper end of the paired 95 % interval of B − A"), "unit", "images", "rests on",
     ]  # fmt: skip
-    made: list[list[Cell]] = [
+    cells: list[list[Cell]] = [
         [
             row.about.what, row.about.group, row.verdict, row.before.value, row.after.value, row.difference,
             row.low, row.high, row.about.unit, row.images or None, row.basis or _words(row),
         ]
         for row in rows
     ]  # fmt: skip
-    return Table(columns, made)
+    return Table(columns, cells)
 
 
 def _value(stated: Stated) -> Cell:
@@ -122,12 +112,8 @@ def _value(stated: Stated) -> Cell:
 
 def _words(row: Change) -> str:
     """Why a row has no number, from either run."""
-    said = [
-        f"{which}: {s.words}"
-        for which, s in (("A", row.before), ("B", row.after))
-        if s.value is None and s.words
-    ]
-    return "; ".join(said)
+    sides = (("A", row.before), ("B", row.after))
+    return "; ".join(f"{which}: {s.words}" for which, s in sides if s.value is None and s.words)
 
 
 def _span(row: Change) -> str:
@@ -161,8 +147,8 @@ def _cut_note(rows: int, each: int = 1) -> str:
 
 def _paired_chart(rows: Sequence[Change]) -> str:
     groups = dict.fromkeys(row.about.group for row in rows[:MOST])
-    made = [Group(name, [_spot(row) for row in rows[:MOST] if row.about.group == name]) for name in groups]
-    return forest(made, title="B − A with paired 95 % intervals", unit="points worse in B")
+    drawn = [Group(name, [_spot(row) for row in rows[:MOST] if row.about.group == name]) for name in groups]
+    return forest(drawn, title="B − A with paired 95 % intervals", unit="points worse in B")
 
 
 def _spot(row: Change) -> Spot:
@@ -173,14 +159,14 @@ def _spot(row: Change) -> Spot:
 
 
 def _stated_chart(rows: Sequence[Change]) -> str:
-    made = []
+    groups = []
     for row in rows[: MOST // 2]:
         sides = [
             Spot(which, s.value, s.low, s.high, note=row.about.what)
             for which, s in (("A", row.before), ("B", row.after))
         ]
-        made.append(Group(f"{row.about.what}: {row.verdict}", sides))
-    return forest(made, title="A and B, each with its own 95 % interval", unit=rows[0].about.unit)
+        groups.append(Group(f"{row.about.what}: {row.verdict}", sides))
+    return forest(groups, title="A and B, each with its own 95 % interval", unit=rows[0].about.unit)
 
 
 def _rows(found: Comparison) -> Section:
@@ -192,16 +178,14 @@ def _rows(found: Comparison) -> Section:
 
 
 def _lists(found: Comparison) -> Iterator[Section]:
-    figures = [_list(one) for one in found.lists if one.names]
+    figures = []
+    for one in (one for one in found.lists if one.names):
+        rows, more = [[name] for name in one.names[:_LISTED]], len(one.names) - _LISTED
+        body = scroll(to_html(Table(["image"], rows)), one.title)
+        note = f"and {more} more, see --json" if more > 0 else ""
+        figures.append(Figure(f"{one.title} ({len(one.names)})", body, note))
     if figures:
         yield Section("images", "Which images changed sides", tuple(figures))
-
-
-def _list(one: Listed) -> Figure:
-    rows = [[name] for name in one.names[:_LISTED]]
-    body = scroll(to_html(Table(["image"], rows)), one.title)
-    more = len(one.names) - _LISTED
-    return Figure(f"{one.title} ({len(one.names)})", body, f"and {more} more, see --json" if more > 0 else "")
 
 
 def _values_table(found: Comparison, *, changed: bool = False) -> Table:

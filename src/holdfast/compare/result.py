@@ -1,13 +1,220 @@
-"""What the comparison of two runs found, as data."""
+"""What the comparison of two runs found: every number side by side, and the word for what became of it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
-from holdfast.compare.change import POINTS, Change, Kind, Verdict, order
+import numpy as np
+
+from holdfast.core.errors import InputError
+from holdfast.core.seeds import generator
+from holdfast.core.types import Floats
+from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
+
+Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language noise", "speech noise"]
+Verdict: TypeAlias = Literal[
+    "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B"
+]
+Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a number rises
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+SEED = 0  # of all draws
+POINTS = "points"  # 1 point = 0.01 of a metric or of a share
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A number of one run as its manifest states it, with the 95 % interval if there is one."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    images: int = 0
+    words: str = ""  # instead of a number: identical, no effect, impossible, …
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a row is about: its name and part, and which way is worse."""
+
+    group: str
+    what: str
+    rise: Rise
+    unit: str = POINTS
+    costs: bool = False  # the number is a loss: "costs more", not "loses"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row. `difference` = B − A in the unit, `low` and `high` its *paired* 95 % interval.
+
+    Without records of the same images there is no paired interval: then `basis` says what the verdict rests
+    on. `undecided`: the numbers differ, and nothing at hand says whether that is chance.
+    """
+
+    about: Subject
+    before: Stated
+    after: Stated
+    verdict: Verdict
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    images: int = 0  # common ones
+    basis: str = ""
+
+    @property
+    def worsening(self) -> float | None:
+        """The difference counted so that more is worse."""
+        if self.difference is None:
+            return None
+        return self.difference if self.about.rise == "is worse" else 0.0 - self.difference
+
+    @property
+    def words(self) -> str:
+        """The change in a few words: "resize=opencv-nearest costs 4.10 points more"."""
+        about, change = self.about, self.difference
+        if change is None:
+            return f"{about.what} is {self.verdict}"
+        size = f"{abs(change):.2f} {about.unit}"
+        if about.costs:
+            return f"{about.what} costs {size} {'more' if change > 0 else 'less'}"
+        return f"{about.what} {'rises' if change > 0 else 'falls'} by {size}"
+
+
+def in_points(
+    value: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    images: int = 0,
+    words: str = "",
+) -> Stated:
+    """A number stated as a part of 1, in points."""
+    whole = [None if number is None else 100 * number for number in (value, low, high)]
+    return Stated(whole[0], whole[1], whole[2], images, words)
+
+
+def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
+    """The row of two numbers in the row's unit, each followed by its values on the same draws of images.
+
+    The difference is within ±`bound`: 100 for scores in points.
+    """
+    found = paired(before, after, bound=bound)
+    return from_interval(about, float(before[0]), float(after[0]), found, images)
+
+
+def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:
+    """The row of two numbers and the paired interval of their difference."""
+    first, second = Stated(_known(before), images=images), Stated(_known(after), images=images)
+    change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
+    if change is None:
+        return Change(about, first, second, "undecided", images=images, basis="nothing to measure in one")
+    if low is None or high is None:
+        verdict: Verdict = "same to the last digit" if change == 0 else "undecided"
+        return Change(about, first, second, verdict, change, images=images, basis="no draw has a value")
+    basis = "paired on the same images"
+    if low == change == high == 0.0:
+        return Change(about, first, second, "same to the last digit", change, low, high, images, basis)
+    if images < FEWEST:
+        basis = f"{images} image{'s' if images > 1 else ''}: too few for an interval"
+        return Change(about, first, second, "undecided", change, images=images, basis=basis)
+    verdict = _direction(about, change) if low > 0 or high < 0 else "within chance"
+    return Change(about, first, second, verdict, change, low, high, images, basis)
+
+
+def from_stated(
+    about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
+) -> Change:
+    """The row of two stated numbers: their intervals can only overlap or not, which is no paired interval.
+
+    `why` says why there is no interval if none is stated.
+    """
+    if before is None or after is None:
+        verdict: Verdict = "only in A" if after is None else "only in B"
+        return Change(about, before or Stated(None), after or Stated(None), verdict)
+    images = min(before.images, after.images)
+    if before.value is None and after.value is None:
+        verdict = "same to the last digit" if before.words == after.words else "undecided"
+        return Change(about, before, after, verdict, images=images)
+    if before.value is None or after.value is None:
+        verdict = "only in A" if after.value is None else "only in B"
+        return Change(about, before, after, verdict, images=images)
+    change = after.value - before.value
+    if change == 0:
+        return Change(about, before, after, "same to the last digit", 0.0, images=images)
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        basis = f"no interval: {why}"
+        return Change(about, before, after, "undecided", change, images=images, basis=basis)
+    apart = before.high < after.low or after.high < before.low
+    basis = "the two intervals do not overlap" if apart else "the two intervals overlap"
+    verdict = _direction(about, change) if apart else "undecided"
+    return Change(about, before, after, verdict, change, images=images, basis=f"{basis} (not paired)")
+
+
+def as_cost(stated: Stated) -> Stated:
+    """The cost that a run states; an option that leaves the input as it is costs exactly nothing."""
+    same = stated.value is None and stated.words in ("identical", "no effect")
+    return dataclasses.replace(stated, value=0.0, low=0.0, high=0.0) if same else stated
+
+
+def mean_change(about: Subject, before: Sequence[float], after: Sequence[float]) -> Change:
+    """The row of one value per image and run: their means, with the paired interval of the difference."""
+    bound = 100.0 if about.unit == POINTS else math.inf
+    drawn = [mean_values(np.asarray(v, np.float64), generator(SEED, "difference")) for v in (before, after)]
+    return from_draws(about, drawn[0], drawn[1], len(before), bound)
+
+
+def share_change(
+    about: Subject, sides: Sequence[Mapping[str, bool]], stated: Sequence[Stated | None] = (None, None)
+) -> Change:
+    """The share of images of which something is true in A and in B: paired on common ones, else as stated."""
+    names = [name for name in sides[0] if name in sides[1]]
+    if not names:
+        return from_stated(about, *stated)
+    return mean_change(about, *([100.0 * side[name] for name in names] for side in sides))
+
+
+def turned_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tuple[Listed, Listed]:
+    """The common images that are broken in B only, and those broken in A only."""
+    before, after = sides
+    both = [name for name in before if name in after]
+    lost = tuple(name for name in both if after[name] and not before[name])
+    kept = tuple(name for name in both if before[name] and not after[name])
+    return (
+        Listed(f"{begin}withstood in A, broken in B", lost, "worse"),
+        Listed(f"{begin}broken in A, withstood in B", kept, "better"),
+    )
+
+
+def paired_or_stated(
+    about: Subject, paired: Callable[[], Change], before: Stated | None, after: Stated | None
+) -> Change:
+    """The paired row where the records of both runs allow it, else that of what the two state."""
+    try:
+        return paired()
+    except InputError:  # records are gone, or no image is left
+        return from_stated(about, before, after)
+
+
+def order(changes: list[Change]) -> tuple[Change, ...]:
+    """The rows, worse first, then better and what is open; the largest first, points before other units."""
+
+    def key(row: Change) -> tuple[int, bool, float]:
+        size = abs(row.difference) if row.difference is not None else 0.0
+        return VERDICTS.index(row.verdict), row.about.unit != POINTS, -size
+
+    return tuple(sorted(changes, key=key))
+
+
+def _direction(about: Subject, change: float) -> Verdict:
+    return "worse" if (change > 0) == (about.rise == "is worse") else "better"
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 @dataclass(frozen=True)
@@ -66,35 +273,28 @@ class Comparison:
         if self.same:
             return "A and B are one and the same run: every number is the same."
         counts = {v: len(self.of(v)) for v in ("worse", "better", "within chance", "undecided")}
-        told = [f"{word} in {counts[word]}" for word in ("worse", "better", "within chance")]
+        parts = [f"{word} in {counts[word]}" for word in ("worse", "better", "within chance")]
         if counts["undecided"]:
-            told.append(f"undecided in {counts['undecided']}")
+            parts.append(f"undecided in {counts['undecided']}")
         same = len(self.of("same to the last digit"))
         if not any(counts.values()):
-            return self._equal(same) if same else _NOTHING
+            return self._equal(same) if same else "A and B have no number in common."
         if same:
-            told.append(f"the same in {same}")
-        most = _most(self)
-        told[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
-        return f"B is {', '.join(told)}.{_headline(self.main)}"
+            parts.append(f"the same in {same}")
+        # The row that became most worse, else most better; in points if any is.
+        moved = self.of("worse") or self.of("better")
+        most = next((row for row in moved if row.about.unit == POINTS), moved[0] if moved else None)
+        parts[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
+        return f"B is {', '.join(parts)}.{_headline(self.main)}"
 
     def _equal(self, same: int) -> str:
         """What is said when every number of what both measured is the same; gates read each run's own."""
         own = sum(a != b for _, a, b in self.values)
         if not own:
             return f"B and A are the same to the last digit in all {same} numbers."
-        told = f"B and A are the same to the last digit in all {same} numbers of what both measured"
+        equal = f"B and A are the same to the last digit in all {same} numbers of what both measured"
         values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
-        return f"{told}; {values}, being of each run's own images and parts."
-
-
-_NOTHING = "A and B have no number in common."
-
-
-def _most(found: Comparison) -> Change | None:
-    """The row that became most worse, else most better; in points if any is."""
-    rows = found.of("worse") or found.of("better")
-    return next((row for row in rows if row.about.unit == POINTS), rows[0] if rows else None)
+        return f"{equal}; {values}, being of each run's own images and parts."
 
 
 def _headline(main: Change | None) -> str:
@@ -105,7 +305,7 @@ def _headline(main: Change | None) -> str:
     return f" {main.about.what}: {main.before.value:.2f} → {main.after.value:.2f} ({change}, {main.verdict})."
 
 
-def made_of(kind: Kind, a: Run, b: Run, body: Body, *, same: bool = False) -> Comparison:
+def comparison_of(kind: Kind, a: Run, b: Run, body: Body, *, same: bool = False) -> Comparison:
     """The comparison, its rows in order."""
     rows = order(list(body.changes))
     main = body.changes[0] if body.changes else None
@@ -114,9 +314,13 @@ def made_of(kind: Kind, a: Run, b: Run, body: Body, *, same: bool = False) -> Co
 
 def as_plain(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON values."""
+    rows = [
+        {**row.pop("about"), "a": row.pop("before"), "b": row.pop("after"), **row}
+        for row in map(dataclasses.asdict, found.changes)
+    ]
     return {"holdfast": 1, "kind": "comparison", "of": found.kind, "summary": found.summary} | {
         **{name: dataclasses.asdict(getattr(found, name)) for name in ("a", "b")},
-        "changes": [_row(row) for row in found.changes],
+        "changes": rows,
         "differs": [{"what": what, "a": a, "b": b} for what, a, b in found.differs],
         "lists": [dataclasses.asdict(one) for one in found.lists],
         "values": [{"name": name, "a": a, "b": b} for name, a, b in found.values],
@@ -125,16 +329,7 @@ def as_plain(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _row(row: Change) -> dict[str, Any]:
-    plain = dataclasses.asdict(row)
-    return {**plain.pop("about"), "a": plain.pop("before"), "b": plain.pop("after"), **plain}
-
-
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """What differs between two descriptions, value by value; what only one says reads as an empty text."""
-    told = []
-    for key in dict.fromkeys([*first, *second]):
-        a, b = (str(side.get(key, "")) for side in (first, second))
-        if a != b:
-            told.append((key, a, b))
-    return tuple(told)
+    rows = ((k, str(first.get(k, "")), str(second.get(k, ""))) for k in dict.fromkeys([*first, *second]))
+    return tuple(row for row in rows if row[1] != row[2])

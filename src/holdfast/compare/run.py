@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from holdfast.compare.change import Kind
-from holdfast.compare.result import Body, Comparison, Run, made_of
+from holdfast.compare.result import Body, Comparison, Kind, Run, comparison_of
 from holdfast.core.errors import InputError
 
 MANIFESTS: dict[str, Kind] = {  # an audit's folder first: it may hold the others' files too
@@ -37,12 +35,38 @@ def compare_runs(a: Path, b: Path) -> Comparison:
             f"A is {_with_article(kinds[0])} and B {_with_article(kinds[1])}: "
             "expected two runs of one kind (evaluation, noise, attack or audit)"
         )
-    body, names = _READERS[kinds[0]](first, second)
-    about = [
-        _about(path, manifest, name)
-        for path, manifest, name in zip((a, b), (first, second), names, strict=True)
-    ]
-    return made_of(kinds[0], about[0], about[1], body, same=first.resolve() == second.resolve())
+    body = _compare(kinds[0], first, second)
+    runs = [_about(path, _plain(manifest)) for path, manifest in ((a, first), (b, second))]
+    return comparison_of(kinds[0], runs[0], runs[1], body, same=first.resolve() == second.resolve())
+
+
+def _compare(kind: Kind, a: Path, b: Path) -> Body:
+    """What two manifests of one kind have to say."""
+    folders = (a.resolve().parent, b.resolve().parent)
+    if kind == "evaluation":
+        from holdfast.compare.evaluations import compare_evaluations
+        from holdfast.evaluate.result import open_run
+
+        return compare_evaluations(open_run(a), open_run(b))
+    if kind == "attack":
+        from holdfast.compare.evaluations import compare_attacks, open_attack
+
+        return compare_attacks(open_attack(a), open_attack(b))
+    if kind == "audit":
+        from holdfast.audit.result import open_audit
+        from holdfast.compare.audits import compare_audits
+
+        return compare_audits(open_audit(a), open_audit(b), folders)
+    from holdfast.compare import suites
+    from holdfast.noise.language import result as language
+    from holdfast.noise.speech import result as speech
+    from holdfast.noise.vision import result as vision
+
+    if kind == "noise":
+        return suites.compare_suites(vision.open_suite(a), vision.open_suite(b), folders)
+    if kind == "language noise":
+        return suites.compare_language(language.open_suite(a), language.open_suite(b))
+    return suites.compare_speech(speech.open_suite(a), speech.open_suite(b))
 
 
 def manifest_of(run: Path) -> Path:
@@ -98,77 +122,12 @@ def _with_article(kind: Kind) -> str:
     return words.get(kind, f"a suite of {kind}")
 
 
-def _about(path: Path, manifest: Path, named: tuple[str, str]) -> Run:
-    plain = _plain(manifest)
-    inner = plain.get("about", plain)
-    return Run(str(path), *named, str(inner.get("created", "")), str(inner.get("command", "")))
-
-
-_Named = tuple[str, str]  # model and data
-_Read = tuple[Body, tuple[_Named, _Named]]
-
-
-def _evaluations(a: Path, b: Path) -> _Read:
-    from holdfast.compare.evaluations import compare_evaluations
-    from holdfast.evaluate.result import open_run
-
-    runs = (open_run(a), open_run(b))
-    names = [(str(r.about.model.get("name")), str(r.about.data.get("name"))) for r in runs]
-    return compare_evaluations(*runs), (names[0], names[1])
-
-
-def _noise(a: Path, b: Path) -> _Read:
-    from holdfast.compare.suites import compare_suites
-    from holdfast.noise.vision.result import open_suite
-
-    runs = (open_suite(a), open_suite(b))
-    return compare_suites(*runs, (a.resolve().parent, b.resolve().parent)), _suite_names(*runs)
-
-
-def _language(a: Path, b: Path) -> _Read:
-    from holdfast.compare.stated import compare_language
-    from holdfast.noise.language.result import open_suite
-
-    runs = (open_suite(a), open_suite(b))
-    names = [(", ".join(m.model for m in r.models), ", ".join(r.sets)) for r in runs]
-    return compare_language(*runs), (names[0], names[1])
-
-
-def _speech(a: Path, b: Path) -> _Read:
-    from holdfast.compare.stated import compare_speech
-    from holdfast.noise.speech.result import open_suite
-
-    runs = (open_suite(a), open_suite(b))
-    return compare_speech(*runs), _suite_names(*runs)
-
-
-def _suite_names(a: Any, b: Any) -> tuple[_Named, _Named]:
-    first, second = ((", ".join(m.model for m in r.models), str(r.data)) for r in (a, b))
-    return first, second
-
-
-def _attacks(a: Path, b: Path) -> _Read:
-    from holdfast.compare.attacks import compare_attacks, open_attack
-
-    runs = (open_attack(a), open_attack(b))
-    names = [(str(r.about["model"]["name"]), str(r.about["data"]["name"])) for r in runs]
-    return compare_attacks(*runs), (names[0], names[1])
-
-
-def _audits(a: Path, b: Path) -> _Read:
-    from holdfast.audit.result import open_audit
-    from holdfast.compare.audits import compare_audits
-
-    runs = (open_audit(a), open_audit(b))
-    names = [(str(r.model.get("name")), str(r.data.get("name"))) for r in runs]
-    return compare_audits(*runs, (a.resolve().parent, b.resolve().parent)), (names[0], names[1])
-
-
-_READERS: dict[Kind, Callable[[Path, Path], _Read]] = {
-    "evaluation": _evaluations,
-    "noise": _noise,
-    "language noise": _language,
-    "speech noise": _speech,
-    "attack": _attacks,
-    "audit": _audits,
-}
+def _about(path: Path, plain: dict[str, Any]) -> Run:
+    """Where a run is, its model and its data, and how it was made, from its manifest."""
+    about = plain.get("about", plain)
+    if "models" in about:  # a suite; one of language names its sets with each model
+        model = ", ".join(one["model"] for one in about["models"])
+        data = about["data"] if "data" in about else ", ".join(s["data"] for s in about["models"][0]["sets"])
+    else:
+        model, data = (str(about[part].get("name")) for part in ("model", "data"))
+    return Run(str(path), model, str(data), str(about.get("created", "")), str(about.get("command", "")))

@@ -1,23 +1,36 @@
-"""Two noise suites: what each option costs in A and in B, and the difference of the two costs."""
+"""Two noise suites, of vision, language or speech: what each option costs in A and in B."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holdfast.compare.change import Change, Stated, Subject, from_draws, from_stated, in_points
 from holdfast.compare.evaluations import settings_of
-from holdfast.compare.result import Body, differences
+from holdfast.compare.result import (
+    Body,
+    Change,
+    Stated,
+    Subject,
+    as_cost,
+    differences,
+    from_draws,
+    from_stated,
+    in_points,
+    paired_or_stated,
+)
 from holdfast.core.errors import InputError
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import Side, common, drawn
 from holdfast.evaluate.result import CELLS
+from holdfast.noise.language.result import LanguageSuite
+from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
 
 CLEAN, COSTS = "as trained", "what noise costs"
@@ -79,9 +92,9 @@ def _check(a: ModelNoise, b: ModelNoise) -> None:
 
 
 def _description(model: ModelNoise) -> dict[str, Any]:
-    told: dict[str, Any] = {"model": model.model, "model file": model.sha256[:12], "images": model.images}
-    told |= {f"pipeline {stage}": value for stage, value in model.pipeline.items()}
-    return told | {"calibration": model.calibration}
+    facts: dict[str, Any] = {"model": model.model, "model file": model.sha256[:12], "images": model.images}
+    facts |= {f"pipeline {stage}": value for stage, value in model.pipeline.items()}
+    return facts | {"calibration": model.calibration}
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,9 @@ class _Records:
         return records
 
     def side(self, row: Row | None = None) -> Side:
-        """The records of a row, or the clean ones, ready to be compared."""
+        """The records of a row, or the clean ones, ready to be compared; InputError if there are none."""
+        if self.missing:
+            raise InputError(self.missing)
         model, cells = self.model, self.model.cells(self.store, row)
         if cells.setup not in self.sides:
             alignment = Alignment.from_plain(model.alignment)
@@ -124,20 +139,18 @@ class _Both:
     b: _Records
     name: str
 
-    @property
-    def at_hand(self) -> bool:
-        return not self.a.missing and not self.b.missing
-
     def rows(self, first: ModelNoise, second: ModelNoise) -> list[Change]:
         clean = Subject(CLEAN, self._said(first.metric), "is better")
-        rows = [
-            self._paired_clean(clean)
-            or from_stated(clean, *(in_points(m.clean, images=m.images) for m in (first, second)))
-        ]
+        if self.a.missing or self.b.missing:
+            rows = [from_stated(clean, *(in_points(m.clean, images=m.images) for m in (first, second)))]
+        else:  # not the same images: an error, whatever the runs state
+            rows = [self._paired_clean(clean)]
         old, new = ({row.label: row for row in model.rows} for model in (first, second))
         rows += [self._cost(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
-        if first.combined or second.combined:
-            rows.append(self._together(first.combined, second.combined))
+        combined = (first.combined, second.combined)
+        if any(combined):
+            same = len({row and row.option for row in combined}) == 1
+            rows.append(self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", *combined))
         return rows
 
     def notes(self) -> Iterator[str]:
@@ -148,28 +161,19 @@ class _Both:
     def _said(self, what: str) -> str:
         return f"{self.name}: {what}" if self.name else what
 
-    def _paired_clean(self, about: Subject) -> Change | None:
-        if not self.at_hand:
-            return None
+    def _paired_clean(self, about: Subject) -> Change:
         sides = (self.a.side(), self.b.side())
         names = common(*sides)
         old, new = (100 * drawn(side, names) for side in sides)
         return from_draws(about, old, new, len(names))
 
-    def _together(self, old: Row | None, new: Row | None) -> Change:
-        same = bool(old and new and old.option == new.option)
-        return self._cost(COMBINED if same else f"{COMBINED} (each run's own worst)", old, new)
-
     def _cost(self, label: str, old: Row | None, new: Row | None) -> Change:
         about = Subject(COSTS, self._said(label), "is worse", costs=True)
-        if self.at_hand and old and new and old.setup and new.setup:
-            try:
-                return self._paired_cost(about, old, new)
-            except InputError:  # cells of this option are gone, or no image is left
-                pass
-        return from_stated(about, stated(old), stated(new))
+        return paired_or_stated(about, partial(self._paired_cost, about, old, new), stated(old), stated(new))
 
-    def _paired_cost(self, about: Subject, old: Row, new: Row) -> Change:
+    def _paired_cost(self, about: Subject, old: Row | None, new: Row | None) -> Change:
+        if not (old and new and old.setup and new.setup):
+            raise InputError("no cells of this option")
         clean = [side.side() for side in (self.a, self.b)]
         noised = [side.side(row) for side, row in ((self.a, old), (self.b, new))]
         left = set(common(clean[0], noised[0])) & set(common(clean[1], noised[1]))
@@ -181,13 +185,70 @@ class _Both:
 
 
 def stated(row: Any) -> Stated | None:
-    """What a row of a suite states; an option with the same input costs exactly nothing."""
-    if row is None:
-        return None
-    if row.drop is None:
-        nothing = row.outcome in ("identical", "no effect")
-        images = getattr(row, "images", 0)
-        return Stated(0.0, 0.0, 0.0, images, row.outcome) if nothing else Stated(None, words=row.outcome)
-    return Stated(
-        row.drop, row.low, row.high, getattr(row, "images", 0) or getattr(row, "questions", 0), row.outcome
-    )
+    """The cost that a row of a suite states."""
+    images = getattr(row, "images", 0) or getattr(row, "questions", 0)
+    return None if row is None else as_cost(Stated(row.drop, row.low, row.high, images, row.outcome))
+
+
+def compare_language(a: LanguageSuite, b: LanguageSuite) -> Body:
+    """What every precision costs on the sets both have, by every rule of scoring."""
+    rows: list[Change] = []
+    notes = ["records of single questions are not kept: no paired interval, only whether intervals overlap"]
+    for first, second, name in paired_models(a.models, b.models):
+        sets = {(s.data, s.sha256): s for s in second.sets}
+        for old in first.sets:
+            new = sets.get((old.data, old.sha256))
+            if new is None:
+                notes.append(f"{old.data}: not in B, or other questions there")
+                continue
+            begin = f"{name}: {old.data}" if name else old.data
+            rules = {rule.rule: rule for rule in new.rules}
+            for rule in old.rules:
+                if rule.rule in rules:
+                    rows += _language_rows(begin, rule, rules[rule.rule], old.questions)
+    if not rows:
+        raise InputError("A and B have no set of questions in common")
+    notes += unpaired_models(a.models, b.models)
+    return Body(tuple(rows), _differing_models(a.models, b.models), notes=tuple(notes))
+
+
+def _language_rows(begin: str, old: Any, new: Any, questions: int) -> Iterator[Change]:
+    clean = Subject(CLEAN, f"{begin}, {old.rule}: accuracy", "is better")
+    yield from_stated(clean, *(in_points(r.clean, images=questions) for r in (old, new)))
+    rows: list[Mapping[str, Any]] = [{row.precision: row for row in rule.rows} for rule in (old, new)]
+    for precision in dict.fromkeys([*rows[0], *rows[1]]):
+        about = Subject(COSTS, f"{begin}, {old.rule}: {precision}", "is worse", costs=True)
+        yield from_stated(about, stated(rows[0].get(precision)), stated(rows[1].get(precision)))
+
+
+def compare_speech(a: SpeechSuite, b: SpeechSuite) -> Body:
+    """The error of what is heard under every option, against each run's own clean system."""
+    if a.data != b.data:
+        raise InputError(f"A is on {a.data}, B on {b.data}: errors on different clips say nothing")
+    rows: list[Change] = []
+    for first, second, name in paired_models(a.models, b.models):
+        begin = f"{name}: " if name else ""
+        own = Subject(CLEAN, f"{begin}error against the recording", "is worse", "of log mel")
+        rows.append(from_stated(own, _number(first.own, first.clips), _number(second.own, second.clips)))
+        old, new = ({row.label: row for row in model.rows} for model in (first, second))
+        for label in dict.fromkeys([*old, *new]):
+            about = Subject(COSTS, f"{begin}{label}", "is worse", "of log mel", costs=True)
+            rows.append(from_stated(about, *(_heard(side.get(label)) for side in (old, new))))
+    notes = ["records of single clips are not kept: no paired interval, only whether intervals overlap"]
+    notes += unpaired_models(a.models, b.models)
+    return Body(tuple(rows), _differing_models(a.models, b.models), notes=tuple(notes))
+
+
+def _heard(row: Any) -> Stated | None:
+    if row is None or row.heard is not None:
+        return None if row is None else _number(row.heard, row.clips)
+    return as_cost(Stated(None, images=row.clips, words=row.outcome))
+
+
+def _number(number: Any, clips: int) -> Stated:
+    return Stated(number.mean, number.low, number.high, clips)
+
+
+def _differing_models(a: Sequence[Any], b: Sequence[Any]) -> tuple[tuple[str, str, str], ...]:
+    names = [", ".join(f"{model.model} {model.sha256[:12]}" for model in models) for models in (a, b)]
+    return differences({"models": names[0]}, {"models": names[1]})

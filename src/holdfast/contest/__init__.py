@@ -3,8 +3,8 @@
 GROUPS = {"contest": "Run a patch contest, or take part in one: images, rules, zips, scores, board."}
 COMMANDS = {
     "contest init": "cli:init",
-    "contest validate": "entry.cli:validate",
-    "contest pack": "entry.cli:pack",
+    "contest validate": "cli:validate",
+    "contest pack": "cli:pack",
     "contest score": "cli:score",
     "contest board": "cli:board",
     "contest rescore": "cli:rescore",

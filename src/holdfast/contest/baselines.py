@@ -12,11 +12,11 @@ import numpy as np
 import orjson
 
 from holdfast.contest.contest import CACHE, TRUTH, Contest
-from holdfast.contest.entry.pack import pack
+from holdfast.contest.judging import Shot, noisy
 from holdfast.contest.ledger import Record, enter, read_ledger
+from holdfast.contest.pack import pack
 from holdfast.contest.pool import Phase
 from holdfast.contest.run import score
-from holdfast.contest.shots import Shot, noisy
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
 from holdfast.core.seeds import generator
@@ -153,8 +153,8 @@ def _enter(contest: Contest, name: str, team: str, phase: Phase, jobs: int) -> R
             run(work, contest.shots, contest.store, jobs=jobs, progress=step)
     archive = pack(folder, team, contest.folder / CACHE)
     with phase(team, len(contest.shots)) as step:
-        made = score(contest, archive, step, jobs)
-    record = enter(contest.folder, archive, made)
+        result = score(contest, archive, step, jobs)
+    record = enter(contest.folder, archive, result)
     archive.unlink()
     shutil.rmtree(folder)
     return record

@@ -1,4 +1,4 @@
-"""The leaderboard: best and last entry of every team, scores that no longer count, and its tables."""
+"""The leaderboard, its tables, and new scores after a change of rules, models or code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.contest.hashes import Hashes, hashes_of
-from holdfast.contest.ledger import Record, read_ledger
+from holdfast.contest.contest import Contest, Hashes, hashes_of, open_contest
+from holdfast.contest.ledger import Record, archive_of, enter_again, read_ledger
+from holdfast.contest.pool import Phase
 from holdfast.contest.rules import Rules, read_rules
-from holdfast.report.tables import Column, Table
+from holdfast.contest.run import score
+from holdfast.contest.validate import examine
+from holdfast.core import fingerprint
+from holdfast.core.errors import InputError
+from holdfast.report.tables import Cell, Column, Table
 
 DIGITS = 9  # finals that agree to so many decimals share a rank
 
@@ -28,7 +33,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Stale:
+class StaleScore:
     """A score made under other rules, models, data, feature net or code: never ranked with the others."""
 
     record: Record
@@ -43,7 +48,7 @@ class Board:
     hashes: Hashes
     standings: tuple[Standing, ...]
     history: tuple[Record, ...]  # every score that counts, in the order of submission
-    stale: tuple[Stale, ...]  # submissions that have no score that counts, by the latest they have
+    stale: tuple[StaleScore, ...]  # submissions that have no score that counts, by the latest they have
 
     def to_plain(self) -> dict[str, Any]:
         """The board as JSON values."""
@@ -69,10 +74,9 @@ class Board:
 
 def plain(record: Record) -> dict[str, Any]:
     """A record's numbers, without the table of images."""
-    told = {
-        k: record.score[k] for k in ("final", "scenarios", "distance", "changed_pixels", "archive_sha256")
-    }
-    return {"submission": record.submission, "submitted": record.submitted, "scored": record.scored, **told}
+    keys = ("final", "scenarios", "distance", "changed_pixels", "archive_sha256")
+    when = {"submission": record.submission, "submitted": record.submitted, "scored": record.scored}
+    return {**when, **{key: record.score[key] for key in keys}}
 
 
 def board(folder: Path) -> Board:
@@ -88,7 +92,7 @@ def board(folder: Path) -> Board:
         (current if record.hashes == hashes else old)[which] = record
     old = {which: record for which, record in old.items() if which not in current}
     counted = sorted(current.values(), key=lambda r: (r.submitted, r.team, r.submission, r.number))
-    stale = tuple(Stale(r, hashes.differing(r.hashes)) for r in old.values())
+    stale = tuple(StaleScore(r, hashes.differing(r.hashes)) for r in old.values())
     return Board(rules, hashes, _ranked(counted), tuple(counted), stale)
 
 
@@ -106,39 +110,56 @@ def _ranked(records: list[Record]) -> tuple[Standing, ...]:
     return tuple(Standing(finals.index(row[0]) + 1, *row[1:]) for row in rows)
 
 
-def record_row(record: Record) -> dict[str, Any]:
-    """The numbers of one score by column."""
+def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
+    """The numbers of one score by column.
+
+    With `name_distance` the distance is a text with its name, for scores of several distances in one table.
+    """
     score = record.score
-    scenarios = score["scenarios"]
+    scenarios, name, value = score["scenarios"], score["distance"]["name"], score["distance"]["value"]
     return {
-        "team": record.team,
-        "submission": record.submission,
         "final": score["final"],
-        **{f"S_e {name}": s["S_e"] for name, s in scenarios.items()},
+        **{f"S_e {key}": s["S_e"] for key, s in scenarios.items()},
         "S_s": next(iter(scenarios.values()))["S_s"],
-        score["distance"]["name"]: score["distance"]["value"],
-        "pixels": round(score["changed_pixels"]["mean"], 1),
+        **({"distance": f"{name} {value:.4g}"} if name_distance else {name: value}),
+        "pixels": float(score["changed_pixels"]["mean"]),
     }
 
 
-def board_table(board: Board) -> Table:
+def record_row(record: Record) -> dict[str, Cell]:
+    """Team, submission and numbers of one score."""
+    return {"team": record.team, "submission": record.submission, **score_row(record)}
+
+
+def standing_row(standing: Standing) -> dict[str, Cell]:
     """Rank, team, the best entry with its numbers, and the last one."""
-    rows = []
-    for s in board.standings:
-        best = record_row(s.best)
-        best.pop("team")
-        number = best.pop("submission")
-        counts = {"best": number, "last": s.last.submission, "last final": s.last.final}
-        rows.append({"rank": s.rank, "team": s.team, **best, **counts, "submissions": s.submissions})
+    return {
+        "rank": standing.rank,
+        "team": standing.team,
+        **score_row(standing.best),
+        "best": standing.best.submission,
+        "last": standing.last.submission,
+        "last final": standing.last.final,
+        "submissions": standing.submissions,
+    }
+
+
+def history_row(record: Record) -> dict[str, Cell]:
+    """One submission with its numbers."""
+    return {"submitted": record.submitted, **record_row(record)}
+
+
+def board_table(board: Board) -> Table:
+    """One row per team, best first."""
     caption = f"{board.rules.name}: {board.rules.distance} (features {board.rules.features_sha256[:12]})"
-    if not rows:
+    if not board.standings:
         return Table(["rank", "team", "final"], [], f"{caption}; no entries yet")
-    return _table(rows, caption)
+    return _table([standing_row(standing) for standing in board.standings], caption)
 
 
 def history_table(board: Board) -> Table:
     """Every score that counts, in the order of submission."""
-    return _table([{"submitted": r.submitted, **record_row(r)} for r in board.history], "history")
+    return _table([history_row(record) for record in board.history], "history")
 
 
 def records_table(records: Sequence[Record]) -> Table:
@@ -148,7 +169,8 @@ def records_table(records: Sequence[Record]) -> Table:
 
 def _table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
     columns = [Column(name, 1 if name == "pixels" else 4) for name in (rows[0] if rows else ("team",))]
-    return Table(columns, [list(row.values()) for row in rows], caption)
+    rounded = [{**row, "pixels": round(row["pixels"], 1)} for row in rows]
+    return Table(columns, [list(row.values()) for row in rounded], caption)
 
 
 def stale_lines(board: Board, folder: Path) -> list[str]:
@@ -159,3 +181,32 @@ def stale_lines(board: Board, folder: Path) -> list[str]:
         for s in board.stale
     ]
     return [*lines, f"holdfast contest rescore --contest {folder}"] if lines else []
+
+
+def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ...]:
+    """Score again what has no score under the contest as it is, in order of time: new records or problems."""
+    stale = [one.record for one in board(folder).stale]
+    records = sorted(stale, key=lambda r: (r.submitted, r.team, r.submission))
+    if not records:
+        return ()
+    contest = open_contest(folder)
+    return tuple(_again(contest, record, phase, jobs) for record in records)
+
+
+def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record | str:
+    path = archive_of(contest.folder, record)
+    what = f"{record.team}, submission {record.submission}"
+    if not path.is_file():
+        return f"{what}: its zip is gone ({path}); not scored again"
+    if fingerprint.of_file(path) != record.sha256:
+        return f"{what}: {path} is another zip than was scored; not scored again"
+    problems = examine(path, contest.folder, contest.rules).problems
+    if problems:
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        return f"{what}: not good under these rules: {problems[0]}{more}"
+    try:
+        with phase(f"{record.team} {record.submission}", len(contest.shots)) as step:
+            again = score(contest, path, step, jobs)
+    except InputError as problem:
+        return f"{what}: {problem}"
+    return enter_again(contest.folder, record, again)

@@ -1,26 +1,31 @@
-"""`holdfast contest`: a contest made, entries scored, the leaderboard."""
+"""`holdfast contest`: make a contest, check, pack and score entries, print the leaderboard."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.config.output import check_outputs, say
+from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.contest.options import (
     BoardOptions,
     ContestScoreOptions,
     ContestShowOptions,
     InitOptions,
+    PackOptions,
     RescoreOptions,
+    ValidateOptions,
 )
 
 if TYPE_CHECKING:
     from holdfast.contest.contest import Contest
-    from holdfast.contest.entry.archive import Entry
     from holdfast.contest.ledger import Record
-    from holdfast.contest.run import Judged, Row, Score
+    from holdfast.contest.messages import Lang
+    from holdfast.contest.run import Judgement, Row, Score
+    from holdfast.contest.validate import Entry, Examination
     from holdfast.report.patched import Exhibit
 
 
@@ -29,8 +34,7 @@ def init(options: InitOptions) -> int:
 
     With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
     """
-    from holdfast.contest.make import finish, make
-    from holdfast.contest.setup import HIDDEN, Setup, ready
+    from holdfast.contest.make import HIDDEN, Setup, finish, make, open_setup
     from holdfast.engine.progress import progress
 
     others = _others(options.members, options.model, HIDDEN)
@@ -54,7 +58,7 @@ def init(options: InitOptions) -> int:
         data_format=options.format,
         split=options.split,
     )
-    contest = make(ready(setup), progress, options.jobs)
+    contest = make(open_setup(setup), progress, options.jobs)
     if options.baselines:
         from holdfast.contest.baselines import enter_baselines
         from holdfast.stages.families import is_installed
@@ -63,7 +67,7 @@ def init(options: InitOptions) -> int:
             sys.stderr.write(
                 "note     our attack is left out: it needs torch: pip install 'holdfast[torch]'\n"
             )
-        say(_records_text(enter_baselines(contest, progress, options.jobs)))
+        _print_records(enter_baselines(contest, progress, options.jobs))
     finish(options.folder)
     say(_made_text(contest))
     return 0
@@ -96,13 +100,11 @@ def score(options: ContestScoreOptions) -> int:
 
     An entry that is not valid is not scored: all problems are printed, the exit code is 2.
     """
-    from holdfast.config.output import write_json
     from holdfast.contest.baselines import PREFIX
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.entry.names import team_of
-    from holdfast.contest.entry.validate import examine
     from holdfast.contest.ledger import enter, images_csv
     from holdfast.contest.run import score as score_archive
+    from holdfast.contest.validate import examine, team_of
     from holdfast.core.errors import InputError
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
@@ -120,21 +122,20 @@ def score(options: ContestScoreOptions) -> int:
         sys.stderr.write("".join(f"{line}\n" for line in seen.lines(lang)))
         return 2
     with progress("score", len(opened.shots)) as step:
-        made = score_archive(opened, archive, step, options.jobs)
+        result = score_archive(opened, archive, step, options.jobs)
     if options.json:
-        write_json(options.json, made.to_plain())
+        write_json(options.json, result.to_plain())
     if options.csv:
-        write_atomic(options.csv, images_csv(made.rows).encode(), durable=False)
-    say(_score_text(made))
+        write_atomic(options.csv, images_csv(result.rows).encode(), durable=False)
+    say(_score_text(result))
     if not options.dry_run:
-        record = enter(options.contest, archive, made, keep=options.keep)
+        record = enter(options.contest, archive, result, keep=options.keep)
         sys.stderr.write(f"entered  {record.path} ({command_line(BoardOptions(contest=options.contest))})\n")
     return 0
 
 
 def board(options: BoardOptions) -> int:
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
-    from holdfast.config.output import write_json
     from holdfast.contest.board import board as board_of
     from holdfast.contest.board import board_table, history_table, stale_lines
     from holdfast.report.tables import to_csv, to_text
@@ -144,9 +145,10 @@ def board(options: BoardOptions) -> int:
     if options.json:
         write_json(options.json, found.to_plain())
     if options.html:
-        from holdfast.contest.page import board_page, write
+        from holdfast.contest.page import board_page
+        from holdfast.report.html import write_page
 
-        write(board_page(found, command_line(options)), options.html)
+        write_page(board_page(found, command_line(options)), options.html, "contest.html")
         sys.stderr.write(f"page     {options.html.resolve()}\n")
     shown = [history_table(found)] if options.history else []
     if options.csv:
@@ -163,8 +165,8 @@ def rescore(options: RescoreOptions) -> int:
 
     Exit code 4 means: done, but some submissions could not be scored again.
     """
+    from holdfast.contest.board import rescore as again
     from holdfast.contest.make import PUBLIC, publish_rules
-    from holdfast.contest.rescore import rescore as again
     from holdfast.contest.rules import read_rules
     from holdfast.engine.progress import progress
 
@@ -175,13 +177,13 @@ def rescore(options: RescoreOptions) -> int:
     if not outcomes:
         say("nothing to score again: every submission has a score under the contest as it is")
         return 0
-    done = [o.after for o in outcomes if o.after is not None]
-    if done:
-        say(_records_text(tuple(done)))
-    for outcome in outcomes:
-        if outcome.problem:
-            sys.stderr.write(f"problem  {outcome.problem}\n")
-    return 4 if len(done) < len(outcomes) else 0
+    problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    records = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+    if records:
+        _print_records(records)
+    for problem in problems:
+        sys.stderr.write(f"problem  {problem}\n")
+    return 4 if problems else 0
 
 
 def show(options: ContestShowOptions) -> int:
@@ -191,13 +193,13 @@ def show(options: ContestShowOptions) -> int:
     shown: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.entry.archive import open_entry
-    from holdfast.contest.entry.validate import examine
-    from holdfast.contest.page import chosen, show_page, write
+    from holdfast.contest.page import chosen, show_page
     from holdfast.contest.run import judge, score_of
+    from holdfast.contest.validate import examine, open_entry
     from holdfast.core.fingerprint import of_file
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
+    from holdfast.report.html import write_page
 
     check_outputs({"--out": options.out}, {})
     archive = options.archive
@@ -209,49 +211,107 @@ def show(options: ContestShowOptions) -> int:
     entry = open_entry(archive, opened.rules)
     with progress("judge", len(opened.shots)) as step:
         judged = judge(opened, entry, step, options.jobs)
-    made = score_of(opened, judged, entry.team, of_file(archive))
-    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(made.rows, options.images))
-    page = show_page(made, opened.rules, best, worst, opened.classes, command_line(options))
-    written = write(page, options.out).resolve()
-    say(f"final {made.final:.4f}\npage: {written} ({len(page.encode()) / 1e6:.1f} MB)")
+    result = score_of(opened, judged, entry.team, of_file(archive))
+    best, worst = (exhibits(opened, judged, entry, rows) for rows in chosen(result.rows, options.images))
+    page = show_page(result, opened.rules, best, worst, opened.classes, command_line(options))
+    write_page(page, options.out, "contest.html")
+    say(f"final {result.final:.4f}\npage: {options.out.resolve()} ({len(page.encode()) / 1e6:.1f} MB)")
     return 0
 
 
-def exhibits(contest: Contest, judged: Judged, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
+def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[Row]) -> list[Exhibit]:
     """The images of these rows with all that is drawn on them."""
-    from holdfast.contest.page import told
+    from holdfast.contest.page import describe_row
     from holdfast.contest.run import MIMIC, SINGLE
     from holdfast.report.patched import Exhibit
 
     places = {shot.number: place for place, shot in enumerate(contest.shots)}
-    made = []
+    result = []
     for row in rows:
         place = places[row.number]
-        said = {
+        answers = {
             name: (records[place].detections, judged.after[name][place].detections)
             for name, records in judged.before.items()
         }
         truth = judged.before[SINGLE][place].truth
         pictures = contest.shots[place].before(), entry.image(row.number)
-        made.append(Exhibit(f"{row.number}.png", told(row), *pictures, truth, said[SINGLE], said[MIMIC]))
-    return made
+        result.append(
+            Exhibit(f"{row.number}.png", describe_row(row), *pictures, truth, answers[SINGLE], answers[MIMIC])
+        )
+    return result
 
 
-def _score_text(made: Score) -> str:
+def _score_text(result: Score) -> str:
     from holdfast.contest.page import score_table
     from holdfast.report.tables import to_text
 
-    changed = [row.changed_pixels for row in made.rows]
+    changed = [row.changed_pixels for row in result.rows]
     pixels = f"{sum(changed) / len(changed):.1f} changed pixels on average, {max(changed)} at most"
     return (
-        f"{made.team} in {made.contest}\n{to_text(score_table(made))}\n\n"
-        f"{made.distance_name} {made.distance:.6g}, {pixels}\n"
-        f"hash {made.hashes.whole[:16]} (rules, models, data, feature net, code)"
+        f"{result.team} in {result.contest}\n{to_text(score_table(result))}\n\n"
+        f"{result.distance_name} {result.distance:.6g}, {pixels}\n"
+        f"hash {result.hashes.whole[:16]} (rules, models, data, feature net, code)"
     )
 
 
-def _records_text(records: tuple[Record, ...]) -> str:
+def _print_records(records: Sequence[Record]) -> None:
     from holdfast.contest.board import records_table
     from holdfast.report.tables import to_text
 
-    return to_text(records_table(records))
+    say(to_text(records_table(records)))
+
+
+def validate(options: ValidateOptions) -> int:
+    """Check an entry: every problem in one run, one line each; exit code 2 if there are any.
+
+    Nothing of the zip is written to the disk. A zip that is damaged or hostile is refused in one line and not
+    looked into further.
+    """
+    examined = _examine(options.archive, options.contest, options.lang, options.jobs)
+    if options.json:
+        write_json(options.json, examined_dict(examined))
+    return 2 if examined.problems else 0
+
+
+def pack(options: PackOptions) -> int:
+    """Write the zip to hand in from a folder of images: the same bytes for the same images."""
+    from holdfast.contest.pack import pack as write
+
+    result = write(options.folder, options.team, options.out)
+    say(f"written: {result} ({result.stat().st_size / 1e6:.1f} MB)")
+    if options.contest is None:
+        return 0
+    return 2 if _examine(result, options.contest, options.lang, options.jobs).problems else 0
+
+
+def _examine(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
+    """Examine the archive and print the problems."""
+    from holdfast.contest.rules import read_rules
+    from holdfast.contest.validate import examine
+    from holdfast.engine.progress import progress
+
+    rules = read_rules(contest)
+    with progress("validate", rules.images) as step:
+        jobs = jobs or min(os.cpu_count() or 1, 8)
+        examined = examine(archive, contest, rules, lang, jobs, lambda done: step(done, 0))
+    say("\n".join(examined.lines(lang)))
+    return examined
+
+
+def examined_dict(examined: Examination) -> dict[str, object]:
+    """What --json writes."""
+    return {
+        "archive": examined.archive,
+        "team": examined.team,
+        "good": not examined.problems,
+        "files": len(examined.changed),
+        "changed_pixels": {
+            "largest": examined.largest,
+            "mean": examined.mean,
+            "images": {str(number): count for number, count in examined.changed.items()},
+        },
+        "problems": [
+            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
+            for p in examined.problems
+        ],
+    }

@@ -1,23 +1,23 @@
-"""A contest opened: rules, members with the rules' thresholds, images with their truth, hashes of it all."""
+"""A contest: rules, members with the rules' thresholds, images with their truth, hashes of all of them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from holdfast.contest.hashes import Hashes, hashes_of
-from holdfast.contest.judging import JudgeWork, opened_features
+from holdfast.contest.judging import JudgeWork, Shot, opened_features
 from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
-from holdfast.contest.shots import Shot
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import pipeline_of
+from holdfast.core.sources import code_of
 from holdfast.core.types import Size
 from holdfast.data.entries import FileEntry, PixelBoxes
 from holdfast.data.images import sniff
@@ -28,7 +28,57 @@ from holdfast.evaluate.classes import Alignment, align
 from holdfast.graph.card import join_problems
 from holdfast.graph.load import load_model
 
+_LIBRARIES = ("numpy", "onnxruntime", "pillow")  # they do the arithmetic
 MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """The sha256 of each thing a score depends on; only scores that agree in all are ranked together."""
+
+    rules: str
+    models: str
+    data: str
+    features: str
+    code: str
+
+    @property
+    def whole(self) -> str:
+        """One hash of all of them."""
+        return fingerprint.of(asdict(self))
+
+    def differing(self, other: Hashes) -> tuple[str, ...]:
+        """Which of the things differ."""
+        mine, theirs = asdict(self), asdict(other)
+        return tuple(name for name in mine if mine[name] != theirs[name])
+
+
+def hashes_of(folder: Path, rules: Rules) -> Hashes:
+    """The hashes of the contest in a folder as it is now; the models are taken by the hashes in the rules."""
+    cards = [_content(folder / m.file, ".toml") for m in rules.mimic.members]
+    models = [[m.name, m.sha256, card] for m, card in zip(rules.mimic.members, cards, strict=True)]
+    return Hashes(
+        # Not where the feature net's file lies: its hash is one of its own.
+        rules=fingerprint.of(dataclasses.replace(rules, features="")),
+        models=fingerprint.of([rules.single.name, models]),
+        data=fingerprint.of([_content(folder / "manifest.json"), _content(folder / "truth.json")]),
+        features=fingerprint.of([rules.distance, rules.features_sha256]),
+        code=code(),
+    )
+
+
+def _content(path: Path, suffix: str = "") -> str:
+    try:
+        return fingerprint.of_file(path.with_suffix(suffix) if suffix else path)
+    except FileNotFoundError:
+        return "missing"
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+
+
+def code() -> str:
+    """The hash of the source of everything a score goes through, and of the libraries' versions."""
+    return fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in _LIBRARIES}])
 
 
 @dataclass(frozen=True)
@@ -89,11 +139,16 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     except InputError as problem:
         problems.append(str(problem))
     known = [m for m in models if m is not None]
-    alignments = tuple(_aligned(m, classes, problems) for m in known) if classes else ()
+    alignments = []
+    for model in known if classes else ():
+        try:
+            alignments.append(aligned(model, classes))
+        except DataError as problem:
+            problems.append(f"{model.name}: {problem}")
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
-    found = tuple(a for a in alignments if a is not None)
-    return Contest(folder, rules, classes, tuple(known), found, shots, hashes_of(folder, rules))
+    hashes = hashes_of(folder, rules)
+    return Contest(folder, rules, classes, tuple(known), tuple(alignments), shots, hashes)
 
 
 def _model(folder: Path, member: Member, rules: Rules, problems: list[str]) -> Model | None:
@@ -119,14 +174,6 @@ def with_thresholds(model: Model, rules: Rules) -> Model:
     """The model with the score and NMS thresholds of the rules instead of its card's."""
     card = dataclasses.replace(model.card, score=rules.score, nms_iou=rules.nms_iou)
     return dataclasses.replace(model, card=card)
-
-
-def _aligned(model: Model, classes: tuple[str, ...], problems: list[str]) -> Alignment | None:
-    try:
-        return aligned(model, classes)
-    except DataError as problem:
-        problems.append(f"{model.name}: {problem}")
-        return None
 
 
 def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:

@@ -3,22 +3,137 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
+from zipfile import ZipInfo
 
 import numpy as np
 
-from holdfast.contest.shots import Held, Shot, held
-from holdfast.core.errors import InputError
+from holdfast.contest.archive import read_image
+from holdfast.contest.messages import EntryError
+from holdfast.contest.png import decode
+from holdfast.core import fingerprint
+from holdfast.core.errors import DataError, InputError
 from holdfast.core.patch import changed_pixels
-from holdfast.core.types import Floats, Image
+from holdfast.core.seeds import generator
+from holdfast.core.sources import code_of
+from holdfast.core.types import Floats, Image, Sample, Size
+from holdfast.data.entries import PixelBoxes
 from holdfast.engine.cells import Cells, CellSet, Computed, Missing, Setup, Work
 from holdfast.engine.infer import Inference
 from holdfast.engine.pipelines import SHARD, PipelineWork, content_of
 from holdfast.metrics.similarity import psnr
+
+
+@dataclass(frozen=True)
+class ZippedImage:
+    """An image in a team's zip."""
+
+    archive: Path
+    member: ZipInfo
+
+
+@dataclass(frozen=True)
+class NoiseOnTargets:
+    """The original with so many pixels inside its true boxes replaced by uniform noise."""
+
+    pixels: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One numbered image with its truth; `change` is what it became, None if nothing."""
+
+    number: int
+    path: Path  # of the original
+    sha256: str  # of that file
+    truth: PixelBoxes
+    size: Size
+    change: ZippedImage | NoiseOnTargets | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in every folder of the contest."""
+        return f"{self.number}.png"
+
+    def before(self) -> Image:
+        """The pixels of the original; DataError if it is not the file the contest was made with."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as problem:
+            raise DataError(f"{self.path}: cannot be read: {problem.strerror}") from None
+        if fingerprint.of_bytes(data) != self.sha256:
+            raise DataError(f"{self.path}: not the image the contest was made with (another sha256)")
+        try:
+            return decode(data, self.size, str(self.path))
+        except EntryError as problem:
+            raise DataError(str(problem)) from None
+
+    def after(self) -> Image:
+        """The pixels of what it became."""
+        if isinstance(self.change, ZippedImage):
+            return read_image(self.change.archive, self.change.member, self.size)
+        before = self.before()
+        if self.change is None:
+            return before
+        boxes = self.truth.read(self.name, b"").xyxy
+        return noisy(before, boxes, self.change.pixels, generator(self.change.seed, "noise", self.number))
+
+    def with_pixels(self, image: Image) -> HeldImage:
+        """The shot with these pixels."""
+        return HeldImage(self.name, image, self.truth)
+
+    def key(self) -> str:
+        """A hash of the pixels it became and of its truth."""
+        return self.with_pixels(self.after()).key()
+
+    def load(self) -> Sample:
+        """What it became, encoded, with its truth."""
+        return self.with_pixels(self.after()).load()
+
+
+@dataclass(frozen=True, eq=False)
+class HeldImage:
+    """An image in memory, as pipelines take it. Equal pixels have equal keys, however they were packed."""
+
+    name: str
+    image: Image
+    truth: PixelBoxes
+
+    @cached_property
+    def _key(self) -> str:
+        return fingerprint.of([self.image, self.truth.fingerprint(), code_of("contest")])
+
+    def key(self) -> str:
+        """A hash of the pixels, of the truth, and of the code that encodes them."""
+        return self._key
+
+    def load(self) -> Sample:
+        """The image as an uncompressed PNG, with its truth: every decoder gives exactly these pixels."""
+        from PIL import Image as Pillow
+
+        stream = io.BytesIO()
+        Pillow.fromarray(np.ascontiguousarray(self.image)).save(stream, "PNG", compress_level=0)
+        data = stream.getvalue()
+        return Sample(self.name, data, self.truth.read(self.name, data))
+
+
+def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) -> Image:
+    """A copy in which `pixels` pixels of the boxes, or all they have, are of uniformly random colours."""
+    out = np.array(image)
+    mask = np.zeros(out.shape[:2], bool)
+    for x1, y1, x2, y2 in np.rint(boxes).astype(int).clip(0):
+        mask[y1:y2, x1:x2] = True
+    places = np.flatnonzero(mask)
+    chosen = rng.choice(places, min(pixels, len(places)), replace=False)
+    out.reshape(-1, 3)[chosen] = rng.integers(0, 256, (len(chosen), 3), np.uint8)
+    return out
 
 
 @dataclass
@@ -91,7 +206,7 @@ class JudgeWork(Work[Shot, JudgeState]):
                 changed = changed_pixels(before.image, after.image)
                 yield Computed(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
 
-    def _features(self, state: JudgeState, picture: Held) -> str:
+    def _features(self, state: JudgeState, picture: HeldImage) -> str:
         if state.features is None:
             state.features = opened_features(self.features, self.features_sha256, state.threads)
         row = state.features([picture.image])[0]
@@ -99,9 +214,10 @@ class JudgeWork(Work[Shot, JudgeState]):
 
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch
-def pictures(shot: Shot) -> tuple[Held, Held | None]:
+def pictures(shot: Shot) -> tuple[HeldImage, HeldImage | None]:
     """The original, and what it became; None if it is not changed."""
-    return held(shot, shot.before()), None if shot.change is None else held(shot, shot.after())
+    before = shot.with_pixels(shot.before())
+    return before, None if shot.change is None else shot.with_pixels(shot.after())
 
 
 @dataclass(frozen=True)

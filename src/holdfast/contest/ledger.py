@@ -1,4 +1,4 @@
-"""Every score ever made, one file each: entries/TEAM/NNN.json, the images' table beside it as CSV."""
+"""All scores, one file each: entries/TEAM/NNN.json, with the table of images next to it as CSV."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.contest.hashes import Hashes
+from holdfast.contest.contest import Hashes
 from holdfast.contest.run import Row, Score
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, OutputError
@@ -72,17 +72,17 @@ def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Re
     The zip of the team's last submission once more is that submission, scored again.
     """
     mine = [r for r in read_ledger(folder) if r.team == score.team]
-    now = _now()
+    time = now()
     where = _kept(folder, archive, score) if keep else str(archive.resolve())
     last = max(mine, key=lambda r: r.submission, default=None)
     if last is not None and last.sha256 == score.archive:
-        return _write(folder, score, last.submission, last.submitted, now, where)
-    return _write(folder, score, last.submission + 1 if last else 1, now, now, where)
+        return _write(folder, score, last.submission, last.submitted, time, where)
+    return _write(folder, score, last.submission + 1 if last else 1, time, time, where)
 
 
 def enter_again(folder: Path, before: Record, score: Score) -> Record:
     """The record of an earlier submission's new score."""
-    return _write(folder, score, before.submission, before.submitted, _now(), before.archive)
+    return _write(folder, score, before.submission, before.submitted, now(), before.archive)
 
 
 def archive_of(folder: Path, record: Record) -> Path:
@@ -144,7 +144,3 @@ def _write(folder: Path, score: Score, submission: int, submitted: str, scored: 
             part.unlink(missing_ok=True)
         write_atomic(path.with_suffix(".csv"), images_csv(score.rows).encode(), durable=False)
         return _read(path)
-
-
-def _now() -> str:
-    return now()

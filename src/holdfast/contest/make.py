@@ -1,4 +1,4 @@
-"""A contest made: images chosen and scaled, truth, models, the distance's range, rules, what is public."""
+"""Make a contest: check the setup, choose and scale images, write truth, models, rules, the public folder."""
 
 from __future__ import annotations
 
@@ -7,46 +7,223 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
-from holdfast.contest.entry.pack import write_zip
-from holdfast.contest.judging import JudgeCells
+from holdfast.contest.judging import JudgeCells, NoiseOnTargets
+from holdfast.contest.pack import write_zip
 from holdfast.contest.pool import Candidate, Phase, PoolWork, search
-from holdfast.contest.rules import RULES_FILE, Rules, read_rules, rules_text
+from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
 from holdfast.contest.run import MIMIC, mean_ap, scenarios
-from holdfast.contest.setup import MAKING, Ready, claim, clear
-from holdfast.contest.shots import Noisy
-from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.core import fingerprint
+from holdfast.core.dataset import Dataset, Entry
+from holdfast.core.errors import DataError, InputError, ModelError, OutputError, UnknownName
 from holdfast.core.model import Model
+from holdfast.core.seeds import generator
+from holdfast.core.types import Size
+from holdfast.data.open import open_dataset
 from holdfast.engine.cells import run
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.graph.card import card_text
+from holdfast.graph.load import load_model, shipped
 from holdfast.metrics.frechet import frechet
 
+MAKING = "making.json"  # there as long as the contest is not finished
 PUBLIC = "public"
 ORDER = "a permutation of the data set by the seed; images in which the single model finds no target left out"
+HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
 
 
-def make(made: Ready, phase: Phase, jobs: int = 0) -> Contest:
+@dataclass(frozen=True)
+class Setup:
+    """What was asked for."""
+
+    folder: Path
+    data: str = "signs"
+    model: str = "signs-yolo"
+    members: tuple[str, ...] = HIDDEN  # besides the model
+    images: int = 1000
+    seed: int = 0
+    name: str = ""
+    size: Size = field(default_factory=lambda: Size(416, 416))
+    features: str = "signs"
+    distance_min: float = 0.0
+    distance_max: float | None = None  # None: measured
+    pixels: int = 3000
+    ap: str = "voc"
+    iou: float = 0.5
+    score: float = 0.25
+    nms_iou: float = 0.45
+    least: int | None = None  # None: more than half of the members
+    vote_iou: float = 0.5
+    data_format: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class OpenedSetup:
+    """The setup with everything opened: rules whose distance.max may still be unknown, data, models."""
+
+    setup: Setup
+    rules: Rules
+    data: Dataset = field(repr=False)
+    entries: tuple[Entry, ...] = field(repr=False)  # in the order in which they are looked at
+    classes: tuple[str, ...]
+    models: tuple[Model, ...] = field(repr=False)  # the single one first
+
+    def identity(self) -> dict[str, Any]:
+        """What tells one contest from another; without the key "images", which COCO files are known by."""
+        plain = dataclasses.asdict(self.setup)
+        plain = {k: v for k, v in plain.items() if k not in ("folder", "members", "model", "name")}
+        plain["data"] = (
+            self.setup.data if _embedded(self.setup.data) else str(Path(self.setup.data).resolve())
+        )
+        plain["count"] = plain.pop("images")
+        plain["models"] = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
+        plain["name"] = self.rules.name
+        found: dict[str, Any] = orjson.loads(to_json(plain))
+        return found
+
+
+def open_setup(setup: Setup) -> OpenedSetup:
+    """Everything opened and checked; InputError for what does not fit together."""
+    if setup.ap not in AP_RULES:
+        raise UnknownName("AP rule", setup.ap, AP_RULES)
+    data = _data(setup)  # first: too few images are reported before any model is opened or run
+    names = list(dict.fromkeys([setup.model, *setup.members]))
+    models = tuple(_load(name) for name in names)
+    twice = [m.name for m in models if sum(o.name == m.name for o in models) > 1]
+    if twice:
+        raise InputError(f"--members: two models are called {twice[0]!r}; rename one of the files")
+    classes = data.classes or models[0].card.classes
+    for model in models:
+        try:
+            aligned(model, classes)
+        except DataError as problem:
+            raise DataError(f"{model.name}: {problem}") from None
+    order = generator(setup.seed, "contest", "order").permutation(len(data.entries))
+    entries = tuple(data.entries[i] for i in order.tolist())
+    return OpenedSetup(setup, _rules(setup, models, data.name), data, entries, classes, models)
+
+
+def _load(name: str) -> Model:
+    try:
+        return load_model(name)
+    except UnknownName:
+        if name in HIDDEN:
+            raise ModelError(
+                f"{name}: this model, a hidden member by default, is not shipped in this version; "
+                f"name others by --members (shipped: {', '.join(shipped())})"
+            ) from None
+        raise
+
+
+def _embedded(data: str) -> bool:
+    return data.split(":")[0] == "signs"
+
+
+def _data(setup: Setup) -> Dataset:
+    """The dataset, with at least as many images as the contest; of the embedded one twice as many scenes."""
+    how: dict[str, Any] = {"task": "detect", "format": setup.data_format, "split": setup.split}
+    more = 2 * setup.images if _embedded(setup.data) and setup.data.count(":") < 2 else None
+    data = open_dataset(setup.data, images=more, **how)
+    if len(data.entries) < setup.images:
+        raise DataError(
+            f"--images {setup.images}: {data.name} has only {len(data.entries)} images; "
+            f"ask for at most {len(data.entries)} or give a larger dataset"
+        )
+    return data
+
+
+def _rules(setup: Setup, models: tuple[Model, ...], data: str) -> Rules:
+    from holdfast.stages.features import open_features
+
+    net = open_features(setup.features)
+    members = tuple(Member(m.name, f"models/{m.name}.onnx", fingerprint.of_bytes(m.read())) for m in models)
+    least = len(members) // 2 + 1 if setup.least is None else setup.least
+    if not 1 <= least <= len(members):
+        raise InputError(f"--vote: expected 1 to {len(members)}, the number of members, got {least}")
+    if setup.pixels > setup.size.width * setup.size.height:
+        raise InputError(f"--pixels: an image has only {setup.size.width * setup.size.height} of them")
+    top = float("inf") if setup.distance_max is None else setup.distance_max
+    if top <= setup.distance_min:
+        raise InputError(f"--distance-max: expected more than --distance-min, got {top}")
+    kind, _, file = setup.features.partition(":")
+    same = ("images", "pixels", "ap", "iou", "score", "nms_iou", "seed", "distance_min")
+    return Rules(
+        name=setup.name or data,
+        single=members[0],
+        mimic=Vote(members, least, setup.vote_iou),
+        features=f"{kind}:{Path(file).resolve()}" if file else kind,  # found from any folder
+        features_sha256=net.sha256,
+        distance=net.name,
+        distance_max=top,
+        width=setup.size.width,
+        height=setup.size.height,
+        **{key: getattr(setup, key) for key in same},
+    )
+
+
+def claim(ready: OpenedSetup) -> bool:
+    """Whether the folder holds this contest, unfinished; InputError if it holds something else."""
+    folder, mark = ready.setup.folder, ready.setup.folder / MAKING
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; expected a new or empty folder")
+    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    if not there:
+        write_atomic(mark, to_json(ready.identity(), indent=True))
+        return False
+    if MAKING not in there:
+        what = "a finished contest" if RULES_FILE in there else f"{there[0]!r} in it"
+        raise InputError(f"{folder}: expected a new or empty folder, got one with {what}; give another")
+    try:
+        before = orjson.loads(mark.read_bytes())
+    except ValueError:
+        before = {}
+    mine = ready.identity()
+    if before != mine:
+        differ = [k for k in mine if before.get(k) != mine[k]]
+        raise InputError(
+            f"{folder}: holds a half-made contest with other options ({', '.join(differ)}); "
+            "repeat those, or give another folder"
+        )
+    return True
+
+
+def clear(folder: Path) -> None:
+    """Remove everything from a folder that was empty before."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
     """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
 
     DataError if there are too few images the single model recognises, or the mimic model finds nothing; the
     folder is then as empty as before.
     """
-    folder, begun_before = made.setup.folder, claim(made)
+    folder, begun_before = ready.setup.folder, claim(ready)
     if begun_before and (folder / RULES_FILE).is_file():  # written last
         return assemble(folder, read_rules(folder))
     try:
-        chosen = _chosen(made, phase, jobs)
-        _write_images(folder, chosen, made)
-        for model in made.models:
-            _write_model(folder, model)
-        contest = assemble(folder, made.rules)
-        rules = dataclasses.replace(made.rules, distance_max=_distance_max(contest, phase, jobs))
-        write_zip(folder / "images.zip", "images/", _images(folder, rules))
-        _publish(folder, rules)
+        chosen = _chosen(ready, phase, jobs)
+        _write_images(folder, chosen, ready)
+        for model in ready.models:
+            path = folder / "models" / f"{model.name}.onnx"
+            write_atomic(path, model.read())
+            write_atomic(path.with_suffix(".toml"), card_text(model.card, model.guessed).encode())
+        contest = assemble(folder, ready.rules)
+        rules = dataclasses.replace(ready.rules, distance_max=_distance_max(contest, phase, jobs))
+        images = [folder / "images" / f"{n}.png" for n in range(1, rules.images + 1)]
+        write_zip(folder / "images.zip", "images/", images)
+        _publish(folder, rules, images)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
         if not begun_before:
@@ -58,29 +235,29 @@ def make(made: Ready, phase: Phase, jobs: int = 0) -> Contest:
 
 
 def finish(folder: Path) -> None:
-    """Nothing; the contest is finished: the candidates and the mark are gone."""
+    """Remove the candidates and the mark of an unfinished contest."""
     shutil.rmtree(folder / CACHE / "pool", ignore_errors=True)
     (folder / MAKING).unlink(missing_ok=True)
 
 
-def _chosen(made: Ready, phase: Phase, jobs: int) -> list[Candidate]:
-    setup, rules = made.setup, made.rules
-    model = with_thresholds(made.models[0], rules)
+def _chosen(ready: OpenedSetup, phase: Phase, jobs: int) -> list[Candidate]:
+    setup, rules = ready.setup, ready.rules
+    model = with_thresholds(ready.models[0], rules)
     cache = setup.folder / CACHE
-    pool = PoolWork(model, aligned(model, made.classes), setup.size, rules.iou, cache / "pool")
-    found = search(pool, made.entries, setup.images, Store(cache), jobs, phase)
+    pool = PoolWork(model, aligned(model, ready.classes), setup.size, rules.iou, cache / "pool")
+    found = search(pool, ready.entries, setup.images, Store(cache), jobs, phase)
     if len(found) < setup.images:
         raise DataError(
-            f"--images {setup.images}: only {len(found)} of the {len(made.entries)} images of "
-            f"{made.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
+            f"--images {setup.images}: only {len(found)} of the {len(ready.entries)} images of "
+            f"{ready.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
             f"{rules.iou:g}, right class); ask for {len(found) or 'other data'} or bring more"
         )
     return found
 
 
-def _write_images(folder: Path, chosen: Sequence[Candidate], made: Ready) -> None:
-    """Nothing; images/N.png, the truth and the manifest are there."""
-    size, annotations, pictures = made.setup.size, list[dict[str, Any]](), list[dict[str, Any]]()
+def _write_images(folder: Path, chosen: Sequence[Candidate], ready: OpenedSetup) -> None:
+    """Write images/N.png, the truth and the manifest."""
+    size, annotations, pictures = ready.setup.size, list[dict[str, Any]](), list[dict[str, Any]]()
     for number, candidate in enumerate(chosen, 1):
         data = candidate.file.read_bytes()
         write_atomic(folder / "images" / f"{number}.png", data, durable=False)
@@ -92,25 +269,19 @@ def _write_images(folder: Path, chosen: Sequence[Candidate], made: Ready) -> Non
             more = {"bbox": box, "area": row.area, "iscrowd": int(row.crowd)}
             about = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
             annotations.append({**about, **more})
-    categories = [{"id": i, "name": name} for i, name in enumerate(made.classes, 1)]
+    categories = [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)]
     truth = {"images": pictures, "annotations": annotations, "categories": categories}
     write_atomic(folder / TRUTH, to_json(truth))
     manifest = {
-        "contest": made.rules.name,
-        "data": made.data.name,
-        "seed": made.setup.seed,
+        "contest": ready.rules.name,
+        "data": ready.data.name,
+        "seed": ready.setup.seed,
         "how": ORDER,
         "order": [
             {"name": f"{n}.png", "source": c.source, "sha256": c.sha256} for n, c in enumerate(chosen, 1)
         ],
     }
     write_atomic(folder / MANIFEST, to_json(manifest, indent=True))
-
-
-def _write_model(folder: Path, model: Model) -> None:
-    path = folder / "models" / f"{model.name}.onnx"
-    write_atomic(path, model.read())
-    write_atomic(path.with_suffix(".toml"), card_text(model.card, model.guessed).encode())
 
 
 def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
@@ -121,7 +292,7 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     """
     rules = contest.rules
     wanted = not math.isfinite(rules.distance_max)
-    noise = Noisy(rules.pixels, rules.seed) if wanted else None
+    noise = NoiseOnTargets(rules.pixels, rules.seed) if wanted else None
     shots = [dataclasses.replace(shot, change=noise) for shot in contest.shots]
     with phase("clean", len(shots)) as step:
         work = contest.judging(ask_after=False)
@@ -144,17 +315,13 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     return found
 
 
-def _images(folder: Path, rules: Rules) -> list[Path]:
-    return [folder / "images" / f"{n}.png" for n in range(1, rules.images + 1)]
-
-
-def _publish(folder: Path, rules: Rules) -> None:
-    """Nothing; public/ holds what participants may have: all but the hidden members."""
+def _publish(folder: Path, rules: Rules, images: Sequence[Path]) -> None:
+    """Write public/, what participants may have: all but the hidden members."""
     public = folder / PUBLIC
     shutil.rmtree(public, ignore_errors=True)
     single = folder / rules.single.file
     files = [folder / TRUTH, folder / "images.zip", single, single.with_suffix(".toml")]
-    for file in [*files, *_images(folder, rules)]:
+    for file in [*files, *images]:
         target = public / file.relative_to(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

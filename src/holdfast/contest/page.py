@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from holdfast.contest.board import Board, Standing
-from holdfast.contest.ledger import Record
+from holdfast.contest.board import Board, Standing, history_row, score_row, standing_row
 from holdfast.contest.rules import Rules
 from holdfast.contest.run import MIMIC, SINGLE, Row, Score
-from holdfast.core.errors import OutputError
-from holdfast.engine.store import write_atomic
 from holdfast.report.html import document
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.patched import GAIN, Exhibit, exhibition
@@ -28,62 +23,63 @@ NAMES = {
 }
 
 
-def write(page: str, out: Path) -> Path:
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'contest.html'}")
-    write_atomic(out, page.encode())
-    return out
-
-
 def show_page(
-    made: Score, rules: Rules, best: Sequence[Exhibit], worst: Sequence[Exhibit],
-    classes: Sequence[str], command: str = "",
-) -> str:  # fmt: skip
+    score: Score,
+    rules: Rules,
+    best: Sequence[Exhibit],
+    worst: Sequence[Exhibit],
+    classes: Sequence[str],
+    command: str = "",
+) -> str:
     """One entry as a self-contained HTML file: its score, its best and worst images, the table of all."""
-    pixels = float(np.mean([row.changed_pixels for row in made.rows]))
+    changed = [row.changed_pixels for row in score.rows]
+    pixels, most = float(np.mean(changed)), max(changed)
+    name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
     return document(
         Document(
-            title=f"{made.team} in {made.contest}",
-            subject=(made.team, made.contest),
+            title=f"{score.team} in {score.contest}",
+            subject=(score.team, score.contest),
             facts=(
-                ("images", str(len(made.rows))),
-                ("zip", f"sha256 {made.archive[:12]}"),
-                ("rules, models, data, features, code", made.hashes.whole[:12]),
+                ("images", str(len(score.rows))),
+                ("zip", f"sha256 {score.archive[:12]}"),
+                ("rules, models, data, features, code", score.hashes.whole[:12]),
             ),
-            verdict=_verdict(made, pixels),
-            cards=_cards(made, rules, pixels),
+            verdict=_verdict(score, pixels),
+            cards=(
+                Card("final score", f"{score.final:.3f}", "sum of both scenarios' scores, at most 2"),
+                Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
+                Card("S_e mimic", mimic.effect, "part of the mimic model's mAP that is gone"),
+                Card(
+                    "S_s",
+                    single.stealth,
+                    f"1 at {name} {rules.distance_min:g}, 0 at {rules.distance_max:.4g}",
+                ),
+                Card(name, f"{score.distance:.4g}", "distance of the changed images from the originals"),
+                Card(
+                    "changed pixels",
+                    pixels,
+                    f"an image on average; {most} at most, {rules.pixels} allowed",
+                    1,
+                ),
+            ),
             minor=(),
             rule=rule_text(rules),
             command=command,
-            alerts=_alerts(made),
-            sections=tuple(_sections(made, rules, best, worst, classes)),
+            alerts=_alerts(score),
+            sections=tuple(_sections(score, rules, best, worst, classes)),
             kind="contest",
         )
     )
 
 
-def _cards(made: Score, rules: Rules, pixels: float) -> tuple[Card, ...]:
-    name, most = made.distance_name, max(row.changed_pixels for row in made.rows)
-    single, mimic = made.scenarios[SINGLE], made.scenarios[MIMIC]
-    return (
-        Card("final score", f"{made.final:.3f}", "sum of both scenarios' scores, at most 2"),
-        Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
-        Card("S_e mimic", mimic.effect, "part of the mimic model's mAP that is gone"),
-        Card("S_s", single.stealth, f"1 at {name} {rules.distance_min:g}, 0 at {rules.distance_max:.4g}"),
-        Card(name, f"{made.distance:.4g}", "distance of the changed images from the originals"),
-        Card("changed pixels", pixels, f"an image on average; {most} at most, {rules.pixels} allowed", 1),
-    )
-
-
-def score_table(made: Score) -> Table:
+def score_table(score: Score) -> Table:
     """Both scenarios with S_e and S_s as they count and as they were before they were cut to their range."""
     columns = ["scenario", "mAP before", "mAP after", "S_e", "S_e raw", "S_s", "S_s raw", "score"]
     rows: list[list[Cell]] = [
         [name, s.map_before, s.map_after, s.effect, s.effect_raw, s.stealth, s.stealth_raw, s.score]
-        for name, s in made.scenarios.items()
+        for name, s in score.scenarios.items()
     ]
-    rows.append(["final", None, None, None, None, None, None, made.final])
+    rows.append(["final", None, None, None, None, None, None, score.final])
     return Table([Column(name, 4) for name in columns], rows)
 
 
@@ -107,30 +103,30 @@ def image_table(rows: Sequence[Row]) -> Table:
     return Table(columns, body)
 
 
-def _verdict(made: Score, pixels: float) -> str:
+def _verdict(score: Score, pixels: float) -> str:
     fell = [
         f"the {name} model's mAP goes from {s.map_before:.3f} to {s.map_after:.3f}"
-        for name, s in made.scenarios.items()
+        for name, s in score.scenarios.items()
     ]
-    return f"Final score {made.final:.4f}: {' and '.join(fell)} with {pixels:.0f} changed pixels an image."
+    return f"Final score {score.final:.4f}: {' and '.join(fell)} with {pixels:.0f} changed pixels an image."
 
 
-def _alerts(made: Score) -> tuple[Alert, ...]:
+def _alerts(score: Score) -> tuple[Alert, ...]:
     alerts = []
-    for name, s in made.scenarios.items():
+    for name, s in score.scenarios.items():
         if s.effect != s.effect_raw:
             alerts.append(f"S_e of the {name} model counts as {s.effect:g}, it was {s.effect_raw:.4f}")
-    stealth = made.scenarios[SINGLE]
+    stealth = score.scenarios[SINGLE]
     if stealth.stealth != stealth.stealth_raw:
         alerts.append(f"S_s counts as {stealth.stealth:g}, it was {stealth.stealth_raw:.4f}")
     return tuple(Alert(text, "score") for text in alerts)
 
 
 def _sections(
-    made: Score, rules: Rules, best: Sequence[Exhibit], worst: Sequence[Exhibit], classes: Sequence[str]
+    score: Score, rules: Rules, best: Sequence[Exhibit], worst: Sequence[Exhibit], classes: Sequence[str]
 ) -> list[Section]:
     note = "score = S_e · S_s; raw: before it was cut to the range of the rules."
-    table = Figure("", scroll(to_html(score_table(made), sortable=False), "Score"), note, wide=True)
+    table = Figure("", scroll(to_html(score_table(score), sortable=False), "Score"), note, wide=True)
     sections = [Section("score", "Score", (table,))]
     galleries: Mapping[str, tuple[str, Sequence[Exhibit], str]] = {
         "best": (
@@ -147,9 +143,9 @@ def _sections(
     for name, (title, exhibits, lead) in galleries.items():
         if exhibits:
             body = exhibition(exhibits, classes, rules.iou, name, NAMES)
-            told = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
-            sections.append(Section(name, title, (Figure("", body, told, wide=True),), lead))
-    body = scroll(to_html(image_table(made.rows)), "All images")
+            note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
+            sections.append(Section(name, title, (Figure("", body, note, wide=True),), lead))
+    body = scroll(to_html(image_table(score.rows)), "All images")
     note = "Click a heading to sort. Targets found: true boxes on which a detection of their class lies."
     sections.append(Section("images", "All images", (Figure("", body, note, wide=True),)))
     return sections
@@ -173,7 +169,7 @@ def chosen(rows: Sequence[Row], images: int) -> tuple[tuple[Row, ...], tuple[Row
     return tuple(best), tuple(worst)
 
 
-def told(row: Row) -> str:
+def describe_row(row: Row) -> str:
     """What became of an image, in words."""
     pixels = f"{row.changed_pixels} pixel{'' if row.changed_pixels == 1 else 's'} changed"
     ratio = f", {row.psnr:.1f} dB" if row.psnr is not None else ""
@@ -214,7 +210,7 @@ def board_page(board: Board, command: str = "") -> str:
             sections=tuple(_board_sections(board)),
             kind="contest",
         )
-    )  # fmt: skip
+    )
 
 
 def _leaders(standings: Sequence[Standing]) -> str:
@@ -229,17 +225,12 @@ def _board_sections(board: Board) -> list[Section]:
         return []
     sections = []
     if board.standings:
-        standings = [
-            {"rank": s.rank, "team": s.team, **_numbers(s.best), "best": s.best.submission,
-             "last": s.last.submission, "last final": s.last.final, "submissions": s.submissions}
-            for s in board.standings
-        ]  # fmt: skip
+        standings = [standing_row(s) for s in board.standings]
         note = "Each team by its best submission; finals equal to nine decimals share a rank. Click to sort."
         history = [
-            {"submitted": r.submitted.replace("T", " ").split("+")[0], "team": r.team,
-             "submission": r.submission, **_numbers(r)}
+            {**history_row(r), "submitted": r.submitted.replace("T", " ").split("+")[0]}
             for r in board.history
-        ]  # fmt: skip
+        ]
         sections = [
             Section("standings", "Standings", (_table_figure(standings, "Standings", note),)),
             Section(
@@ -248,11 +239,15 @@ def _board_sections(board: Board) -> list[Section]:
         ]
     if board.stale:
         old = [
-            {"team": s.record.team, "submission": s.record.submission, **_numbers(s.record, clip=True),
-             "another one now": ", ".join(s.changed)}
+            {
+                "team": s.record.team,
+                "submission": s.record.submission,
+                **score_row(s.record, name_distance=True),
+                "another one now": ", ".join(s.changed),
+            }
             for s in board.stale
-        ]  # fmt: skip
-        lead = "Scores made under something that is another now: never ranked with the others."
+        ]
+        lead = "Scores score under something that is another now: never ranked with the others."
         sections.append(Section("stale", "Not counted", (_table_figure(old, "Not counted", ""),), lead))
     return sections
 
@@ -261,23 +256,6 @@ def board_section(board: Board) -> Section:
     """The standings alone, for a page about more than the contest."""
     figures = [figure for section in _board_sections(board)[:1] for figure in section.figures]
     return Section("contest", "Patch contest", tuple(figures), rule_text(board.rules))
-
-
-def _numbers(record: Record, *, clip: bool = False) -> dict[str, Cell]:
-    """The numbers of one score by column; `clip`: only those every contest has, whatever its distance."""
-    score: Mapping[str, Any] = record.score
-    scenarios = score["scenarios"]
-    made: dict[str, Cell] = {"final": score["final"]}
-    made |= {f"S_e {name}": s["S_e"] for name, s in scenarios.items()}
-    made["S_s"] = next(iter(scenarios.values()))["S_s"]
-    distance = score["distance"]
-    made |= (
-        {"distance": f"{distance['name']} {distance['value']:.4g}"}
-        if clip
-        else {distance["name"]: distance["value"]}
-    )
-    made["pixels"] = float(score["changed_pixels"]["mean"])
-    return made
 
 
 def _table_figure(rows: Sequence[Mapping[str, Cell]], name: str, note: str) -> Figure:

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import orjson
 
+from holdfast.contest.judging import HeldImage
 from holdfast.contest.run import hits
-from holdfast.contest.shots import Held
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
@@ -88,7 +88,7 @@ class PoolWork(ItemWork[Entry, Machine]):
         except ImageError:
             return None
         truth = PixelBoxes(pack(rows))
-        shown = Held(sample.name, image, truth).load()
+        shown = HeldImage(sample.name, image, truth).load()
         said = state.predict(state.prepare(shown.data))
         if not isinstance(said, Detections) or not isinstance(shown.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")

@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import difflib
+import json
+import math
+import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from holdfast.contest.points import read_points, text_of
 from holdfast.core.errors import InputError
-from holdfast.graph.card import join_problems
+from holdfast.graph.card import join_problems, shortened
 
 RULES_FILE = "rules.toml"
+HEADER = """\
+# The rules of this contest: every point its announcement leaves open. Scores made under other rules are
+# never ranked together: after a change here, run `holdfast contest rescore`.
+# For participants: the folder public/ (these rules without the names of the mimic model's hidden members,
+# images.zip, images/, truth.json, the single model). For the organisers alone: everything else, above all
+# models/ (the hidden members), entries/ and cache/.
+"""
+SECTIONS = {
+    "": "",
+    "single": "the attacked model of the first scenario, known to participants",
+    "mimic": "the second scenario: several detectors behind one vote",
+    "detection": "how models are run, and how their mean average precision (mAP) is measured",
+    "distance": "the Fréchet distance between the features of the original and of the changed images",
+    "effect": "S_e = 1 − mAP(changed) / mAP(original), clipped to this range; the raw value is shown too",
+    "stealth": "S_s = (max − distance) / (max − min), clipped to this range; the raw value is shown too",
+    "archive": "what a submitted zip may be at most",
+}
+AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
+MEMBERS = "members"
+# Key of the section "distance" -> field of Rules.
+_DISTANCE = {
+    "features": "features",
+    "sha256": "features_sha256",
+    "name": "distance",
+    "min": "distance_min",
+    "max": "distance_max",
+}
+_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class RulesError(InputError):
@@ -108,48 +141,37 @@ def read_rules(folder: Path) -> Rules:
 
 
 def rules_text(rules: Rules) -> str:
-    """The rules as TOML, every point with a comment on what it means."""
-    members = [_member(m) for m in rules.mimic.members]
-    values = {
-        "": {k: getattr(rules, k) for k in ("name", "images", "width", "height", "pixels", "seed")},
-        "single": _member(rules.single),
-        "detection": {k: getattr(rules, k) for k in ("ap", "iou", "score", "nms_iou")},
-        "distance": {
-            "features": rules.features,
-            "sha256": rules.features_sha256,
-            "name": rules.distance,
-            "min": rules.distance_min,
-            "max": rules.distance_max,
-        },
-        "effect": {"low": rules.effect.low, "high": rules.effect.high},
-        "stealth": {"low": rules.stealth.low, "high": rules.stealth.high},
-        "archive": {k: getattr(rules.archive, k) for k in ("bytes", "ratio", "file_bytes")},
-        "mimic": {k: getattr(rules.mimic, k) for k in ("least", "iou", "hidden")},
-    }
-    return text_of(values, members)
+    """The rules as TOML: every point with a comment on what it means, one section per member."""
+    lines = [HEADER]
+    for section, about in SECTIONS.items():
+        if section:
+            lines += ["", f"[{section}]  # {about}"]
+        lines += [_point_line(p, _value(rules, p)) for p in POINTS if p.section == section]
+        if section == "mimic":
+            for member in rules.mimic.members:
+                values = [_point_line(p, getattr(member, p.key)) for p in _MEMBER]
+                lines += ["", f"[[mimic.{MEMBERS}]]", *values]
+    return "\n".join(lines) + "\n"
 
 
-def _member(member: Member) -> dict[str, str]:
-    return {"name": member.name, "file": member.file, "sha256": member.sha256}
+def _value(rules: Rules, point: Point) -> Any:
+    if point.section == "distance":
+        return getattr(rules, _DISTANCE[point.key])
+    return getattr(rules if point.section in ("", "detection") else getattr(rules, point.section), point.key)
 
 
-def _built(values: dict[str, dict[str, object]]) -> Rules:
+def _built(values: dict[str, dict[str, Any]]) -> Rules:
     """The rules from values that are all there and of the right kind."""
-    top, found, distance = values[""], values["detection"], values["distance"]
-    members = tuple(Member(**m) for m in values["mimic"].pop("members"))  # type: ignore[attr-defined]
+    members = tuple(Member(**m) for m in values["mimic"].pop(MEMBERS))
     return Rules(
-        single=Member(**values["single"]),  # type: ignore[arg-type]
-        mimic=Vote(members, **values["mimic"]),  # type: ignore[arg-type]
-        features=str(distance["features"]),
-        features_sha256=str(distance["sha256"]),
-        distance=str(distance["name"]),
-        distance_max=distance["max"],  # type: ignore[arg-type]
-        distance_min=distance["min"],  # type: ignore[arg-type]
-        effect=Scale(**values["effect"]),  # type: ignore[arg-type]
-        stealth=Scale(**values["stealth"]),  # type: ignore[arg-type]
-        archive=Archive(**values["archive"]),  # type: ignore[arg-type]
-        **top,  # type: ignore[arg-type]
-        **found,  # type: ignore[arg-type]
+        single=Member(**values["single"]),
+        mimic=Vote(members, **values["mimic"]),
+        effect=Scale(**values["effect"]),
+        stealth=Scale(**values["stealth"]),
+        archive=Archive(**values["archive"]),
+        **{_DISTANCE[key]: value for key, value in values["distance"].items()},
+        **values[""],
+        **values["detection"],
     )
 
 
@@ -178,3 +200,133 @@ def _contradictions(rules: Rules) -> list[str]:
         if scale.low > scale.high:
             problems.append(f"{name}.low: expected at most {name}.high ({scale.high}), got {scale.low}")
     return problems
+
+
+@dataclass(frozen=True)
+class Point:
+    """One line of the file: its kind, the least and most it may be, and what it means."""
+
+    section: str
+    key: str
+    kind: type
+    about: str
+    least: float = -math.inf
+    most: float = math.inf
+    form: str = ""  # of a text: "name", "path", "sha256" or "ap"
+
+    @property
+    def name(self) -> str:
+        """Where it stands: `mimic.least`."""
+        return f"{self.section}.{self.key}" if self.section else self.key
+
+
+POINTS = (
+    Point("", "name", str, "what the contest is called", form="name"),
+    Point("", "images", int, "how many images there are, numbered from 1: images/1.png …", 1, 1_000_000),
+    Point("", "width", int, "pixels across every image, original and submitted", 1, 16_384),
+    Point("", "height", int, "pixels down every image", 1, 16_384),
+    Point("", "pixels", int, "so many pixels may differ in an image; one counts if any channel differs", 0),
+    Point("", "seed", int, "what the images' order and the noise behind distance.max were drawn with", 0),
+    Point("single", "name", str, "its name", form="name"),
+    Point("single", "file", str, "its ONNX file in this folder; the card lies beside it", form="path"),
+    Point("single", "sha256", str, "the hash of that file", form="sha256"),
+    Point("mimic", "least", int, "a box stands when at least so many members have one of its class", 1),
+    Point("mimic", "iou", float, "… that overlaps it by at least this IoU", 0, 1),
+    Point("mimic", "hidden", int, "so many more members, which are not named here", 0, 1000),
+    Point("detection", "ap", str, "how AP is computed: voc, voc2007, coco or lecture", form="ap"),
+    Point("detection", "iou", float, "a detection is right from this IoU with a true box of its class", 0, 1),
+    Point("detection", "score", float, "detections below this score are dropped, in every model", 0, 1),
+    Point("detection", "nms_iou", float, "a worse box of its class that overlaps by more is dropped", 0, 1),
+    Point("distance", "features", str, 'the feature network: "signs", or "inception:FILE"', form="name"),
+    Point("distance", "sha256", str, "the hash of that network", form="sha256"),
+    Point("distance", "name", str, "what it is called; FID with Inception's own weights only", form="name"),
+    Point("distance", "min", float, "the distance at which S_s is 1", 0, 1e300),
+    Point("distance", "max", float, "the distance at which S_s is 0", 0, 1e300),
+    Point("effect", "low", float, "an S_e below counts as this; -inf: not clipped"),
+    Point("effect", "high", float, "an S_e above counts as this"),
+    Point("stealth", "low", float, "an S_s below counts as this; -inf: not clipped"),
+    Point("stealth", "high", float, "an S_s above counts as this"),
+    Point("archive", "bytes", int, "bytes, of the zip and of all it unpacks to", 1),
+    Point("archive", "ratio", float, "bytes a file unpacks to, by its bytes in the zip", 1),
+    Point("archive", "file_bytes", int, "bytes a single file unpacks to", 1),
+)  # fmt: skip
+_MEMBER = tuple(p for p in POINTS if p.section == "single")
+
+
+def read_points(document: Mapping[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """The values by section and key; what is missing, unknown or of another kind is told in `problems`."""
+    top = {k: v for k, v in document.items() if k not in SECTIONS}
+    values = {}
+    for section in SECTIONS:
+        table = document.get(section, {}) if section else top
+        if not isinstance(table, dict):
+            problems.append(f"{section}: expected a section [{section}], got {shortened(table)}")
+            continue
+        mine = [p for p in POINTS if p.section == section]
+        extra = (MEMBERS,) if section == "mimic" else tuple(s for s in SECTIONS if s) if not section else ()
+        values[section] = _read_table(table, mine, f"{section}." if section else "", problems, extra)
+    rows = document.get("mimic", {}).get(MEMBERS, []) if isinstance(document.get("mimic"), dict) else []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        problems.append(f"mimic.{MEMBERS}: expected sections [[mimic.{MEMBERS}]], got {shortened(rows)}")
+        rows = []
+    named = [_read_table(row, _MEMBER, f"mimic.{MEMBERS}[{n}].", problems) for n, row in enumerate(rows, 1)]
+    values.setdefault("mimic", {})[MEMBERS] = named
+    return values
+
+
+def _read_table(
+    table: Mapping[str, Any],
+    points: Sequence[Point],
+    where: str,
+    problems: list[str],
+    extra: Sequence[str] = (),
+) -> dict[str, Any]:
+    wanted, values = {p.key: p for p in points}, {}
+    for key, value in table.items():
+        if key in extra:
+            continue
+        if key not in wanted:
+            near = difflib.get_close_matches(key, [*wanted, *extra], n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join([*wanted, *extra])}"
+            problems.append(f"{where}{key}: unknown; {hint}")
+            continue
+        expected = _unfit(wanted[key], value)
+        if expected:
+            problems.append(f"{where}{key}: expected {expected}, got {shortened(value)}")
+        else:
+            values[key] = wanted[key].kind(value)
+    problems += [f"{where}{p.key}: missing; {p.about}" for p in points if p.key not in table]
+    return values
+
+
+def _unfit(point: Point, value: Any) -> str:
+    """What was expected instead of the value; empty if it fits."""
+    if point.kind is str:
+        return _unfit_text(point.form, value)
+    kinds = (int,) if point.kind is int else (int, float)
+    good = isinstance(value, kinds) and not isinstance(value, bool)
+    if good and point.least <= value <= point.most:
+        return ""
+    whole = "a whole number" if point.kind is int else "a number"
+    if point.least == -math.inf:
+        return whole
+    return f"{whole} from {point.least:g}" + (f" to {point.most:g}" if point.most < math.inf else "")
+
+
+def _unfit_text(form: str, value: Any) -> str:
+    if form == "ap":
+        return "" if value in AP_RULES else f"one of {', '.join(AP_RULES)}"
+    if not isinstance(value, str) or not value or not value.isprintable():
+        return "a text"
+    if form == "sha256" and not _HEX.fullmatch(value):
+        return "a sha256 of 64 hex digits"
+    if form == "path" and (
+        value.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", value) or ":" in value
+    ):
+        return "a path inside the contest's folder"
+    return ""
+
+
+def _point_line(point: Point, value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=False) if point.kind is str else repr(point.kind(value))
+    return f"{f'{point.key} = {shown}':<28}  # {point.about}"

@@ -16,16 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.contest.contest import Contest, open_contest
-from holdfast.contest.entry.archive import Entry, open_entry
-from holdfast.contest.hashes import Hashes
-from holdfast.contest.judging import JudgeCells
-from holdfast.contest.rules import Rules, Scale
-from holdfast.contest.shots import Shot, Zipped
-from holdfast.contest.vote import vote
+from holdfast.contest.contest import Contest, Hashes, open_contest
+from holdfast.contest.judging import JudgeCells, Shot, ZippedImage
+from holdfast.contest.rules import Rules, Scale, Vote
+from holdfast.contest.validate import Entry, open_entry
 from holdfast.core import fingerprint
-from holdfast.core.errors import DataError
-from holdfast.core.types import Bools, Boxes, Detections, Floats
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.types import Bools, Boxes, Detections, Floats, no_detections
 from holdfast.engine.cells import CellSet, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import read_records
@@ -127,7 +124,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """Every answer about the images: by scenario the records before and after, features, what was changed."""
 
     before: Mapping[str, tuple[Found, ...]]
@@ -152,10 +149,10 @@ def score(contest: Path | Contest, archive: Path, progress: Progress = silent, j
     return score_of(opened, judged, entry.team, digest)
 
 
-def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judged:
+def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judgement:
     """What every scenario and the feature net say of the originals and of an entry's images."""
     shots = [
-        dataclasses.replace(shot, change=Zipped(entry.path, entry.members[shot.number]))
+        dataclasses.replace(shot, change=ZippedImage(entry.path, entry.members[shot.number]))
         for shot in contest.shots
     ]
     work = contest.judging()
@@ -163,10 +160,10 @@ def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int
     return gather(contest, JudgeCells(cells, work.count))
 
 
-def gather(contest: Contest, cells: JudgeCells) -> Judged:
+def gather(contest: Contest, cells: JudgeCells) -> Judgement:
     """All results, read from the store."""
     differences = cells.differences()
-    return Judged(
+    return Judgement(
         scenarios(contest, cells.records(after=False)),
         scenarios(contest, cells.records(after=True)),
         (cells.features(after=False), cells.features(after=True)),
@@ -199,20 +196,20 @@ def mean_ap(records: Sequence[Found], rules: Rules, classes: int) -> float:
     return evaluate(truth, found, rule, images=len(records), classes=classes, iou=rules.iou).mean_ap
 
 
-def score_of(contest: Contest, judged: Judged, team: str, archive: str) -> Score:
+def score_of(contest: Contest, judged: Judgement, team: str, archive: str) -> Score:
     """The score from all answers."""
     rules = contest.rules
     distance = frechet(*judged.features)
-    made = {}
+    results = {}
     for name, before in judged.before.items():
         first, second = (mean_ap(r, rules, len(contest.classes)) for r in (before, judged.after[name]))
-        made[name] = scenario(first, second, distance, rules)
+        results[name] = scenario(first, second, distance, rules)
     return Score(
         contest=rules.name,
         team=team,
         archive=archive,
-        scenarios=made,
-        final=math.fsum(s.score for s in made.values()),
+        scenarios=results,
+        final=math.fsum(s.score for s in results.values()),
         distance_name=rules.distance,
         distance=distance,
         hashes=contest.hashes,
@@ -234,7 +231,7 @@ def _clipped(value: float, scale: Scale) -> float:
     return min(max(value, scale.low), scale.high)
 
 
-def _row(shot: Shot, place: int, judged: Judged, rules: Rules) -> Row:
+def _row(shot: Shot, place: int, judged: Judgement, rules: Rules) -> Row:
     truth = judged.before[SINGLE][place].truth
     ratio = judged.psnr[place]
     both = {"before": judged.before, "after": judged.after}
@@ -261,3 +258,84 @@ def hits(truth: Boxes, found: Detections, least: float) -> Bools:
     good = (iou(truth.xyxy, found.boxes) >= least) & (truth.classes[:, None] == found.classes[None, :])
     result: Bools = counts & good.any(axis=1)
     return result
+
+
+@dataclass(frozen=True)
+class _Ballot:
+    """One box of one member."""
+
+    member: int
+    score: float
+    box: tuple[float, ...]
+    place: int = field(compare=False)  # in the pool
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What ballots are sorted by: best score first, then corners. The member does not count."""
+        return (-self.score, *self.box)
+
+
+def vote(answers: Sequence[Detections], vote: Vote) -> Detections:
+    """What the members agree on, best score first; the order of the members does not matter.
+
+    Class by class, every box is looked at, best score first. Each other member supports it by that box of
+    its own, not used yet, which overlaps it most, if the IoU is at least `vote.iou`. With `vote.least`
+    members in all it stands, and all of their boxes are used up: each serves once. The box that comes out is
+    their mean, weighted by their scores; its score is the mean over *all* members, absent ones giving 0.
+    """
+    if not 1 <= vote.least <= len(answers):
+        raise InputError(f"vote: expected 1 to {len(answers)} members to agree, got {vote.least}")
+    found: list[tuple[float, int, tuple[float, ...]]] = []
+    for category in sorted({int(c) for answer in answers for c in answer.classes}):
+        for score, box in _agreed(_ballots(answers, category), len(answers), vote):
+            found.append((-score, category, box))
+    if not found:
+        return no_detections()
+    scores, classes, boxes = zip(*sorted(found), strict=True)
+    return Detections(np.array(boxes), -np.array(scores), np.array(classes))
+
+
+def _ballots(answers: Sequence[Detections], category: int) -> list[_Ballot]:
+    rows = [
+        (member, float(answer.scores[i]), tuple(map(float, answer.boxes[i])))
+        for member, answer in enumerate(answers)
+        for i in np.flatnonzero(answer.classes == category)
+    ]
+    return [_Ballot(*row, place) for place, row in enumerate(rows)]
+
+
+def _agreed(ballots: list[_Ballot], members: int, vote: Vote) -> list[tuple[float, tuple[float, ...]]]:
+    """Score and box of everything in one class that stands."""
+    boxes = np.array([b.box for b in ballots])
+    overlap = iou(boxes, boxes)
+    used: set[int] = set()
+    found = []
+    for seed in sorted(ballots, key=lambda b: b.rank):
+        if seed.place in used:
+            continue
+        near = np.flatnonzero((overlap[seed.place] >= vote.iou) & (overlap[seed.place] > 0)).tolist()
+        free = [ballots[i] for i in near if i not in used and ballots[i].member != seed.member]
+        group = [seed, *_supporters(free, overlap[seed.place])]
+        # One that does not stand may still support another, so it is not used up.
+        if len(group) >= vote.least:
+            used |= {b.place for b in group}
+            found.append((math.fsum(b.score for b in group) / members, _mean(group)))
+    return found
+
+
+def _supporters(free: list[_Ballot], overlap: Floats) -> list[_Ballot]:
+    """Of each member the box that overlaps most; of equal ones the better ranked."""
+    best: dict[int, _Ballot] = {}
+    for ballot in sorted(free, key=lambda b: (-overlap[b.place], *b.rank)):
+        best.setdefault(ballot.member, ballot)
+    return list(best.values())
+
+
+def _mean(group: list[_Ballot]) -> tuple[float, ...]:
+    """The mean box; as a step from the first one, so that equal boxes give exactly that box."""
+    weights = [b.score for b in group] if any(b.score for b in group) else [1.0] * len(group)
+    total = math.fsum(weights)  # exact sums do not depend on the order
+    return tuple(
+        start + math.fsum(w * (b.box[i] - start) for w, b in zip(weights, group, strict=True)) / total
+        for i, start in enumerate(group[0].box)
+    )

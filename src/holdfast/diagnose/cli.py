@@ -16,12 +16,10 @@ from holdfast.noise.cli import load_own, note_aliases, plan_for
 from holdfast.noise.options import CombineOptions
 
 if TYPE_CHECKING:
-    from holdfast.core.dataset import Dataset
     from holdfast.core.model import Model
     from holdfast.core.pipeline import Pipeline
-    from holdfast.diagnose.calibration import Calibrated
     from holdfast.diagnose.lockstep import StageApart
-    from holdfast.diagnose.run import Blame
+    from holdfast.diagnose.run import Blame, Calibrated
     from holdfast.report.tables import Table
 
 LOOKED_AT = 16  # images of a dataset that are run in lockstep
@@ -57,7 +55,7 @@ def diagnose(options: DiagnoseOptions) -> int:
     return 0
 
 
-class Found(NamedTuple):
+class Diagnosis(NamedTuple):
     """A diagnosis; what was not asked for is empty."""
 
     stages: tuple[StageApart, ...] = ()
@@ -66,7 +64,7 @@ class Found(NamedTuple):
     calibration: Calibrated | None = None
 
 
-def _diagnosed(options: DiagnoseOptions) -> Found:
+def _diagnosed(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.errors import InputError
 
     dumps = options.input or options.output
@@ -85,12 +83,13 @@ def is_picture(where: str) -> bool:
     return path.is_file() and path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
-def _on_picture(options: DiagnoseOptions) -> Found:
+def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.pipeline import pipeline_of
-    from holdfast.diagnose.calibration import Calibrated, calibration_of, for_picture
+    from holdfast.data.open import open_dataset
     from holdfast.diagnose.dump import like_input, like_output, read_dump
     from holdfast.diagnose.lockstep import lockstep
     from holdfast.diagnose.page import like_table
+    from holdfast.diagnose.run import Calibrated, calibration_of, for_picture
     from holdfast.evaluate.result import CELLS
     from holdfast.graph.load import load_model
     from holdfast.noise.suite import REWRITTEN
@@ -101,16 +100,17 @@ def _on_picture(options: DiagnoseOptions) -> Found:
     loaded, data = load_model(options.model, options.card), picture.read_bytes()
     train = _system(pipeline_of(loaded.card), options.train, loaded)
     entry = OnePicture(picture.name, data)
-    images, words = for_picture(loaded, entry, _spare(options), train, options.calibration_images)
+    spare = open_dataset(options.calibration) if options.calibration else None
+    images, words = for_picture(loaded, entry, spare, train, options.calibration_images)
 
     def ready(pipeline: Pipeline) -> Pipeline:
         return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
 
-    found = Found()
+    found = Diagnosis()
     if options.deploy:
         both = ready(train), ready(_system(train, options.deploy, loaded))
         stages = lockstep(loaded, *both, [(picture.name, data)])
-        found = Found(stages, calibration=calibration_of(loaded, words, *both))
+        found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
         near = like_input(loaded, train, data, read_dump(options.input))
         found = found._replace(dumps=(like_table(near, "input"),))
@@ -140,17 +140,10 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     return applied(pipeline, chosen)
 
 
-def _spare(options: DiagnoseOptions) -> Dataset | None:
-    from holdfast.data.open import open_dataset
-
-    return open_dataset(options.calibration) if options.calibration else None
-
-
-def _on_data(options: DiagnoseOptions) -> Found:
+def _on_data(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.pipeline import pipeline_of
-    from holdfast.diagnose.calibration import calibration_of
     from holdfast.diagnose.lockstep import lockstep
-    from holdfast.diagnose.run import blame
+    from holdfast.diagnose.run import blame, calibration_of
     from holdfast.engine.progress import progress
     from holdfast.noise.suite import spread
     from holdfast.noise.vision.choose import calibrated
@@ -173,10 +166,10 @@ def _on_data(options: DiagnoseOptions) -> Found:
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
-    return Found(stages, blame(prepared, chosen, progress), calibration=seen)
+    return Diagnosis(stages, blame(prepared, chosen, progress), calibration=seen)
 
 
-def to_text_all(found: Found) -> list[str]:
+def to_text_all(found: Diagnosis) -> list[str]:
     """The diagnosis as it is printed: tables, then what they say."""
     from holdfast.diagnose.page import blame_table, calibration_words, like_text, stage_table, words
     from holdfast.report.tables import to_text
@@ -192,12 +185,12 @@ def to_text_all(found: Found) -> list[str]:
         said += f"\nbroken   {', '.join(broken[:10])}{more}"
     if found.calibration is not None:
         shares = found.blame.shares if found.blame else ()
-        told = any(share.note == found.calibration.how for share in shares)  # in the table of blame
-        said += f"\nnote     {calibration_words(found.calibration, how=not told)}"
+        shown = any(share.note == found.calibration.how for share in shares)  # in the table of blame
+        said += f"\nnote     {calibration_words(found.calibration, how=not shown)}"
     return [*parts, said.strip()] if said else parts
 
 
-def _plain(found: Found) -> dict[str, Any]:
+def _plain(found: Diagnosis) -> dict[str, Any]:
     return {
         "holdfast": 1,
         "kind": "diagnose",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,77 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
-from holdfast.diagnose.alike import Likeness, Tried, ranked
 from holdfast.diagnose.lockstep import Apart, apart
 from holdfast.graph.rewrite.types import CannotRewrite
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import Option, families, is_installed, options
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Choices that were run: by stage their labels, how far from the dump their result is, and its hash."""
+
+    chosen: Mapping[str, str]  # stage -> "decode=zune"; a stage that is not there is as in training
+    apart: Apart
+    result: str
+    changes: int  # stages that are not as in training
+    odd: int  # choices that are not in the paper's list of systems
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Choices, how far what they give is from the dump, and the other choices that give the very same.
+
+    One of `same` is what to write in place of, or in addition to, the choice of that stage.
+    """
+
+    choices: str
+    apart: Apart
+    same: tuple[str, ...] = ()
+    tried: int = 1  # how many combinations of choices it stands for
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the dump, value by value."""
+        return self.apart.same
+
+
+def ranked(tried: Iterable[Trial]) -> list[Likeness]:
+    """One likeness for all choices of equal result, the nearest to the dump first.
+
+    It is named by the choices with the fewest changes against training, and at equal distance that with
+    fewer changes comes first: a dump does not tell equals apart, so the plainest explanation leads.
+    """
+    groups: dict[str, list[Trial]] = {}
+    for one in tried:
+        groups.setdefault("" if one.apart.same else one.result, []).append(one)
+    rows = [sorted(group, key=_plainness) for group in groups.values()]
+    rows.sort(key=lambda row: (row[0].apart.mean, row[0].apart.largest, _plainness(row[0])))
+    return [Likeness(label_of(row[0].chosen), row[0].apart, _same(row), len(row)) for row in rows]
+
+
+def label_of(chosen: Mapping[str, str]) -> str:
+    """The choices in one line."""
+    return ", ".join(chosen.values()) or "as in training"
+
+
+def _plainness(one: Trial) -> tuple[int, int, str]:
+    return one.changes, one.odd, label_of(one.chosen)
+
+
+def _same(row: Sequence[Trial]) -> tuple[str, ...]:
+    """What the others do differently from the first; not those that only put such differences together."""
+    kept: list[list[str]] = []
+    for parts in sorted((_other(one, row[0]) for one in row[1:]), key=len):
+        smaller = [part for known in kept if set(known) < set(parts) for part in known]
+        if set(smaller) != set(parts):
+            kept.append(parts)
+    return tuple(" + ".join(parts) for parts in kept)
+
+
+def _other(one: Trial, shown: Trial) -> list[str]:
+    other = [label for stage, label in one.chosen.items() if shown.chosen.get(stage) != label]
+    return other + [f"no {label}" for stage, label in shown.chosen.items() if stage not in one.chosen]
 
 
 def read_dump(path: Path) -> Tensor:
@@ -40,7 +106,7 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
     fed = model.card.input
     wanted = _shaped(dump, input_shape(model))
     normalise = lookup("normalise", train.normalise)
-    found: list[Tried] = []
+    found: list[Trial] = []
     for makers, pixels in _pixels(data):
         for fit in names("fit"):
             laid = lookup("fit", fit)(fed)
@@ -52,15 +118,15 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
                 except HoldfastError:
                     continue
                 tensor = normalise(small, laid)[np.newaxis]
-                near, made = apart(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
+                near, digest = apart(tensor, wanted), fingerprint.of_bytes(tensor.tobytes())
                 rows = ({**maker, "resize": resize, "fit": fit} for maker in makers)
-                found += [_input_tried(row, train, near, made) for row in rows]
+                found += [_input_tried(row, train, near, digest) for row in rows]
     if not found:
         raise InputError("no known choice could be run on this picture")
     return ranked(found)
 
 
-def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, made: str) -> Tried:
+def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, digest: str) -> Trial:
     """What was tried of a row of stages by name."""
     usual = Pipeline()
     chosen = {
@@ -73,7 +139,7 @@ def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, made: str
         getattr(usual, kind) != name and not part(kind, name).facts.get("paper", False)
         for kind, name in row.items()
     )
-    return Tried(chosen, near, made, changes, odd)
+    return Trial(chosen, near, digest, changes, odd)
 
 
 def input_shape(model: Model) -> tuple[int, ...]:
@@ -122,16 +188,16 @@ def like_output(
     One option after the other is kept if it comes nearer (coordinate descent): all combinations would be
     thousands of runs.
     """
-    found: list[tuple[Pipeline, Tried]] = []
+    found: list[tuple[Pipeline, Trial]] = []
 
     def near(chosen: Sequence[Option]) -> float:
         pipeline, changes = _changed(train, chosen)
         known = next((tried for seen, tried in found if seen == pipeline), None)
         if known is None:
             ready = _effective(prepare(pipeline), model)
-            far, made = _output_apart(model, ready, data, dump)
+            far, digest = _output_apart(model, ready, data, dump)
             odd = sum(not o.paper for o in changes)
-            known = Tried({o.family: o.label for o in changes}, far, made, len(changes), odd)
+            known = Trial({o.family: o.label for o in changes}, far, digest, len(changes), odd)
             found.append((pipeline, known))
         return known.apart.mean
 

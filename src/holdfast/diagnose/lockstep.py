@@ -12,7 +12,7 @@ from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, open_machine
 from holdfast.core.types import Detections, LabelMap, Scores
-from holdfast.evaluate.changes import partners
+from holdfast.evaluate.difference import partners
 
 STAGES = ("decode", "colour", "resize", "normalise", "infer", "post")
 
@@ -78,7 +78,10 @@ def apart(one: Any, other: Any) -> Apart:
     """
     if isinstance(one, Detections) and isinstance(other, Detections):
         return _of_detections(one, other)
-    pairs = [_numbers(one, other)] if not isinstance(one, Mapping) else _outputs(one, other)
+    if isinstance(one, Mapping):
+        pairs = [(value, other.get(name, np.zeros(0))) for name, value in one.items()]
+    else:
+        pairs = [_numbers(one, other)]
     parts = [_of_arrays(a, b) for a, b in pairs]
     sizes = np.array([max(np.size(a), 1) for a, _ in pairs], np.float64)
     weight = sizes / sizes.sum()
@@ -87,10 +90,6 @@ def apart(one: Any, other: Any) -> Apart:
         float(sum(w * p.mean for w, p in zip(weight, parts, strict=True))),
         float(sum(w * p.share for w, p in zip(weight, parts, strict=True))),
     )
-
-
-def _outputs(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    return [(value, other.get(name, np.zeros(0))) for name, value in one.items()]
 
 
 def _numbers(one: Any, other: Any) -> tuple[Any, Any]:
@@ -105,14 +104,13 @@ def _numbers(one: Any, other: Any) -> tuple[Any, Any]:
 def _of_detections(one: Detections, other: Detections) -> Apart:
     pairs = partners(one, other)
     alone = len(one) + len(other) - 2 * len(pairs)
-    first, second = (_boxes(found)[[p[side] for p in pairs]] for side, found in enumerate((one, other)))
+    first, second = (
+        np.column_stack([found.boxes, found.scores, found.classes])[[pair[side] for pair in pairs]]
+        for side, found in enumerate((one, other))
+    )
     met = _of_arrays(first, second)
     values = len(pairs) + alone
     return Apart(met.largest, met.mean, (met.share * len(pairs) + alone) / values if values else 0.0)
-
-
-def _boxes(found: Detections) -> Any:
-    return np.column_stack([found.boxes, found.scores, found.classes])
 
 
 def _of_arrays(one: Any, other: Any) -> Apart:

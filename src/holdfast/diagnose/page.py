@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core.errors import OutputError
-from holdfast.diagnose.alike import Likeness
-from holdfast.diagnose.calibration import Calibrated
+from holdfast.diagnose.dump import Likeness
 from holdfast.diagnose.lockstep import StageApart, first_apart
-from holdfast.diagnose.run import Blame
-from holdfast.engine.store import write_atomic
+from holdfast.diagnose.run import Blame, Calibrated
 from holdfast.noise.vision.tables import METRICS
 from holdfast.report.charts.forest import Group, Spot, forest
-from holdfast.report.html import document
+from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
@@ -46,11 +43,16 @@ def blame_table(found: Blame) -> Table:
     columns = ["difference", "alone", "95 % interval", "mended", "95 % interval ", "changed alone", "note"]
     rows: list[list[Cell]] = [
         [
-            s.label, f"{s.alone:z.2f}", f"[{s.alone_low:z.2f}, {s.alone_high:z.2f}]", f"{s.mended:z.2f}",
-            f"[{s.mended_low:z.2f}, {s.mended_high:z.2f}]", f"{s.changed} of {found.images}", s.note,
+            s.label,
+            f"{s.alone:z.2f}",
+            f"[{s.alone_low:z.2f}, {s.alone_high:z.2f}]",
+            f"{s.mended:z.2f}",
+            f"[{s.mended_low:z.2f}, {s.mended_high:z.2f}]",
+            f"{s.changed} of {found.images}",
+            s.note,
         ]
         for s in found.shares
-    ]  # fmt: skip
+    ]
     caption = (
         f"Points of {metric}: what a difference costs alone, and what comes back if of all it alone is mended"
     )
@@ -61,11 +63,15 @@ def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
     """The choices whose result is nearest to a dump; last what else gives the very same result."""
     rows: list[list[Cell]] = [
         [
-            place, one.choices, "exactly" if one.exact else "", _size(one.apart.largest),
-            _size(one.apart.mean), ", ".join(one.same),
+            place,
+            one.choices,
+            "exactly" if one.exact else "",
+            _size(one.apart.largest),
+            _size(one.apart.mean),
+            ", ".join(one.same),
         ]
         for place, one in enumerate(found[:most], 1)
-    ]  # fmt: skip
+    ]
     columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
     end = "" if found[0].exact else "; none of them reproduces it"
     tried = sum(one.tried for one in found)
@@ -82,10 +88,10 @@ def like_text(table: Table) -> str:
     return "\n".join(lines)
 
 
-def calibration_words(made: Calibrated, how: bool = True) -> str:
-    """What integer precisions were calibrated on and, if it is not told elsewhere, how."""
-    method = f"; method: {made.how}" if how and made.how else ""
-    return f"integer precisions calibrated on {made.on}{method}"
+def calibration_words(calibration: Calibrated, how: bool = True) -> str:
+    """What integer precisions were calibrated on and, with `how`, by which method."""
+    method = f"; method: {calibration.how}" if how and calibration.how else ""
+    return f"integer precisions calibrated on {calibration.on}{method}"
 
 
 def words(stages: Sequence[StageApart], found: Blame | None) -> str:
@@ -117,12 +123,15 @@ def words(stages: Sequence[StageApart], found: Blame | None) -> str:
 
 
 def write(
-    out: Path, subject: tuple[str, str], stages: Sequence[StageApart], found: Blame | None,
-    dumps: Sequence[Table], command: str, calibration: Calibrated | None = None,
-) -> Path:  # fmt: skip
-    """The path of the written page, there whole or not at all; OutputError if it cannot be written there."""
-    if out.is_dir():
-        raise OutputError(f"{out}: is a folder; give the name of the page, such as {out / 'diagnose.html'}")
+    out: Path,
+    subject: tuple[str, str],
+    stages: Sequence[StageApart],
+    found: Blame | None,
+    dumps: Sequence[Table],
+    command: str,
+    calibration: Calibrated | None = None,
+) -> Path:
+    """Write the page, whole or not at all; OutputError if it cannot be written there. Return its path."""
     sections = []
     if stages:
         sections.append(_section("stages", "Where they part", stage_table(stages)))
@@ -145,8 +154,7 @@ def write(
         kind="diagnosis",
         layout="diagnosis",
     )
-    write_atomic(out, document(page).encode())
-    return out
+    return write_page(document(page), out, "diagnose.html")
 
 
 def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:
@@ -154,8 +162,9 @@ def _section(identifier: str, title: str, table: Table, note: str = "") -> Secti
     return Section(identifier, title, (Figure("", body, note, wide=True),), f"{table.caption}.")
 
 
-def _calibrated(made: Calibrated) -> Section:
-    rows: list[list[Cell]] = [[made.images, made.on, made.how or "that of each option tried"]]
+def _calibrated(calibration: Calibrated) -> Section:
+    how = calibration.how or "that of each option tried"
+    rows: list[list[Cell]] = [[calibration.images, calibration.on, how]]
     body = to_html(Table(["images", "calibrated on", "method"], rows), sortable=False)
     lead = "What integer precisions saw to choose the range of every tensor."
     return Section("calibration", "Calibration", (Figure("", body, wide=True),), lead)
@@ -183,14 +192,13 @@ def _blamed(found: Blame) -> list[Section]:
     ]
     chart = forest(
         [Group("Lost by it alone", alone), Group("Back if it alone is mended", mended)],
-        title="What each difference costs", unit="points",
-    )  # fmt: skip
+        title="What each difference costs",
+        unit="points",
+    )
     table = blame_table(found)
     body = scroll(to_html(Table(table.columns, table.rows)), "What each costs")
-    blamed = Section(
-        "blame", "What each difference costs", (Figure("", chart, wide=True), Figure("", body, wide=True)),
-        f"{table.caption}.",
-    )  # fmt: skip
+    figures = Figure("", chart, wide=True), Figure("", body, wide=True)
+    blamed = Section("blame", "What each difference costs", figures, f"{table.caption}.")
     if not found.broken:
         return [blamed]
     rows = [[name] for name in found.broken[:MOST_BROKEN]]

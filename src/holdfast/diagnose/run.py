@@ -1,18 +1,21 @@
-"""What each difference between training and deployment costs: alone, and if it alone were mended."""
+"""What each difference between training and deployment costs, and how integer precisions are calibrated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError, ModelError
+from holdfast.core.model import Model
+from holdfast.core.pipeline import Pipeline
 from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
 from holdfast.noise.suite import Watch, points
-from holdfast.noise.vision.choose import ImageCandidate, build_variant
+from holdfast.noise.vision.choose import ImageCandidate, build_variant, reserve
 from holdfast.noise.vision.run import Prepared, run_variants
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
-from holdfast.stages.deployed import Deployed
+from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
 
 DEPLOY = "deploy"
@@ -59,10 +62,17 @@ def blame(prepared: Prepared, chosen: Sequence[Option], watch: Watch) -> Blame:
     shares = tuple(_share(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
     interval = whole.interval
     return Blame(
-        whole.metric, whole.images, whole.before, whole.after, points(-interval.estimate),
-        points(-interval.high), points(-interval.low), whole.changed, shares,
-        broken(sides[CLEAN], sides[DEPLOY]),
-    )  # fmt: skip
+        metric=whole.metric,
+        images=whole.images,
+        train=whole.before,
+        deploy=whole.after,
+        drop=points(-interval.estimate),
+        low=points(-interval.high),
+        high=points(-interval.low),
+        changed=whole.changed,
+        shares=shares,
+        broken=broken(sides[CLEAN], sides[DEPLOY]),
+    )
 
 
 def _variants(prepared: Prepared, chosen: Sequence[Option]) -> tuple[dict[str, Variant], dict[str, str]]:
@@ -117,7 +127,47 @@ def _share(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str)
     alone = compare(sides[CLEAN], sides[f"alone {label}"], replicates=replicates)
     back = compare(sides[DEPLOY], sides[f"without {label}"], replicates=replicates)
     return Share(
-        label, points(-alone.interval.estimate), points(-alone.interval.high), points(-alone.interval.low),
-        points(back.interval.estimate), points(back.interval.low), points(back.interval.high),
-        alone.changed, note,
-    )  # fmt: skip
+        label=label,
+        alone=points(-alone.interval.estimate),
+        alone_low=points(-alone.interval.high),
+        alone_high=points(-alone.interval.low),
+        mended=points(back.interval.estimate),
+        mended_low=points(back.interval.low),
+        mended_high=points(back.interval.high),
+        changed=alone.changed,
+        note=note,
+    )
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """How many images integer precisions were calibrated on, in words which, and by what method."""
+
+    images: int
+    on: str
+    how: str = ""
+
+
+def for_picture(
+    model: Model, picture: Entry, spare: Dataset | None, train: Pipeline, images: int
+) -> tuple[Calibration, str]:
+    """Images of `spare` other than the picture, or the picture itself if there is none; and the words."""
+    why = "give others by --calibration DATA"
+    if spare is not None:
+        tested = Dataset(picture.name, "picture", model.card.task, model.card.classes, (picture,))
+        reserved = reserve(tested, spare, images)
+        if reserved.items:
+            return Calibration(reserved.items, train, reserved.lack), reserved.words
+        why = f"{spare.name} holds no other"
+    return Calibration((picture,), train), f"1 image, the picture itself ({why})"
+
+
+def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated | None:
+    """What was calibrated on and how, of systems that are ready to run; None if none has to be."""
+    infers = [s.infer for s in systems if isinstance(s.infer, Deployed) and s.infer.calibrated]
+    if not infers:
+        return None
+    images = max(len(infer.calibration.entries) for infer in infers if infer.calibration)
+    builds = [infer.built(model) for infer in infers]
+    how = ["; ".join(b.how) or ("" if b.changed else "nothing in the graph it could change") for b in builds]
+    return Calibrated(images, words, "; ".join(dict.fromkeys(how)))

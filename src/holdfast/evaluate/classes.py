@@ -140,7 +140,7 @@ def _realigned(record: Record, alignment: Alignment) -> Record | None:
 
 
 def _check(name: str, classes: Ints, places: Ints, whose: str) -> None:
-    """Nothing if all classes have a place; a data set without class names is counted by the model's."""
+    """Raise DataError if a class has no place; a dataset without class names is counted by the model's."""
     if classes.size and not 0 <= classes.min() <= classes.max() < len(places):
         wrong = classes[(classes < 0) | (classes >= len(places))][0]
         raise DataError(f"{name}: class {wrong} of {whose}; expected 0 to {len(places) - 1}")

@@ -178,7 +178,7 @@ def _ending(done: Any, folder: Path) -> int:
 
 
 def _files(options: EvaluateOptions, truth: Path, predictions: Path) -> int:
-    from holdfast.evaluate.files import score_files
+    from holdfast.evaluate.score import score_files
 
     settings = settings_of(options)
     _show(options, score_files(truth, predictions, settings), {})

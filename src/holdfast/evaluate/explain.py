@@ -46,10 +46,7 @@ def explain_lecture() -> tuple[str, dict[str, Any]]:
         iou=example.iou,
     )
     text = explanation_text(
-        story,
-        scores=example.scores,
-        truth_names=example.truth_names,
-        detection_names=example.detection_names,
+        story, scores=example.scores, truth_names=example.truth_names, detection_names=example.detection_names
     )
     at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in example.scores}
     plain = {"AP": story.ap, "at_score": at, "steps": step_rows(story.steps), **story.by_interpolation}
@@ -79,6 +76,6 @@ def _walk(
         iou=settings.iou,
         class_index=index,
     )
-    told = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
+    hint = "" if class_name is not None else " (the class with most true boxes; --class NAME picks another)"
     text = explanation_text(story, scores=(settings.score,), image_names=images)
-    return f"How AP comes about{told}\n\n{text}"
+    return f"How AP comes about{hint}\n\n{text}"

@@ -75,14 +75,11 @@ def run_folder(plan: Plan) -> Path:
 def _name(plan: Plan) -> str:
     trained = pipeline_of(plan.model.card).describe()
     chosen = plan.pipeline.describe() if plan.pipeline else trained
-    changed = [f"-{stage}-{_short(name)}" for stage, name in chosen.items() if name != trained[stage]]
-    name = f"{plan.model.name}-on-{plan.dataset.name}{''.join(changed)}"
-    return slug(name)
-
-
-def _short(described: str) -> str:
-    """A stage as part of a folder's name: its own, or of a function or a rewritten graph a few digits."""
-    return described if len(described) <= 40 else fingerprint.of(described)[:8]
+    parts = [f"{plan.model.name}-on-{plan.dataset.name}"]
+    for stage, name in chosen.items():
+        if name != trained[stage]:  # of a function or a rewritten graph only a few digits
+            parts.append(f"{stage}-{name if len(name) <= 40 else fingerprint.of(name)[:8]}")
+    return slug("-".join(parts))
 
 
 def evaluate(plan: Plan, progress: Progress = silent) -> Evaluation:

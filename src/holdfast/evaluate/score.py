@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.types import Boxes, Detections, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, truth_table
 from holdfast.metrics.coco import KEYS, coco_numbers
+from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.metrics.curves import average_precision
 from holdfast.metrics.detection import Counts, counts_at
 from holdfast.metrics.matching import match, prepare
@@ -86,11 +88,7 @@ def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settin
 
 
 def score_tables(
-    truth: TruthTable,
-    detections: DetectionTable,
-    images: int,
-    classes: tuple[str, ...],
-    settings: Settings,
+    truth: TruthTable, detections: DetectionTable, images: int, classes: tuple[str, ...], settings: Settings
 ) -> dict[str, Any]:
     """Average precision by the rule, and counts per class at the score and IoU thresholds."""
     prepared = prepare(truth, detections, settings.rule, images)
@@ -221,3 +219,11 @@ def _number(value: float) -> float | None:
     """The number, or None where there is nothing to measure (−1 in COCO's numbers, NaN elsewhere)."""
     value = float(value)
     return None if math.isnan(value) or value < 0 else value
+
+
+def score_files(truth: Path, predictions: Path, settings: Settings) -> dict[str, Any]:
+    """The result of the predictions against the truth, of the form `score_records` gives."""
+    true = read_truth(truth)
+    found = read_predictions(predictions, true)
+    result = score_tables(true.table, found, true.images, true.class_names, settings)
+    return {"task": "detect", "images": true.images, **result}

@@ -57,7 +57,7 @@ class Bench:
     runs: Path = DEFAULT_RUNS
     jobs: int = 0
     watch: Watch = unwatched
-    tell: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
+    notify: Callable[[str], None] = lambda line: None  # for what is guessed of a model or wrong with data
     opened: dict[Any, Any] = field(default_factory=dict)
     first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data
 
@@ -82,7 +82,7 @@ class Bench:
 
         found = load_model(given.path, given.card)
         for reason in found.guessed:
-            self.tell(f"guessed  {given.name}: {reason}")
+            self.notify(f"guessed  {given.name}: {reason}")
         return found
 
     def data(self, given: GivenData, task: Task) -> Dataset:
@@ -95,7 +95,7 @@ class Bench:
         how: dict[str, Any] = {"format": given.format, "split": given.split, "images": given.images}
         found = open_dataset(given.path, task=task, **how)
         for problem in found.problems[:10]:
-            self.tell(f"data     {problem}")
+            self.notify(f"data     {problem}")
         return found
 
     def options(self, piece: Piece, target: type[Target], **others: Any) -> Target:

@@ -32,7 +32,7 @@ def run(options: ExperimentOptions) -> int:
     check_outputs({"--out": options.out, "--json": options.json}, {})
     from holdfast.engine.progress import progress
     from holdfast.experiment.bench import Bench
-    from holdfast.experiment.read import read_experiment
+    from holdfast.experiment.plan import read_experiment
     from holdfast.experiment.run import execute
 
     bench = Bench(
@@ -40,13 +40,13 @@ def run(options: ExperimentOptions) -> int:
         runs=options.runs,
         jobs=options.jobs,
         watch=progress,
-        tell=lambda line: say(line, sys.stderr),
+        notify=lambda line: say(line, sys.stderr),
     )
     if options.dry_run:
         return _planned(bench, options.only)
 
-    def keep(piece: Piece, made: Any, line: Line) -> Path | None:
-        return _page(bench, piece, made, line)
+    def keep(piece: Piece, result: Any, line: Line) -> Path | None:
+        return _page(bench, piece, result, line)
 
     found = execute(bench, options.only, begin=_begin, keep=keep, command=command_line(options))
     return _shown(found, bench, options)
@@ -56,7 +56,7 @@ def _schema(file: Path | None) -> int:
     import json as text
 
     from holdfast.core.errors import InputError
-    from holdfast.experiment.schema import schema
+    from holdfast.experiment.plan import schema
 
     if file is not None:
         raise InputError(f"--schema is of every experiment; leave out {file}")
@@ -78,7 +78,7 @@ def _begin(piece: Piece, number: int, of: int) -> None:
     say(f"[{number}/{of}] {piece.title}", sys.stderr)
 
 
-def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
+def _page(bench: Bench, piece: Piece, result: Any, line: Line) -> Path | None:
     """The page of a finished piece; None if it has none."""
     from holdfast.engine.manifest import slug
     from holdfast.experiment.result import experiment_folder
@@ -86,29 +86,28 @@ def _page(bench: Bench, piece: Piece, made: Any, line: Line) -> Path | None:
     name = "-".join(filter(None, (line.model, line.data, line.condition)))
     out = experiment_folder(bench.experiment, bench.runs) / PAGES / f"{slug(name)}.html"
     if piece.condition.do == "evaluate":
-        from holdfast.evaluate.page import write
-        from holdfast.evaluate.pictures import pictures
+        from holdfast.evaluate.page import pictures, write
 
-        return write(made, out, pictures(made))
+        return write(result, out, pictures(result))
     if piece.condition.do == "noise":
         from holdfast.noise.vision.page import write as write_noise
 
-        return write_noise(made, out)
+        return write_noise(result, out)
     if piece.condition.do == "attack":
         from holdfast.attack.page import write as write_attack
         from holdfast.attack.run import decoded
 
-        wanted, found = made
+        wanted, found = result
         return write_attack(found, decoded(wanted.plan), wanted.out / "report.html")
     if piece.condition.do == "audit":
-        return _audit_page(made, line)
+        return _audit_page(result, line)
     return None
 
 
-def _audit_page(made: Any, line: Line) -> Path:
+def _audit_page(result: Any, line: Line) -> Path:
     from holdfast.audit.cli import write_page
 
-    return write_page(made, line.gates)
+    return write_page(result, line.gates)
 
 
 def _shown(found: Findings, bench: Bench, options: ExperimentOptions) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.audit.pages.gates import called, counted, got
+from holdfast.audit.gates import count_verdicts, gate_title, value_text
 from holdfast.core.errors import OutputError
 from holdfast.engine.store import write_atomic
 from holdfast.experiment.result import Findings, Line
@@ -54,7 +54,7 @@ def plan_table(lines: Sequence[Line]) -> Table:
 def gates_table(lines: Sequence[Line]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
-        [line.model, line.data, line.condition, called(one), got(one.value),
+        [line.model, line.data, line.condition, gate_title(one.gate), value_text(one.value),
          one.images, one.verdict, one.reason]
         for line in lines
         for one in line.gates
@@ -78,15 +78,15 @@ def _interval(line: Line) -> str:
 def verdict(found: Findings) -> str:
     """The experiment in a sentence or two."""
     failed = [line for line in found.lines if line.state == "failed"]
-    told = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
-    told += [f"{len(failed)} of them failed"] if failed else []
+    parts = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
+    parts += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
-        told.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
-    text = "; ".join(told) + "."
+        parts.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
+    text = "; ".join(parts) + "."
     gates = [one for line in found.lines for one in line.gates]
     if gates:
-        text += f" Gates: {counted(gates)}."
+        text += f" Gates: {count_verdicts(gates)}."
     return text
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.engine.manifest import now
+from holdfast.engine.manifest import now, slug
 from holdfast.engine.versions import versions
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
@@ -17,30 +17,27 @@ from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
 from holdfast.experiment import plan as given
 from holdfast.experiment.bench import Bench, Piece
 from holdfast.experiment.result import Line
-from holdfast.experiment.struck import attacked, audit_plan, audited, verified
+from holdfast.noise.suite import CALIBRATION_ITEMS
 from holdfast.noise.vision.run import NoisePlan, measure, prepare, prepare_context
 
+if TYPE_CHECKING:
+    from holdfast.audit.plan import AuditPlan
 
-@dataclass(frozen=True)
-class Done:
-    """The line of a piece, and the thing itself for whoever writes its page."""
-
-    line: Line
-    made: Any = None
+Keep: TypeAlias = Callable[[Piece, Any, Line], Path | None]  # writes the page of a piece, returns its path
 
 
-def run_piece(bench: Bench, piece: Piece) -> Done:
-    """The piece, run; its errors are the caller's."""
+def run_piece(bench: Bench, piece: Piece) -> tuple[Line, Any]:
+    """Run the piece: its line, and the result itself for whoever writes its page. Its errors are raised."""
     work = piece.condition.work
     if isinstance(work, given.Evaluate):
-        return _evaluated(bench, piece, work)
+        return _evaluate(bench, piece, work)
     if isinstance(work, given.Noise):
-        return _noised(bench, piece, work)
+        return _noise(bench, piece, work)
     if isinstance(work, given.Attack):
-        return Done(*attacked(bench, piece, work))
+        return _attack(bench, piece, work)
     if isinstance(work, given.Audit):
-        return Done(*audited(bench, piece, work))
-    return Done(*verified(bench, piece, work))
+        return _audit(bench, piece, work)
+    return _verify(bench, piece, work)
 
 
 def check_piece(bench: Bench, piece: Piece) -> int:
@@ -51,7 +48,7 @@ def check_piece(bench: Bench, piece: Piece) -> int:
     if isinstance(work, given.Evaluate):
         plan = _evaluation_plan(bench, piece, work)
     elif isinstance(work, given.Audit):
-        plan = audit_plan(bench, piece, work).plan
+        plan = _audit_plan(bench, piece, work).plan
     else:
         plan = bench.plan(piece)
     alignment_of(plan)
@@ -68,7 +65,7 @@ def _evaluation_plan(bench: Bench, piece: Piece, work: given.Evaluate) -> Plan:
     return plan
 
 
-def _evaluated(bench: Bench, piece: Piece, work: given.Evaluate) -> Done:
+def _evaluate(bench: Bench, piece: Piece, work: given.Evaluate) -> tuple[Line, Any]:
     plan, note = _evaluation_plan(bench, piece, work), ""
     if work.noise:
         plan, note = _deployed(bench, piece, plan, work)
@@ -83,15 +80,15 @@ def _evaluated(bench: Bench, piece: Piece, work: given.Evaluate) -> Done:
         value=metrics[metric],
         images=len(found.records),
         failed=len(found.failed),
-        words="; ".join(part for part in (note, failed) if part),
+        words="; ".join(filter(None, (note, failed))),
         folder=str(run_folder(plan)),
         numbers={**found.result, "pipeline": found.about.pipeline},
     )
     key = (piece.model.name, bench.data_of(piece).name)
     if bench.is_first(piece):
         bench.first[key] = found
-        return Done(line, found)
-    return Done(_compared(line, bench.first.get(key), found), found)
+        return line, found
+    return _compared(line, bench.first.get(key), found), found
 
 
 def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
@@ -101,22 +98,26 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
     try:
         found = difference(before, after)
     except InputError as problem:
-        return replace(line, words="; ".join(part for part in (line.words, f"no Δ: {problem}") if part))
+        return replace(line, words="; ".join(filter(None, (line.words, f"no Δ: {problem}"))))
     words = f"{found.changed} of {found.images} predictions changed"
     return replace(
         line,
         delta=found.interval.estimate,
         low=found.interval.low,
         high=found.interval.high,
-        words="; ".join(part for part in (words, line.words) if part),
+        words="; ".join(filter(None, (words, line.words))),
         numbers={
             **line.numbers,
             "difference": {
-                "metric": found.metric, "images": found.images, "before": found.before,
-                "after": found.after, "changed": found.changed, "said": str(found),
+                "metric": found.metric,
+                "images": found.images,
+                "before": found.before,
+                "after": found.after,
+                "changed": found.changed,
+                "said": str(found),
             },
         },
-    )  # fmt: skip
+    )
 
 
 def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> tuple[Plan, str]:
@@ -146,7 +147,7 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
     return replace(plan, pipeline=made.variant.pipeline, dataset=dataset), "; ".join(notes)
 
 
-def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
+def _noise(bench: Bench, piece: Piece, work: given.Noise) -> tuple[Line, Any]:
     from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.result import Suite, as_plain, save, suite_folder
 
@@ -155,14 +156,12 @@ def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
     spare = bench.spare(piece, work.calibration, work.calibration_images)
     wanted = NoiseSelection(work.only, work.skip, work.all)
     found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
-    seconds = round(time.perf_counter() - began, 3)
-    created = now()
     suite = Suite(
         plan.dataset.name,
         (found,),
         command=plan.command,
-        created=created,
-        seconds=seconds,
+        created=now(),
+        seconds=round(time.perf_counter() - began, 3),
         versions=versions(),
     )
     folder = suite_folder(suite, bench.runs)
@@ -186,7 +185,7 @@ def _noised(bench: Bench, piece: Piece, work: given.Noise) -> Done:
         folder=str(folder),
         numbers=as_plain(suite),
     )
-    return Done(line, suite)
+    return line, suite
 
 
 def _change(points: float | None) -> float | None:
@@ -194,4 +193,120 @@ def _change(points: float | None) -> float | None:
     return None if points is None else -points / 100 + 0.0
 
 
-Keep = Callable[[Piece, Any, Line], Path | None]  # writes the page of a piece, gives its path
+def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
+    """The line of an attack, and (its plan, its outcome)."""
+    from holdfast.attack.cli import attack_plan
+    from holdfast.attack.plan import apart, check_attack
+    from holdfast.attack.run import as_plain
+    from holdfast.attack.run import attack as run
+    from holdfast.attack.universal import make_universal
+
+    plan = bench.plan(piece)
+    name = f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}"
+    out = bench.runs / slug(name)
+    wanted = attack_plan(plan, work, out, bench.experiment.seed)
+    check_attack(wanted)
+    wanted = apart(wanted, alignment_of(plan))
+    patch = None
+    if work.universal != "none":
+        with bench.watch(f"universal patch, {piece.title}", work.steps * work.restarts) as step:
+            patch = make_universal(wanted, step)
+    with bench.watch(piece.title, len(plan.dataset)) as step:
+        found = run(wanted, step, patch)
+    effect, aimed = found.effects[0], len(found.aimed)
+    reached = sum(a.success for a in found.aimed)
+    words = [f"{effect.before:.4f} before", f"{reached} of {aimed} images with a target broken"]
+    if effect.effect is not None:
+        words.insert(1, f"S_e {effect.effect:.3f}")
+    if aimed:
+        words.append(f"{found.mean(lambda a: a.pixels):.0f} px changed in the mean")
+    plain = {key: value for key, value in as_plain(found).items() if key != "images"}
+    line = bench.line(
+        piece,
+        metric="mAP" if work.rule != "coco" else "AP50",
+        value=effect.after,
+        delta=effect.after - effect.before,
+        images=len(found.attempts),
+        failed=len(found.failed),
+        words="; ".join(words),
+        folder=str(wanted.out),
+        numbers=plain,
+    )
+    return line, (wanted, found)
+
+
+def _audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
+    """The plan of an audit; InputError if a gate names a metric that this model is not measured by."""
+    from holdfast.audit.gates import check
+    from holdfast.audit.options import AuditOptions
+    from holdfast.audit.plan import AuditPlan
+    from holdfast.audit.state import gate_metric
+
+    plan = bench.plan(piece)
+    check(bench.experiment.gates, metrics=(gate_metric(plan),))
+    spare = bench.spare(piece, work.calibration, CALIBRATION_ITEMS, part=True)
+    return AuditPlan(plan, bench.options(piece, AuditOptions), spare)
+
+
+def _audit(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
+    """The line of an audit with its gates judged, and what the audit made."""
+    from holdfast.audit.gates import judge
+    from holdfast.audit.result import as_plain
+    from holdfast.audit.run import audit
+
+    state = audit(_audit_plan(bench, piece, work), bench.watch)
+    found = state.result
+    judged = judge(bench.experiment.gates, found)
+    words = [f"clean of {found.clean.images} images"]
+    if found.worst is not None and (found.worst.drop or 0.0) > 0:
+        words.append(f"worst single {found.worst.label} costs {found.worst.drop:.4f}")
+    if found.findings:
+        words.append(f"{len(found.findings)} answers are others under a runtime or precision")
+    left = [part.name for part in found.parts if part.left_out]
+    words += [f"left out in part: {', '.join(left)}"] if left else []
+    broken, open_ones = sum(one.failed for one in judged), sum(not one.decided for one in judged)
+    words += [f"{broken} of {len(judged)} gates failed"] if broken else []
+    words += [f"{open_ones} of {len(judged)} gates not decided"] if open_ones else []
+    line = bench.line(
+        piece,
+        metric=found.clean.metric,
+        value=found.clean.value,
+        images=found.clean.images,
+        failed=len(found.failed),
+        words="; ".join(words),
+        folder=str(state.plan.folder),
+        gates=tuple(judged),
+        numbers=as_plain(found),
+    )
+    return line, state
+
+
+def _verify(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]:
+    """The line of one specification; an error of the verifier is one of the piece."""
+    from holdfast.core.model import Network
+    from holdfast.core.property import Budget
+    from holdfast.engine.executor import cores
+    from holdfast.graph.load import find_model
+    from holdfast.verify.run import verify
+    from holdfast.verify.vnnlib import property_of, read_vnnlib
+
+    if piece.spec is None:
+        raise InputError(f"{piece.condition.name}: expected a specification, got none")
+    path = find_model(piece.model.path)
+    question = property_of(read_vnnlib(piece.spec), Network(piece.model.name, path))
+    seconds = work.timeout if work.seconds is None else work.seconds
+    budget = Budget(seconds, jobs=bench.jobs or cores(), seed=bench.experiment.seed)
+    verdict = verify(question, budget)
+    if verdict.status == "error":
+        raise InputError(verdict.note)
+    words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
+    keys = ("status", "engine", "seconds", "bound", "note", "real_only")
+    kept = {key: getattr(verdict, key) for key in keys}
+    witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
+    line = bench.line(
+        piece,
+        metric=verdict.status,
+        words="; ".join(filter(None, words)),
+        numbers={**kept, "spec": str(piece.spec), "witness": witness},
+    )
+    return line, verdict

@@ -1,19 +1,35 @@
-"""An experiment as data. The fields are the keys of its TOML file; most are those of the commands."""
+"""An experiment as data, read from its TOML file, and the JSON schema of such files.
+
+The fields are the keys of the file; most are those of the commands. The reader reports all problems at once,
+each with its line.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from holdfast.attack.options import AttackSettings
-from holdfast.audit.gates import Gate
-from holdfast.audit.options import AuditSettings
+from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min_images_of
+from holdfast.audit.options import ENOUGH, AuditSettings
 from holdfast.config import completions
-from holdfast.config.options import Option, Options
+from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, shown
+from holdfast.config.schema import table_schema, value_schema
+from holdfast.config.toml import read_value, unknown_key
+from holdfast.config.toml_lines import Path as Where
+from holdfast.config.toml_lines import line_of, lines_of
+from holdfast.core.errors import InputError
 from holdfast.evaluate.options import CardOptions, ClassOptions, ReadingOptions, ScoreOptions, StageOptions
 from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions
 from holdfast.verify.options import TimeoutOptions
+
+LARGEST = 1 << 20  # bytes of a file
+TABLES = ("model", "data", "condition", "gates")
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,3 +112,281 @@ class Experiment(Options):
     title: Annotated[str, Option("A line above the results.")] = ""
     seed: Annotated[int, Option("Random seed of attacks.", least=0)] = 0
     gates: tuple[Gate, ...] = ()
+
+
+def read_experiment(file: Path) -> Experiment:
+    """The experiment in a TOML file; InputError names file, line, field and values of every problem."""
+    text = _text(file)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InputError(_syntax(file, str(problem))) from None
+    except RecursionError:
+        raise InputError(f"{file}: expected TOML, got brackets nested too deeply") from None
+    reader = _Reader(file, file.resolve().parent, lines_of(text))
+    found = reader.experiment(document)
+    if not reader.problems:
+        return found
+    problems = [line for _, line in sorted(reader.problems, key=lambda one: one[0])]
+    many = f"{len(problems)} problems in {file}:\n" if len(problems) > 1 else ""
+    raise InputError(many + "\n".join(problems))
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.is_dir():
+            raise InputError(f"{file}: expected a TOML file, got a folder")
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise InputError(f"{file}: expected at most {LARGEST} bytes of TOML, got {size}")
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; docs/experiment.md shows one to begin with") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InputError(f"{file}: expected a readable TOML file, got: {problem}") from None
+
+
+def _syntax(file: Path, message: str) -> str:
+    """The problem tomllib reports, with the line where all others have it."""
+    what, _, at = message.rpartition(" (at ")
+    if at.startswith("line "):
+        line, _, column = at.removeprefix("line ").rstrip(")").partition(", ")
+        return f"{file}:{line}: expected TOML, got: {what} ({column})"
+    return f"{file}: expected TOML, got: {message}"
+
+
+@dataclass
+class _Reader:
+    """What is needed to report a problem, and the problems found so far by their lines."""
+
+    file: Path
+    folder: Path
+    lines: Mapping[Where, int]
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+    def report(self, where: Where, what: str) -> None:
+        """Keep the problem with its line and the name of the field."""
+        line = line_of(self.lines, where)
+        named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+        place = f"{self.file}:{line}" if line else str(self.file)
+        self.problems.append((line, f"{place}: {named}: {what}" if named else f"{place}: {what}"))
+
+    def experiment(self, document: Mapping[str, Any]) -> Experiment:
+        """The experiment; what could not be read has a default, and its problem is reported."""
+        own = {key: value for key, value in document.items() if key not in TABLES}
+        values = self.table(Experiment, own, (), TABLES)
+        models = self.several(document, "model", GivenModel)
+        data = self.several(document, "data", GivenData, needed=False)
+        conditions = self.conditions(document)
+        gates = tuple(self.gates(document.get("gates", {})))
+        found = Experiment(
+            file=self.file, models=models, data=data, conditions=conditions, gates=gates, **values
+        )
+        self.whole(found, document)
+        return found
+
+    def table(
+        self, shape: type[Options], given: Mapping[str, Any], where: Where, also: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The values of a table that the fields of `shape` accept, by the names of the fields."""
+        specs = keys_of(shape)
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            if key not in specs:
+                home = _homes(key)
+                foreign = f"not a key of this table; it is for {home}"
+                self.report((*where, key), foreign if home else unknown_key(key, (*specs, *also)))
+                continue
+            try:
+                values[specs[key].name] = read_value(specs[key], value, self.folder)
+            except InvalidValue as problem:
+                inside = () if problem.place is None else (problem.place,)
+                self.report((*where, key, *inside), str(problem))
+        for key, spec in specs.items():
+            if spec.required and key not in given:
+                self.report(where, f"{key} is missing: {spec.option.help}")
+        return values
+
+    def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
+        """The tables of [[name]]."""
+        given = document.get(name, [])
+        if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+            self.report((name,), f"expected tables [[{name}]], got {_kind(given)}")
+            return []
+        if not given and (needed or name in document):
+            where = (name,) if name in document else ()
+            self.report(where, f"expected at least one table [[{name}]], got none")
+        return given
+
+    def several(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
+        """The models or the data, each with a name."""
+        found = []
+        for place, row in enumerate(self.rows(document, name, needed)):
+            values = self.table(shape, row, (name, place))
+            made = shape(**{"path": "", **values})
+            unnamed = made.path and "name" not in row
+            found.append(replace(made, name=_name(made.path)) if unnamed else made)
+        self.twice(name, {place: one.name for place, one in enumerate(found)})
+        return tuple(found)
+
+    def conditions(self, document: Mapping[str, Any]) -> tuple[Condition, ...]:
+        """The conditions, each with what its `do` takes."""
+        found, named = [], dict[int, str]()
+        for place, row in enumerate(self.rows(document, "condition")):
+            where: Where = ("condition", place)
+            does = row.get("do")
+            shape = DOES.get(does) if isinstance(does, str) else None
+            common = keys_of(Condition)
+            rest = {key: value for key, value in row.items() if key not in common}
+            values = self.table(Condition, {k: v for k, v in row.items() if k in common}, where)
+            if shape is None:  # what else it holds cannot be judged before it is known what it does
+                continue
+            named[place] = values.get("name", "" if "name" in row else str(does))
+            work = self.work(shape, str(does), rest, where)
+            if work is not None:
+                found.append(Condition(do=values["do"], name=named[place], work=work))
+        self.twice("condition", named)
+        return tuple(found)
+
+    def work(self, shape: type[Work], does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
+        """What a condition does; None if something it cannot do without is missing."""
+        before = len(self.problems)
+        foreign = {key for key in rest if key not in keys_of(shape) and _homes(key)}
+        for key in sorted(foreign):
+            self.report((*where, key), f'not for do = "{does}"; it is for {_homes(key)}')
+        values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
+        if values.get("calibration") and shape is Evaluate and not values.get("noise"):
+            self.report((*where, "calibration"), "is of use only with `noise`")
+        if isinstance(values.get("stage"), tuple):
+            kinds = [text.partition("=")[0] for text in values["stage"]]
+            for kind in sorted({k for k in kinds if kinds.count(k) > 1}):
+                self.report((*where, "stage"), f"the stage {kind!r} is exchanged twice")
+        return shape(**values) if len(self.problems) == before else None
+
+    def gates(self, given: Any) -> Iterator[Gate]:
+        """The gates of [gates], each read and checked on its own."""
+        if not isinstance(given, dict) or not given.get(FAIL_IF, True):
+            self.report(("gates",), f'expected a table with {FAIL_IF} = ["…"], got {shown(given)}')
+            return
+        try:
+            least = min_images_of(given.get(MIN_IMAGES), MIN_IMAGES)
+        except InputError as problem:
+            self.report(("gates", MIN_IMAGES), str(problem).partition(": ")[2])
+            least = None
+        for key, value in given.items():
+            if key == MIN_IMAGES:
+                continue
+            items = value if key == FAIL_IF and isinstance(value, list) else [value]
+            for place, item in enumerate(items):
+                where: Where = ("gates", key, place) if items is value else ("gates", key)
+                try:
+                    made = gates_of({key: item}, "gates")
+                    check(made)
+                    yield from (dataclasses.replace(one, min_images=least) for one in made)
+                except InputError as problem:
+                    text = str(problem)
+                    self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
+
+    def twice(self, name: str, named: Mapping[int, str]) -> None:
+        """Report a name that two tables have."""
+        seen: dict[str, int] = {}
+        for place, one in named.items():
+            first = seen.setdefault(one, place)
+            if one and first != place:
+                said = f"{one!r} is the name of {name}[{first}] already; give it another `name`"
+                self.report((name, place, "name"), said)
+
+    def whole(self, found: Experiment, document: Mapping[str, Any]) -> None:
+        """Report what no single table shows."""
+        does = [str(row.get("do")) for row in _tables(document, "condition")]
+        if set(does) != {"verify"} and "data" not in document:
+            self.report((), "expected at least one table [[data]], got none")
+        if found.gates and "audit" not in does:
+            self.report(("gates",), 'gates are judged on audits: add a [[condition]] with do = "audit"')
+
+
+def _name(path: str) -> str:
+    last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return last.removesuffix(".gz").removesuffix(".onnx") or path
+
+
+def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
+    """The fields of an options class by their keys."""
+    return {spec.key: spec for spec in fields_of(shape)}
+
+
+def _homes(key: str) -> str:
+    """Where a key belongs, in words; empty if nowhere."""
+    does = [f'"{does}"' for does, shape in DOES.items() if key in keys_of(shape)]
+    tables: dict[str, type[Options]] = {"model": GivenModel, "data": GivenData}
+    inside = [f"[[{name}]]" for name, shape in tables.items() if key in keys_of(shape)]
+    return " or ".join([*([f"do = {' or '.join(does)}"] if does else []), *inside])
+
+
+def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    given = document.get(name, [])
+    return [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "one table; write [[ ]] around its name, with two brackets"
+    return shown(value)
+
+
+def schema() -> dict[str, Any]:
+    """The schema (draft 2020-12) of an experiment's file, with the names that are known here."""
+    return {
+        "$schema": DRAFT,
+        "title": "holdfast experiment",
+        "description": "Models × data × conditions, for `holdfast run`.",
+        "type": "object",
+        "properties": {
+            **table_schema(Experiment)["properties"],
+            "model": _rows(table_schema(GivenModel), "The models."),
+            "data": _rows(
+                table_schema(GivenData), "The data; may be missing if every condition is do = 'verify'."
+            ),
+            "condition": _rows(_condition(), "Each is run for each model on each data."),
+            "gates": _gates(),
+        },
+        "required": ["model", "condition"],
+        "additionalProperties": False,
+    }
+
+
+def _rows(items: dict[str, Any], about: str) -> dict[str, Any]:
+    return {"type": "array", "minItems": 1, "items": items, "description": about}
+
+
+def _condition() -> dict[str, Any]:
+    """One of several tables, which differ in what is done."""
+    shared = {spec.key: spec for spec in fields_of(Condition)}
+    several = []
+    for does, shape in DOES.items():
+        table = table_schema(shape)
+        own = {
+            "do": {"const": does, "description": shared["do"].option.help},
+            "name": value_schema(shared["name"]),
+        }
+        table["properties"] = {**own, **table["properties"]}
+        table["required"] = ["do", *table["required"]]
+        table["title"] = does
+        several.append(table)
+    return {"type": "object", "required": ["do"], "oneOf": several}
+
+
+def _gates() -> dict[str, Any]:
+    """The list, or names with what they must not be."""
+    text = {"type": "string", "minLength": 1, "examples": ["noise.map50.drop > 0.02"]}
+    several = {"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]}
+    least = {
+        "type": "integer", "minimum": 1, "default": ENOUGH,
+        "description": "A gate whose number rests on fewer images is not decided.",
+    }  # fmt: skip
+    return {
+        "type": "object",
+        "properties": {FAIL_IF: several, MIN_IMAGES: least},
+        "additionalProperties": {"type": ["string", "object"]},
+        "description": "An audit fails if one of these is true of it: see docs/ci.md.",
+    }

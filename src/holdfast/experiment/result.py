@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from holdfast.audit.gates import Judged
+from holdfast.audit.gates import GateVerdict
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.experiment.plan import Experiment
 
@@ -36,7 +36,7 @@ class Line:
     page: str = ""  # its own page
     seconds: float = 0.0
     command: str = ""
-    gates: tuple[Judged, ...] = ()
+    gates: tuple[GateVerdict, ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)  # everything it found
 
     @property
@@ -63,7 +63,7 @@ class Findings:
         return tuple(line for line in self.lines if line.state == "failed" or line.failed)
 
     @property
-    def broken_gates(self) -> tuple[tuple[Line, Judged], ...]:
+    def broken_gates(self) -> tuple[tuple[Line, GateVerdict], ...]:
         """The gates that failed, each with its audit."""
         return tuple((line, one) for line in self.lines for one in line.gates if one.failed)
 

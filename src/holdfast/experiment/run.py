@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from holdfast.audit.gates import Judged
+from holdfast.audit.gates import GateVerdict
 from holdfast.config.parser import command_line
 from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_line
 from holdfast.engine.manifest import now
@@ -74,11 +73,9 @@ def execute(
 
 def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
     began = time.perf_counter()
-    made: Any = None
     try:
-        done = run_piece(bench, piece)
-        line, made = done.line, done.made
-        page = keep(piece, made, line)
+        line, found = run_piece(bench, piece)
+        page = keep(piece, found, line)
         line = replace(line, page="" if page is None else str(page))
     except OutputError:
         raise  # a folder that cannot be written to fails all that follow too
@@ -94,7 +91,7 @@ def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
 def _failed(bench: Bench, piece: Piece, reason: str) -> Line:
     """The line of a piece that could not be run; the gates of an audit that did not run have failed."""
     gates = bench.experiment.gates if isinstance(piece.condition.work, Audit) else ()
-    judged = tuple(Judged(gate, None, True, "not measured: the audit failed") for gate in gates)
+    judged = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
     return bench.line(piece, state="failed", words=" ".join(reason.split()), gates=judged)
 
 

@@ -16,15 +16,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from holdfast.core.errors import HoldfastError
-from holdfast.web import pages, show, uploads
-from holdfast.web.child import Patience, tail
+from holdfast.web import pages, uploads
 from holdfast.web.form import FIRST, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
-from holdfast.web.jobs import LOG, Command, Desk
-from holdfast.web.refusal import Refusal, answer
-from holdfast.web.render import htmx, integrity, style
-from holdfast.web.shelf import run_of
-from holdfast.web.site import Site
+from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
+from holdfast.web.pages import Site
+from holdfast.web.render import Refusal, answer, htmx, integrity, style
+from holdfast.web.runs import compared, page_of, picture_page, run_of, written
 
 # A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
 RUN_POLICY = (
@@ -45,12 +43,12 @@ def app_of(
 ) -> Starlette:
     """The app over the files below `root` and the runs in `runs`, for a server at that port."""
     places = Places(root.resolve(), runs.resolve())
-    site = Site(places, Desk(places, command, patience or Patience()), secrets.token_urlsafe(32))
+    site = Site(places, AuditQueue(places, command, patience or Patience()), secrets.token_urlsafe(32))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(site.desk.close)
+        await run_in_threadpool(site.queue.close)
 
     app = Starlette(
         routes=_routes(),
@@ -94,6 +92,11 @@ def _policy() -> str:
             "frame-ancestors 'none'",
         ]
     )
+
+
+def _sandboxed(text: str) -> Response:
+    """A page of a run, which may be anybody's file."""
+    return HTMLResponse(text, headers={"Content-Security-Policy": RUN_POLICY})
 
 
 def _site(request: Request) -> Site:
@@ -145,7 +148,7 @@ def _choose(request: Request) -> Response:
 
 def _run(request: Request) -> Response:
     run = run_of(_site(request).places.runs, request.path_params["key"])
-    return HTMLResponse(show.page_of(run), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(page_of(run))
 
 
 def _compare(request: Request) -> Response:
@@ -154,20 +157,20 @@ def _compare(request: Request) -> Response:
         raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
     runs = _site(request).places.runs
     newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
-    return HTMLResponse(show.compared(older, newer), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(compared(older, newer))
 
 
 def _log(request: Request) -> Response:
-    job = _site(request).desk.job(request.path_params["key"])
+    job = _site(request).queue.job(request.path_params["key"])
     return PlainTextResponse(tail(job.folder / LOG, LOG_SHOWN) or "nothing was said yet\n")
 
 
 def _page(request: Request) -> Response:
     """The page an audit of this list was told to write."""
-    found = show.written(_site(request).desk.job(request.path_params["key"]).folder)
+    found = written(_site(request).queue.job(request.path_params["key"]).folder)
     if found is None:
         raise Refusal("this audit has written no page; its log says why", 404)
-    return HTMLResponse(found, headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(found)
 
 
 def _picture(request: Request) -> Response:
@@ -175,7 +178,7 @@ def _picture(request: Request) -> Response:
     path = next((p for p in site.pictures() if p.name == name), None)
     if path is None:
         raise Refusal("there is no such picture; load the page again", 404)
-    return HTMLResponse(show.picture_page(path), headers={"Content-Security-Policy": RUN_POLICY})
+    return _sandboxed(picture_page(path))
 
 
 async def _start(request: Request) -> Response:
@@ -183,7 +186,7 @@ async def _start(request: Request) -> Response:
     given = dict(await form_of(request, site.token))
     given.pop("token", None)
     try:
-        await run_in_threadpool(site.desk.start, given)
+        await run_in_threadpool(site.queue.start, given)
     except HoldfastError as problem:
         status = problem.status if isinstance(problem, Refusal) else 400
         text = await run_in_threadpool(pages.index, site, given, str(problem))
@@ -194,7 +197,7 @@ async def _start(request: Request) -> Response:
 async def _cancel(request: Request) -> Response:
     site = _site(request)
     given = dict(await form_of(request, site.token))
-    await run_in_threadpool(site.desk.cancel, given.get("key", ""))
+    await run_in_threadpool(site.queue.cancel, given.get("key", ""))
     return _back()
 
 

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import say
-from holdfast.web.options import ServeOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions(Options, command="serve"):
+    """The options of `holdfast serve`."""
+
+    root: Annotated[Path, Argument("Folder whose models and data may be chosen.")] = Path()
+    runs: Annotated[Path, Option("Folder of the runs.", metavar="FOLDER")] = Path("holdfast-runs")
+    port: Annotated[int, Option("Port on this machine (0 = any free one).", least=0, most=65535)] = 8765
+    open: Annotated[bool, Option("Open the page in the browser.")] = True
 
 
 def serve(options: ServeOptions) -> None:
@@ -12,6 +27,9 @@ def serve(options: ServeOptions) -> None:
     It answers to this machine only, and reads nothing outside ROOT and the runs. Ctrl-C ends it and what it
     started; finished work is kept.
     """
+    import threading
+    import webbrowser
+
     from holdfast.core.errors import MissingExtra
 
     try:
@@ -24,24 +42,10 @@ def serve(options: ServeOptions) -> None:
 
     def ready(address: str) -> None:
         say(f"serving  {address}  (Ctrl-C ends it)")
-        _flush()
-        if options.open:
-            _open(address)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        if options.open:  # in a thread: the browser is not waited for
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     run(options.root, options.runs, options.port, ready=ready)
     say("stopped")
-
-
-def _flush() -> None:
-    import sys
-
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-def _open(address: str) -> None:
-    """Ask the browser to open the page, without waiting for it."""
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

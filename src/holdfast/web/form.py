@@ -1,11 +1,11 @@
-"""The form that starts an audit: its inputs, its values as options, and the command that runs them."""
+"""The form that starts an audit, the paths it may name below the root, and the command that runs it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from holdfast.audit.gates import check, gate_of
 from holdfast.audit.options import AuditedOptions, AuditOptions
@@ -16,8 +16,9 @@ from holdfast.core.errors import InputError
 from holdfast.core.processes import python
 from holdfast.data.embedded import NAMES
 from holdfast.graph.load import shipped
-from holdfast.web.paths import inside
 
+DATA_FILES = (".csv", ".json", ".yaml", ".yml")  # files that may be data sets: annotations, descriptions
+SHOWN = 500  # names of one folder
 UPLOADED = "upload:"  # before the name of an uploaded model
 _EMBEDDED = re.compile(rf"({'|'.join(NAMES)})(:[0-9]{{1,9}}){{0,2}}")
 MOST_LINES = 50
@@ -29,6 +30,82 @@ MORE = tuple(
     if spec.kind is not Path and not spec.option.refers_to and spec.name not in MAIN
 )
 FIRST = {"model": "signs-yolo", "data": "signs"}  # what the form is filled with at first
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file or folder below the root: its name, its path from the root, and what it may be used as."""
+
+    name: str
+    path: str
+    folder: bool
+    model: bool
+    data: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A folder below the root: the folders above it (name, path), what is in it, how many are not shown."""
+
+    path: str
+    above: tuple[tuple[str, str], ...]
+    items: tuple[Item, ...]
+    more: int
+
+
+def inside(root: Path, text: str) -> Path:
+    """The existing path `text` names below `root`, links followed; InputError if it leads out or to nothing.
+
+    What leads out and what is not there get the same answer, so that nobody can ask what lies outside.
+    """
+    refused = InputError(
+        f"{text[:200]!r}: no such file or folder below the root; give its path from there, without .."
+    )
+    if len(text) > 4096 or "\0" in text or "\\" in text or text.startswith("/"):
+        raise refused
+    if PureWindowsPath(text).drive or ".." in text.split("/"):
+        raise refused
+    base = root.resolve()
+    try:
+        found = (base / text).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):  # not there, a circle of links, bytes no path can have
+        raise refused from None
+    if not found.is_relative_to(base):
+        raise refused
+    return found
+
+
+def listing(root: Path, text: str) -> Listing:
+    """What a folder below the root holds that a model or a data set could be; hidden names are left out."""
+    folder = inside(root, text)
+    if not folder.is_dir():
+        raise InputError(f"{text!r}: expected a folder, got a file")
+    try:
+        names = sorted((p.name for p in folder.iterdir()), key=str.casefold)
+    except OSError as problem:
+        raise InputError(f"{text!r}: cannot be listed: {problem.strerror}") from problem
+    prefix = "/".join(p for p in text.split("/") if p not in ("", "."))
+    items = [i for name in names if (i := _item(root, prefix, name)) is not None]
+    items.sort(key=lambda i: (i.folder, not i.model))  # models, other files, folders
+    parts = prefix.split("/") if prefix else []
+    above = tuple((name, "/".join(parts[: n + 1])) for n, name in enumerate(parts))
+    return Listing(prefix, above, tuple(items[:SHOWN]), max(0, len(items) - SHOWN))
+
+
+def _item(root: Path, prefix: str, name: str) -> Item | None:
+    """What one name is; None if it is hidden, of no use, leads out, or cannot be written in an address."""
+    path = f"{prefix}/{name}" if prefix else name
+    try:
+        path.encode()
+        if name.startswith("."):
+            return None
+        found = inside(root, path)
+        folder = found.is_dir()
+    except (InputError, OSError, UnicodeEncodeError):
+        return None
+    ending = name[name.rfind(".") :].lower() if "." in name else ""
+    model, data = not folder and ending == ".onnx", folder or ending in DATA_FILES
+    return Item(name, path, folder, model, data) if model or data else None
 
 
 @dataclass(frozen=True)
@@ -69,8 +146,8 @@ def options_of(values: Mapping[str, str], places: Places, page: Path) -> AuditOp
         if not all(line.isprintable() for line in lines):
             raise InputError(f"{key}: expected lines of printable text")
     subject = {
-        "model": _model(values.get("model", "").strip(), places),
-        "data": _data(values.get("data", "").strip(), places),
+        "model": _model_path(values.get("model", "").strip(), places),
+        "data": _data_path(values.get("data", "").strip(), places),
     }
     found = values_of(AuditOptions, (*MAIN, *MORE), {**values, **subject})
     check([gate_of(line, "gates") for line in found.get("fail_if", ())])
@@ -82,7 +159,7 @@ def command_of(options: AuditOptions) -> list[str]:
     return python("-m", "holdfast", *command_words(options))
 
 
-def _model(text: str, places: Places) -> str:
+def _model_path(text: str, places: Places) -> str:
     if not text:
         raise InputError("model: expected a shipped model or an .onnx file below the root, got nothing")
     if text in shipped():
@@ -96,7 +173,7 @@ def _model(text: str, places: Places) -> str:
     return str(found)
 
 
-def _data(text: str, places: Places) -> str:
+def _data_path(text: str, places: Places) -> str:
     if not text:
         raise InputError("data: expected `signs` or a data set below the root, got nothing")
     return text if _EMBEDDED.fullmatch(text) else str(inside(places.root, text))

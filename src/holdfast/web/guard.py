@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import HoldfastError
-from holdfast.web.refusal import Refusal, answer
+from holdfast.web.render import Refusal, answer
 
 FORM_LIMIT = 64 * 1024  # bytes of a form without a file
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -94,8 +94,8 @@ def _check_post(headers: Headers, site: str | None, host: str) -> None:
     """
     origin = headers.get("origin")
     own = origin is not None and origin.lower() == f"http://{host.lower()}"
-    told = site == "same-origin" and (own or origin in (None, "null"))
-    if not (own if site is None else told):
+    trusted = site == "same-origin" and (own or origin in (None, "null"))
+    if not (own if site is None else trusted):
         raise Refusal("expected a form of this page, got one of another site", 403)
 
 

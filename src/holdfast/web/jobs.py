@@ -2,31 +2,110 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import orjson
 
 from holdfast.audit.options import AuditOptions
 from holdfast.core.errors import HoldfastError, OutputError
-from holdfast.engine.store import to_json, write_atomic
-from holdfast.web import child
+from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.web.form import Places, command_of, known_values, options_of
-from holdfast.web.progress import mark_cancelled
-from holdfast.web.refusal import Refusal
+from holdfast.web.render import Refusal
+from holdfast.web.runs import mark_cancelled
 
-State: TypeAlias = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
-Command: TypeAlias = Callable[[AuditOptions], list[str]]
+_STEP = 0.05  # seconds between two looks
 QUEUE = 5  # audits that may wait
 KEPT = 20  # ended ones that are still known
 MANIFEST, LOG = "job.json", "log.txt"
 WORDS = {0: "", 1: "a gate failed", 4: "some images failed"}  # exit codes of an audit that was done
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds a process is given to end by SIGINT, and then by SIGTERM, before SIGKILL."""
+
+    interrupt: float = 5.0
+    terminate: float = 3.0
+
+
+def begin_process(command: Sequence[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """The process, its output going to `log`; it leads a group of its own."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            list(command),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def follow_process(process: subprocess.Popen[bytes], stop: threading.Event, patience: Patience) -> int:
+    """The exit code, once the process and everything it had started are gone; `stop` makes it end."""
+    while not _has_ended(process):
+        if stop.wait(_STEP):
+            _end_process(process, patience)
+            break
+    # Before the leader is reaped its number belongs to nobody else, so what is left of the group is its own.
+    _send_signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    return process.wait()
+
+
+def _end_process(process: subprocess.Popen[bytes], patience: Patience) -> None:
+    for number, seconds in ((signal.SIGINT, patience.interrupt), (signal.SIGTERM, patience.terminate)):
+        _send_signal(process, number)
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            if _has_ended(process):
+                return
+            time.sleep(_STEP)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the leader has ended; it is not reaped where the system lets us look without that."""
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.terminate()
+
+
+def last_line(log: Path, code: int) -> str:
+    """The last line a process said, or its exit code if it said nothing."""
+    lines = [line.strip() for line in tail(log, 4096).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else f"ended with exit code {code}"
+
+
+def tail(log: Path, most: int) -> str:
+    """The last `most` bytes of a text file; empty if there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - most))
+            return printable(stream.read(most).decode("utf-8", "replace"))
+    except OSError:
+        return ""
+
+
+State: TypeAlias = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
+Command: TypeAlias = Callable[[AuditOptions], list[str]]
 
 
 @dataclass(frozen=True)
@@ -48,12 +127,12 @@ class Job:
 
 
 @dataclass
-class Desk:
-    """Where audits are handed in; it knows the processes, so that it can end them."""
+class AuditQueue:
+    """The queue of audits; it knows their processes, so that it can end them."""
 
     places: Places
     command: Command = command_of
-    patience: child.Patience = field(default_factory=child.Patience)
+    patience: Patience = field(default_factory=Patience)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _options: dict[str, AuditOptions] = field(default_factory=dict)
@@ -125,7 +204,7 @@ class Desk:
 
     def _begin(self, job: Job) -> None:
         try:
-            process = child.begin(self.command(self._options[job.key]), job.folder, job.folder / LOG)
+            process = begin_process(self.command(self._options[job.key]), job.folder, job.folder / LOG)
         except OSError as problem:
             self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
             return self._next()
@@ -137,7 +216,7 @@ class Desk:
 
     def _keep(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
         """Wait for the end of the process, or end it, then start the next one."""
-        code = child.follow(process, stop, self.patience)
+        code = follow_process(process, stop, self.patience)
         if stop.is_set():
             mark_cancelled(self.places.runs, process.pid)
         with self._lock:
@@ -147,7 +226,7 @@ class Desk:
             elif code in WORDS:
                 ended = replace(job, state="done", note=WORDS[code])
             else:
-                ended = replace(job, state="failed", note=child.last_line(job.folder / LOG, code))
+                ended = replace(job, state="failed", note=last_line(job.folder / LOG, code))
             self._put(ended)
             del self._keepers[key], self._stops[key], self._options[key]
             self._next()
@@ -159,16 +238,12 @@ class Desk:
         for old in ended[KEPT:]:
             del self._jobs[old.key]
         try:
-            write_atomic(job.folder / MANIFEST, to_json(_plain(job), indent=True), durable=False)
+            plain = {key: getattr(job, key) for key in ("values", "state", "created", "pid", "note")}
+            write_atomic(job.folder / MANIFEST, to_json(plain, indent=True), durable=False)
         except OutputError:
             if job.state == "queued":  # nothing has begun: better said now than lost later
                 del self._jobs[job.key]
                 raise
-
-
-def _plain(job: Job) -> dict[str, Any]:
-    known = {"state": job.state, "created": job.created, "pid": job.pid, "note": job.note}
-    return {"values": dict(job.values), **known}
 
 
 def _remembered(started: Path) -> list[Job]:

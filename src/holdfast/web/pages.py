@@ -12,17 +12,38 @@ from urllib.parse import urlencode
 
 from holdfast.engine.store import printable
 from holdfast.graph.load import shipped
-from holdfast.web.form import UPLOADED, form_inputs
-from holdfast.web.jobs import Job
-from holdfast.web.paths import listing
-from holdfast.web.progress import Progress, progresses
+from holdfast.web.form import UPLOADED, Places, form_inputs, listing
+from holdfast.web.jobs import AuditQueue, Job
 from holdfast.web.render import htmx, integrity, render, style
-from holdfast.web.shelf import Run, runs_in
-from holdfast.web.show import PAGE
-from holdfast.web.site import Site
+from holdfast.web.runs import PAGE, Progress, Run, progresses, runs_in
 
 ENDED = 3  # audits that are over and still told of
 SHOWN = 300  # runs in the list
+
+
+@dataclass(frozen=True)
+class Site:
+    """One server's state."""
+
+    places: Places
+    queue: AuditQueue
+    token: str
+
+    def pictures(self) -> list[Path]:
+        """The uploaded pictures."""
+        return self._uploaded((".jpg", ".png"))
+
+    def models(self) -> list[Path]:
+        """The uploaded models."""
+        return self._uploaded((".onnx",))
+
+    def _uploaded(self, endings: tuple[str, ...]) -> list[Path]:
+        """Our own files of that kind: a link somebody put there is none."""
+        try:
+            found = sorted(self.places.uploads.iterdir())
+        except OSError:
+            return []
+        return [p for p in found if p.suffix in endings and p.is_file() and not p.is_symlink()]
 
 
 @dataclass(frozen=True)
@@ -83,7 +104,7 @@ class Now:
 def now(site: Site) -> Now:
     """The state of everything, read from the processes and the disk."""
     known = {p.pid: p for p in progresses(site.places.runs) if p.pid}
-    jobs = site.desk.jobs()
+    jobs = site.queue.jobs()
     own = {job.pid for job in jobs}
     over = [job for job in jobs if not job.live][:ENDED]
     rows = [_row(job, _of(job, known)) for job in jobs if job.live]
@@ -120,10 +141,22 @@ def index(site: Site, values: Mapping[str, str], line: str = "") -> str:
     """The first page; `line` says why the form was not accepted."""
     main, more = form_inputs(values)
     return render(
-        "index.html", now=now(site), main=main, more=more, values=values, line=line, title="Runs",
-        site=site, uploaded=UPLOADED, shipped=shipped(), models=site.models(), pictures=site.pictures(),
-        printable=printable, **_folder(site, "", values), **_frame(),
-    )  # fmt: skip
+        "index.html",
+        now=now(site),
+        main=main,
+        more=more,
+        values=values,
+        line=line,
+        title="Runs",
+        site=site,
+        uploaded=UPLOADED,
+        shipped=shipped(),
+        models=site.models(),
+        pictures=site.pictures(),
+        printable=printable,
+        **_folder(site, "", values),
+        **_frame(),
+    )
 
 
 def watching(site: Site) -> str:

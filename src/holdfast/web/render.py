@@ -1,4 +1,4 @@
-"""Templates of the web page, in the report's style; every value is escaped."""
+"""Templates of the web page in the report's style, and the answer to a request that is refused."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.errors import MissingExtra
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Scope
+
+from holdfast.core.errors import HoldfastError, MissingExtra
 
 if TYPE_CHECKING:
     import jinja2
+
 
 _HTMX = ("htmx-2.min.js", "htmx.min.js")  # what releases of the package that ships htmx call version 2
 
@@ -60,3 +65,18 @@ def htmx() -> str:
 def integrity(text: str) -> str:
     """The hash of a script as a content security policy and an integrity attribute write it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+class Refusal(HoldfastError):
+    """A request that is refused, with the HTTP status that says why."""
+
+    def __init__(self, line: str, status: int) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+def answer(scope: Scope, line: str, status: int) -> Response:
+    """The line as a page; as a fragment if htmx asked for one."""
+    part = Headers(scope=scope).get("hx-request") == "true"
+    name = "line.html" if part else "error.html"
+    return HTMLResponse(render(name, line=line, title="Not done", status=status), status)

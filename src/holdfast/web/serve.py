@@ -33,10 +33,19 @@ def serve(
         port = sockets[0].getsockname()[1]
         app = app_of(root, runs, port=port, command=command)
         config = uvicorn.Config(
-            app, log_level="critical", access_log=False, server_header=False, proxy_headers=False, ws="none",
-            http="h11", loop="asyncio", lifespan="on", timeout_graceful_shutdown=2, limit_concurrency=100,
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            lifespan="on",
+            timeout_graceful_shutdown=2,
+            limit_concurrency=100,
             timeout_keep_alive=15,
-        )  # fmt: skip
+        )
         server = _Server(config, lambda: ready(f"http://127.0.0.1:{port}/"))
         with _quietly_stopped(server):
             server.run(sockets)
@@ -70,9 +79,8 @@ def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
 
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, stop) for number in numbers}
-    listener = signal.set_wakeup_fd(
-        -1
-    )  # or the command's thread would answer the signal that is raised again
+    # Or the command's thread would answer the signal that is raised again.
+    listener = signal.set_wakeup_fd(-1)
     try:
         yield
     finally:
@@ -83,31 +91,27 @@ def _quietly_stopped(server: uvicorn.Server) -> Iterator[None]:
 
 def bound(port: int) -> list[socket.socket]:
     """Sockets of that port, or of any free one for 0, on the loopback addresses this machine has."""
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         for family, address in ADDRESSES:
             try:
                 one = socket.socket(family, socket.SOCK_STREAM)
             except OSError:
                 continue  # no such kind of address here
-            made.append(one)
+            sockets.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((address, made[0].getsockname()[1] if len(made) > 1 else port))
+                one.bind((address, sockets[0].getsockname()[1] if len(sockets) > 1 else port))
                 one.listen(128)  # only now nobody else can have it
             except OSError as problem:
-                if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(made) > 1:
-                    made.pop().close()
+                if problem.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(sockets) > 1:
+                    sockets.pop().close()
                     continue
                 raise
     except OSError as problem:
-        for one in made:
+        for one in sockets:
             one.close()
-        taken = problem.errno == errno.EADDRINUSE
+        taken, other = problem.errno == errno.EADDRINUSE, port + 1 if 1024 <= port < 65535 else 8765
         why = "is taken by another program" if taken else f"cannot be used: {problem.strerror}"
-        raise OutputError(f"port {port} {why}; give another one, such as --port {_other(port)}") from problem
-    return made
-
-
-def _other(port: int) -> int:
-    return port + 1 if 1024 <= port < 65535 else 8765
+        raise OutputError(f"port {port} {why}; give another one, such as --port {other}") from problem
+    return sockets

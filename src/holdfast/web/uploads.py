@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from holdfast.core.errors import OutputError
 from holdfast.web.guard import check_token
-from holdfast.web.refusal import Refusal
+from holdfast.web.render import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,8 +41,8 @@ async def received(request: Request, token: str) -> Upload:
     """The file of the form, whose token is ours; Refusal as soon as it is too long, whatever was told."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "multipart/form-data":
         raise Refusal("expected a form with a file", 415)
-    told = request.headers.get("content-length", "0")
-    if not told.isdecimal() or int(told[:18]) > LIMIT + _ENVELOPE:
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length[:18]) > LIMIT + _ENVELOPE:
         raise _too_long()
     parser = MultiPartParser(
         request.headers, _bounded(request), max_files=1, max_fields=4, max_part_size=4096

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from holdfast.attack.gradient.pgd import Pace
-from holdfast.attack.gradient.search import search
+from holdfast.attack.gradient.search import Pace, search
 from holdfast.attack.judge import found_boxes
-from holdfast.attack.regions import count_regions
+from holdfast.attack.masks import count_regions
 from holdfast.attack.types import Limits, Method
 from holdfast.core.patch import amplitude, changed, changed_pixels
 

@@ -8,8 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, joined, places, taken
+from holdfast.attack.gradient.outputs import (
+    Candidates,
+    constant,
+    from_centres,
+    joined,
+    odds_of_probabilities,
+    odds_of_softmax,
+    places,
+    taken,
+)
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import LARGEST, options_of
@@ -47,8 +55,8 @@ def _scored(logits: Tensor, chosen: Options) -> tuple[Tensor, Tensor]:
     if chosen.activation == "sigmoid":
         return torch.sigmoid(logits), logits
     if chosen.activation == "softmax":
-        return torch.softmax(logits, dim=-1), energy.of_softmax(logits)
-    return logits, energy.of_probabilities(logits)
+        return torch.softmax(logits, dim=-1), odds_of_softmax(logits)
+    return logits, odds_of_probabilities(logits)
 
 
 def _moved(own: Tensor, deltas: Tensor, chosen: Options) -> Tensor:

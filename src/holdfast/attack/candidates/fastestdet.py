@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, only
+from holdfast.attack.gradient.outputs import Candidates, constant, from_centres, log_of, odds_of_logs, only
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import nominal_stride, options_of, wrong
@@ -29,9 +28,9 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     cells = value.flatten(2).transpose(1, 2)
     object_, class_ = cells[..., :1], cells[..., 5:]
     # Logarithms: the gradient of a power below 1 is infinite at 0.
-    logs = OBJECT * energy.log_of(object_) + CLASS * energy.log_of(class_)
+    logs = OBJECT * log_of(object_) + CLASS * log_of(class_)
     nothing = (object_ <= 0) | (class_ <= 0)
     scores = torch.exp(logs).masked_fill(nothing, 0.0)
     centres = (torch.tanh(cells[..., 1:3]) + constant(np.stack([x, y], axis=1), cells)) * stride
     sides = torch.sigmoid(cells[..., 3:5]) * constant(card.input.size, cells)
-    return Candidates(from_centres(centres, sides), scores, energy.of_logs(logs))
+    return Candidates(from_centres(centres, sides), scores, odds_of_logs(logs))

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import Candidates, constant, joined, places, taken
+from holdfast.attack.gradient.outputs import (
+    Candidates,
+    constant,
+    joined,
+    odds_of_probabilities,
+    odds_of_softmax,
+    places,
+    taken,
+)
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import named, options_of
@@ -25,5 +32,5 @@ def landmark(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     if chosen.normalised:
         boxes = boxes * constant([*card.input.size, *card.input.size], boxes)
     if chosen.activation == "softmax":
-        return Candidates(boxes, torch.softmax(scores, dim=-1), energy.of_softmax(scores))
-    return Candidates(boxes, scores, energy.of_probabilities(scores))
+        return Candidates(boxes, torch.softmax(scores, dim=-1), odds_of_softmax(scores))
+    return Candidates(boxes, scores, odds_of_probabilities(scores))

@@ -8,8 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient import energy
-from holdfast.attack.gradient.outputs import Candidates, constant, joined, places, taken
+from holdfast.attack.gradient.outputs import (
+    Candidates,
+    constant,
+    joined,
+    odds_of_probabilities,
+    places,
+    taken,
+)
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.graph.candidates import grid, levels, named, options_of, wrong
@@ -27,7 +33,7 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
         boxes.append(_boxes(taken(rows, bins), strides, chosen.centre, card))
     found = torch.cat(values, dim=1)
     if chosen.activation == "none":
-        return Candidates(torch.cat(boxes, dim=1), found, energy.of_probabilities(found))
+        return Candidates(torch.cat(boxes, dim=1), found, odds_of_probabilities(found))
     return Candidates(torch.cat(boxes, dim=1), torch.sigmoid(found), found)
 
 

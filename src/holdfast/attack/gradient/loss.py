@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from holdfast.attack.gradient.outputs import Candidates
-from holdfast.attack.judge import found_boxes
+from holdfast.attack.judge import NEARLY, found_boxes
 from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.types import Boxes, Detections
 from holdfast.metrics.boxes import iou
-
-NEARLY = 0.9  # of the rule's overlap: from here on a detection is taken to still hit its target
 
 
 @dataclass(frozen=True, eq=False)

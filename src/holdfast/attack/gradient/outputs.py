@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from holdfast.core.errors import InputError
 from holdfast.core.model import Card
 from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Ints
 from holdfast.graph.candidates import single
+
+LEAST = 1e-12  # probabilities below this are no different to an attack
+CLOSEST = 1e-7  # a float32 cannot tell more of how far below 1 it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +97,49 @@ def _why(card: Card) -> str:
         f"head {head.name!r}: no candidates with a gradient are known for it; attack it with --black-box, "
         f'or register them: @stage("candidates", "{head.name}")'
     )
+
+
+def odds_of_logs(log_p: Tensor) -> Tensor:
+    """The log-odds log p - log(1 - p) from log p <= 0; near p = 1 it rises on with a finite slope."""
+    log_p = _clamped(log_p, -math.inf, -CLOSEST)
+    return log_p - torch.log(-torch.expm1(log_p))
+
+
+def odds_of_probabilities(p: Tensor) -> Tensor:
+    """The log-odds of values that the graph made probabilities already."""
+    p = _clamped(p, LEAST, 1.0 - CLOSEST)
+    return torch.log(p) - torch.log1p(-p)
+
+
+def odds_of_product(first: Tensor, second: Tensor) -> Tensor:
+    """The log-odds of the product of two probabilities."""
+    return odds_of_logs(log_of(first) + log_of(second))
+
+
+def log_of(p: Tensor) -> Tensor:
+    """The logarithm of a probability, of one that is 0 too."""
+    return torch.log(_clamped(p, LEAST, 1.0))
+
+
+def odds_of_softmax(logits: Tensor) -> Tensor:
+    """The log-odds (..., k) of each softmax probability over the last axis.
+
+    That of the largest is taken against the others directly: 1 - p would be 0 in float32.
+    """
+    if logits.shape[-1] == 1:
+        return logits
+    top = functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).bool()
+    rest = torch.logsumexp(logits.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+    return torch.where(top, logits - rest, odds_of_logs(torch.log_softmax(logits, dim=-1)))
+
+
+def _clamped(values: Tensor, least: float, most: float) -> Tensor:
+    # The gradient passes the clamp, or an attack would be blind where the network is surest.
+    return values + (values.clamp(least, most) - values).detach()
+
+
+def odds_of_two_logits(first: Tensor, second: Tensor) -> Tensor:
+    """The log-odds of the product of two sigmoids, exact: 1/p = (1 + e^-a)(1 + e^-b)."""
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    # log-odds = -log(e^-a + e^-b + e^-(a+b)); each sum is one that overflows in neither direction
+    return low - torch.logaddexp(functional.softplus(low - high), -high)

@@ -1,4 +1,4 @@
-"""Models under attack: the truth of their pipelines, their candidates with a gradient, the loss over all."""
+"""What a pipeline does between the decoder and the network, as a function with a gradient."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from holdfast.attack.gradient.loss import LOSSES, Aim, succeeded
 from holdfast.attack.gradient.outputs import Candidates, candidates_of
-from holdfast.attack.gradient.prepare import Preparation, preparation_of
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, target_in
 from holdfast.attack.types import Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
-from holdfast.core.model import Model
-from holdfast.core.pipeline import Machine, Pipeline
+from holdfast.core.frame import Frame, frame_of
+from holdfast.core.model import Input, Model
+from holdfast.core.pipeline import Machine, Pipeline, Recolour, Resize
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
 from holdfast.graph.inspect import load_proto
@@ -31,6 +32,99 @@ from holdfast.stages.deployed import Deployed, rewritten
 from holdfast.stages.infer import open_onnx
 
 STRICT = 0.2  # of the rule's score: how dead candidates shall be where others are to be fooled too
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """The way of images of one size into one network's input.
+
+    `rows` (new height, old height) and `columns` (new width, old width) are what the pipeline's own resize
+    does along each side; None where it does nothing. `colour` is None where pixels stay as they are.
+    """
+
+    frame: Frame
+    wanted: Input
+    rows: Tensor | None
+    columns: Tensor | None
+    colour: Recolour | None
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """The flat network inputs (b, n) of pixels (b, h, w, 3) in 0..255, in the card's layout."""
+        if self.colour is not None:
+            pixels = _through(pixels, self.colour)
+        picture = pixels.permute(0, 3, 1, 2)
+        if self.rows is not None:
+            picture = torch.einsum("rh,bchw->bcrw", self.rows, picture)
+        if self.columns is not None:
+            picture = torch.einsum("sw,bcrw->bcrs", self.columns, picture)
+        if self.rows is not None or self.columns is not None:
+            picture = picture.clamp(0, 255)  # as uint8 does to the overshoot of cubic and Lanczos kernels
+        picture = self._placed(picture)
+        if self.wanted.colour == "bgr":
+            picture = picture.flip(1)
+        std = torch.tensor(self.wanted.std, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        mean = torch.tensor(self.wanted.mean, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        picture = picture * (self.wanted.scale / std) - mean / std
+        return (picture if self.wanted.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
+
+    def _placed(self, picture: Tensor) -> Tensor:
+        """The resized picture (b, c, h, w) cut out or laid on its border, as `core.frame.place` does."""
+        frame, wanted = self.frame, self.wanted
+        if wanted.policy in ("crop", "square"):
+            top, left = -frame.offset_y, -frame.offset_x
+            return picture[:, :, top : top + frame.network.height, left : left + frame.network.width]
+        if wanted.policy == "letterbox":
+            right = frame.network.width - frame.resized.width - frame.offset_x
+            bottom = frame.network.height - frame.resized.height - frame.offset_y
+            sides = (frame.offset_x, right, frame.offset_y, bottom)
+            return functional.pad(picture, sides, value=float(wanted.pad))
+        return picture
+
+    def boxes_to_image(self, boxes: Tensor) -> Tensor:
+        """Boxes (..., 4) xyxy of the network's input in pixels of the image, clipped to it."""
+        frame = self.frame
+        shift = torch.tensor([frame.offset_x, frame.offset_y] * 2, dtype=boxes.dtype)
+        scale = torch.tensor([frame.scale_x, frame.scale_y] * 2, dtype=boxes.dtype)
+        limit = torch.tensor([frame.original.width, frame.original.height] * 2, dtype=boxes.dtype)
+        return ((boxes - shift) / scale).clamp(min=0).minimum(limit)
+
+
+def preparation_of(machine: Machine, size: Size, dtype: torch.dtype = torch.float32) -> Preparation:
+    """The differentiable stand-in of the machine's stages for images of that size."""
+    wanted = machine.fit(machine.model.card.input)
+    frame = frame_of(size, wanted)
+    sides = ((size.height, frame.resized.height), (size.width, frame.resized.width))
+    rows, columns = (resize_weights(machine.resize, old, new) for old, new in sides)
+    return Preparation(
+        frame,
+        wanted,
+        None if rows is None else torch.tensor(rows, dtype=dtype),
+        None if columns is None else torch.tensor(columns, dtype=dtype),
+        None if machine.pipeline.colour == "rgb" else machine.colour,
+    )
+
+
+def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
+    """The matrix (new, old) by which a resize makes new rows of old ones; None if it leaves them alone.
+
+    It is measured, so that it is right for every library and kernel: one picture with a brighter pixel in
+    every row and column is resized in height alone. Negative weights show because the ground is grey.
+    """
+    ground, peak = 128.0, 127.0
+    probe = np.full((old, old, 3), ground, np.uint8)
+    probe[np.arange(old), np.arange(old)] = int(ground + peak)
+    seen = resize(probe, Size(old, new))[:, :, 0].astype(np.float64)
+    weights = (seen - ground) / peak
+    weights[np.abs(weights) < 0.75 / peak] = 0.0
+    weights /= weights.sum(axis=1, keepdims=True)
+    return None if old == new and np.array_equal(weights, np.eye(old)) else weights
+
+
+def _through(pixels: Tensor, colour: Recolour) -> Tensor:
+    """The pixels as the colour stage gives them; the gradient passes as if it had not been there."""
+    whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
+    seen = np.stack([colour(np.ascontiguousarray(image)) for image in whole])
+    return pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +177,11 @@ def _lowered(model: Model, pipeline: Pipeline) -> tuple[TorchNet, dict[str, tupl
     infer = pipeline.infer
     if isinstance(infer, Deployed) and infer.rewrites:
         with contextlib.suppress(HoldfastError):  # quantised nodes have no gradient
-            return _opened(model, rewritten(model, infer.rewrites, infer.calibration).model)
-    return _opened(model, None)
+            return _lowered_graph(model, rewritten(model, infer.rewrites, infer.calibration).model)
+    return _lowered_graph(model, None)
 
 
-def _opened(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
+def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
     """The network in torch and the shapes of its outputs, of a parsed graph or of the model's own file."""
     net = lower_onnx(model.path if proto is None else proto)
     wanted = model.card.input

@@ -1,103 +1,220 @@
-"""The details of an audit: the sections of every engine on the same page, from what its parts made."""
+"""The details of an audit: the sections of every engine on one page, and the maps of the black square."""
 
 from __future__ import annotations
 
+import base64
+import html
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.report.gallery import gallery
-from holdfast.report.parts import Section
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.audit.square_map import SquareMap, axes, describe_square, proofs_of
+from holdfast.core.types import Boxes
+from holdfast.patchbench.page import colours, embedded, scale_bar
+from holdfast.patchbench.positions.sweep import Bar
+from holdfast.report.charts.svg import element, label, tip
+from holdfast.report.gallery import Picture, gallery, thumbnail
+from holdfast.report.parts import Figure, Section, scroll
+from holdfast.report.tables import Cell, Column, Table, to_html
 
 if TYPE_CHECKING:
-    from holdfast.audit.made import Made
-    from holdfast.core.types import Image
+    from holdfast.audit.state import AuditState
 
 SHOWN = "decode=fast-idct decode=ffmpeg resize=opencv-nearest resize=opencv-bilinear colour=nv12"
 ORDER = ("staircase", "pictures of noise", "patched images", "maps of the square", "evaluation")
 WORST = 900_000  # bytes for the pictures of the worst images
+MOST = 12  # maps of the square drawn; the table has all
+BYTES = 1_200_000  # of all drawn maps together
+_WIDE, _TALL = 640.0, 480.0  # a map fits into this, in its own units
+_LATTICE = 160  # points of a map along its longer side
+# How much of the picture a place covers, of 255: as safe as without a square, just safe, unsafe.
+_CLEAR, _FAINT, _STRONG = 20, 130, 190
+_GREY = (150, 150, 150)
 
 
-def sections(made: Made, until: float = math.inf) -> list[Section]:
+def sections(state: AuditState, until: float = math.inf) -> list[Section]:
     """The staircase, what noise looks like, patched images, maps of the square, then the evaluation's own.
 
     After `until` (of time.monotonic) no further ones are made; the last section names those that are missing.
     """
-    makers = {
-        "staircase": _stairs, "patched images": _attack, "maps of the square": _squares,
-        "evaluation": _evaluated, "pictures of noise": _seen,
-    }  # fmt: skip
+    makers = {  # in the order of what a page can least do without
+        "staircase": _staircase,
+        "patched images": _attack,
+        "maps of the square": _squares,
+        "evaluation": _evaluation,
+        "pictures of noise": _noise_pictures,
+    }
     found: dict[str, list[Section]] = {}
     for name, make in makers.items():
         if time.monotonic() < until:
-            found[name] = make(made)
+            found[name] = make(state)
     shown = [one for name in ORDER for one in found.get(name, ())]
     missing = ", ".join(name for name in makers if name not in found)
     lead = f"Skipped on this page: {missing} (time budget reached). `holdfast report` adds them."
     return [*shown, Section("skipped", "Skipped", (), lead)] if missing else shown
 
 
-def _stairs(made: Made) -> list[Section]:
+def _staircase(state: AuditState) -> list[Section]:
     from holdfast.noise.vision.page import staircase_section
 
-    return [staircase_section(made.stairs, made.noise.images)] if made.stairs and made.noise else []
+    return [staircase_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
 
 
-def _seen(made: Made) -> list[Section]:
+def _noise_pictures(state: AuditState) -> list[Section]:
     """What noise does to a picture and to the features, on the first image that can be read."""
     from holdfast.core.errors import HoldfastError
     from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import Feature, features, picture_section, shown
 
-    model, prepared = made.plan.plan.model, made.prepared
+    model, prepared = state.plan.plan.model, state.prepared
     if prepared is None:
         return []
-    entry = made.plan.plan.dataset.entries[0]
+    entry = state.plan.plan.dataset.entries[0]
     built = {one.option.label for one in prepared.candidates}  # what was too slow to calibrate is not shown
-    labels = tuple(label for label in ("ceil=ceil", "precision=int8-minmax") if label in built)
+    labels = tuple(one for one in ("ceil=ceil", "precision=int8-minmax") if one in built)
     try:
         picture = entry.load().data
         kept = prepared.calibrated_on, prepared.context.folder
         maps = list(features(model, picture, NoiseSelection(only=labels), *kept)) if labels else []
         few = list(shown(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
-    except (
-        HoldfastError
-    ):  # an image that cannot be read, a graph that cannot be rewritten: told in the tables
+    except HoldfastError:  # an unreadable image, a graph that cannot be rewritten: reported in the tables
         return []
     return [picture_section(few, [one for one in maps if isinstance(one, Feature)], entry.name)]
 
 
-def _attack(made: Made) -> list[Section]:
+def _attack(state: AuditState) -> list[Section]:
     from holdfast.attack.page import sections as attack_sections
-
-    return list(attack_sections(made.outcome, _clean(made), 4)) if made.outcome else []
-
-
-def _squares(made: Made) -> list[Section]:
-    from holdfast.audit.squares.page import sections as square_sections
-
-    def picture(name: str) -> bytes | None:
-        return entries[name].load().data if name in entries else None
-
-    entries = {entry.name: entry for entry in made.plan.plan.dataset.entries}
-    return list(square_sections(made.maps, picture)) if made.maps else []
-
-
-def _clean(made: Made) -> Callable[[str], Image | None]:
     from holdfast.attack.run import decoded
 
-    return decoded(made.plan.plan)
+    return list(attack_sections(state.outcome, decoded(state.plan.plan), 4)) if state.outcome else []
 
 
-def _evaluated(made: Made) -> list[Section]:
-    from holdfast.evaluate.page import task_sections
-    from holdfast.evaluate.pages import about
-    from holdfast.evaluate.pictures import pictures
+def _squares(state: AuditState) -> list[Section]:
+    entries = {entry.name: entry for entry in state.plan.plan.dataset.entries}
+    return square_sections(state.maps, lambda name: entries[name].load().data if name in entries else None)
 
-    if made.evaluation is None:
+
+def _evaluation(state: AuditState) -> list[Section]:
+    from holdfast.evaluate.page import pictures, task_sections, trouble_section
+
+    if state.evaluation is None:
         return []
-    parts, worst = task_sections(made.evaluation)
-    images = [gallery(worst, pictures(made.evaluation), WORST)] if worst.shots else []
-    trouble = about.trouble_section(made.evaluation)
+    parts, worst = task_sections(state.evaluation)
+    images = [gallery(worst, pictures(state.evaluation), WORST)] if worst.shots else []
+    trouble = trouble_section(state.evaluation)
     return [*parts, *images, *([trouble] if trouble else [])]
+
+
+def square_sections(
+    maps: Sequence[SquareMap], pictures: Picture, most: int = MOST, budget: int = BYTES
+) -> list[Section]:
+    """The maps as a section of a page: at most `most` are drawn, within `budget` bytes; none without maps."""
+    if not maps:
+        return []
+    ordered = sorted(maps, key=_rank)
+    figures: list[Figure] = []
+    for one in ordered[:most]:
+        drawn = _drawn(one, thumbnail(pictures(one.image)))
+        if len(drawn) > budget:
+            break
+        budget -= len(drawn)
+        figures.append(Figure(one.image, drawn, _words(one)))
+    legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
+    left = len(maps) - len(figures)
+    said = (
+        f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all." if left else ""
+    )
+    table = scroll(to_html(table_of(ordered)), "Black squares in numbers")
+    if figures:
+        note = "The colours of all maps; grey places could not be judged."
+        figures.insert(0, Figure("", legend, note, wide=True))
+    parts = (*figures, Figure("", table, said, wide=True))
+    return [Section("squares", "Where a black square breaks it", parts, _lead(maps))]
+
+
+def table_of(maps: Sequence[SquareMap]) -> Table:
+    """Every map in a line."""
+    rows: list[list[Cell]] = [  # the proof of a map has its numbers
+        [p.image, p.answer, p.members, p.tried, p.unsafe, one.clean, p.margin,
+         "" if p.where is None else f"{p.where[0]}, {p.where[1]}", p.note]
+        for one, p in zip(maps, proofs_of(maps), strict=True)
+    ]  # fmt: skip
+    columns: list[Column | str] = [
+        "image", "answer", "places", "judged", "unsafe", Column("clean score", 3),
+        Column("margin", 3, "Least score of a target at any place, minus the threshold; below 0: lost."),
+        Column("worst x, y", note="Column, row of the square's top left pixel."), "note",
+    ]  # fmt: skip
+    return Table(columns, rows)
+
+
+def _lead(maps: Sequence[SquareMap]) -> str:
+    counts = {name: sum(one.answer == name for one in maps) for name in ("violated", "holds", "unknown")}
+    unsure = f", {counts['unknown']} could not be decided" if counts["unknown"] else ""
+    return (
+        f"{describe_square(maps).capitalize()}, laid over the scene's own pixels; every place was run as the "
+        f"model was trained, none was sampled. {counts['violated']} of {len(maps)} images lose a target at "
+        f"some place, {counts['holds']} at none{unsure}. A place is coloured at the centre of its "
+        "square, the fainter the less it changes; the black square lies at the worst one. "
+        "The worst images come first."
+    )
+
+
+def _rank(one: SquareMap) -> tuple[float, float, str]:
+    least = -np.inf if one.least is None else one.least
+    return -float(one.unsafe.mean()), least, one.image
+
+
+def _words(one: SquareMap) -> str:
+    said = {"violated": "breaks", "holds": "holds at every place", "unknown": "not decided"}[one.answer]
+    if one.answer == "violated":
+        said += f" at {int(one.unsafe.sum())} of {one.scores.size} places"
+    if one.least is not None and one.where is not None:
+        said += f"; least score {one.least:.3f} at x {one.where[0]}, y {one.where[1]}, clean {one.clean:.3f}"
+    return f"{said}{'; ' + one.note if one.note else ''}."
+
+
+def _drawn(one: SquareMap, jpeg: bytes | None) -> str:
+    """The picture, the scores over it, the targets, and the square at the worst place."""
+    unit = min(_WIDE / one.size.width, _TALL / one.size.height)
+    wide, tall = one.size.width * unit, one.size.height * unit
+    if jpeg is None:
+        parts = [label(wide / 2, tall / 2, "picture not available", class_="absent middle")]
+    else:
+        source = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+        parts = [element("image", href=source, x=0, y=0, width=wide, height=tall, preserveAspectRatio="none")]
+    half = one.grid.side / 2 * unit
+    parts.append(embedded(_heat(one), wide - 2 * half, tall - 2 * half, half, half))
+    if isinstance(one.targets, Boxes):
+        for x1, y1, x2, y2 in (one.targets.xyxy * unit).tolist():
+            place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
+            parts += [element("rect", class_="under", **place), element("rect", class_="mark truth", **place)]
+    if one.where is not None:
+        x, y = one.where  # the black square at the worst place, in a white ring
+        place = {"x": x * unit, "y": y * unit, "width": 2 * half, "height": 2 * half}
+        ring = element("rect", fill="#000000", stroke="#ffffff", stroke_width="2", **place)
+        parts.append(element("g", tip(f"the worst place: x {x}, y {y}"), ring))
+    what = html.escape(f"{one.image}: {_words(one)}")
+    box = f"0 0 {wide:g} {tall:g}"
+    return element("svg", element("title", what), *parts, class_="picture", viewBox=box, role="img")
+
+
+def _heat(one: SquareMap) -> NDArray[np.uint8]:
+    """The scores as an RGBA picture of the centres of all squares: each point has its nearest place's."""
+    columns, rows = axes(one.size, one.grid)
+    ends = max(int(columns[-1]), 1), max(int(rows[-1]), 1)
+    points = [max(1, round(_LATTICE * end / max(ends))) for end in ends]
+    across, down = (  # for each point the number of the start nearest to it
+        np.abs(np.linspace(0, end, count)[:, None] - starts[None, :]).argmin(axis=1)
+        for end, count, starts in zip(ends, points, (columns, rows), strict=True)
+    )
+    doubt, unsafe = np.isnan(one.scores), one.unsafe
+    painted = np.where(doubt[..., None], _GREY, colours(one.scores, Bar(one.threshold, strict=True)))
+    share = (np.nan_to_num(one.scores) - one.threshold) / max(one.clean - one.threshold, 1e-9)
+    safe = _FAINT + np.clip(share, 0.0, 1.0) * (_CLEAR - _FAINT)
+    cover = np.where(unsafe | doubt, _STRONG, safe)
+    whole = np.concatenate([painted, cover[..., None]], axis=2).astype(np.uint8)
+    return np.ascontiguousarray(whole[down][:, across])

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from holdfast.audit.pages.gates import counted
-from holdfast.audit.pages.words import (
-    between,
-    effect_of,
-    left_out,
-    points,
-    under,
-    verdict,
-    worst_meeting,
-)
-from holdfast.audit.result import NO_THREAT, TRAINED, Audit, Layer, Meeting
+from holdfast.audit.gates import count_verdicts
+from holdfast.audit.pages.words import between, effect_of, left_out, points, under, verdict, worst_cell
+from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.bars import sandwich
 from holdfast.report.charts.matrix import DENSE, Field, Head, Mark, heat, scale
@@ -25,30 +17,32 @@ from holdfast.report.parts import fragment
 from holdfast.report.tables import grouped, many, shown
 
 if TYPE_CHECKING:
-    from holdfast.audit.gates import Judged
+    from holdfast.audit.gates import GateVerdict
 
 _BROAD = 11  # deployments from which on the matrix has the whole width
 _NOWHERE = Field("–", None, (Mark("", "not run"),))
 
 
-def front(audit: Audit, judged: Sequence[Judged] = ()) -> str:
+def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """The markup of the first screen."""
     gates = [_gate(j) for j in judged]
+    counts = {one.images for one in audit.sandwich}
+    images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
     return fragment(
         "audit.html",
         gates=gates,
         gates_tone=next((t for t in ("bad", "open") if any(g["tone"] == t for g in gates)), "good"),
-        gates_said=counted(judged),
+        gates_said=count_verdicts(judged),
         lines=verdict(audit),
-        layers=[_layer(one) for one in audit.sandwich],
-        layers_lead=_layers_lead(audit),
+        layers=[_bounds(one) for one in audit.sandwich],
+        layers_lead=f"Of {images} at least the proven hold, at most the unbroken.",
         commands=_commands(audit),
         no_layers=f"{left_out(audit, 'attack', 'squares').capitalize()}.",
         **_matrix(audit),
     )
 
 
-def _gate(judged: Judged) -> dict[str, Any]:
+def _gate(judged: GateVerdict) -> dict[str, Any]:
     value = "" if judged.value is None else f"it is {shown(judged.value, -4)}"
     images = "" if judged.images is None or not judged.decided else f"n = {judged.images}"
     said = "; ".join(text for text in (value, images, judged.reason) if text)
@@ -56,35 +50,20 @@ def _gate(judged: Judged) -> dict[str, Any]:
     return {"text": judged.gate.text, "tone": tone, "verdict": judged.verdict, "said": said}
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
-    broken = layer.images - layer.attacked
-    unknown = layer.attacked - layer.certified
-    bar = sandwich(layer.certified, unknown, broken, layer.threat)
+def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
+    low, high = bounds.certified, bounds.attacked
+    bar = sandwich(low, high - low, bounds.images - high, bounds.threat)
+    span = f"exactly {low}" if low == high else f"{low} to {high}"
+    engines = f"proven: {bounds.prover or 'no engine'}; broken: {bounds.attacker or 'not attacked'}"
+    if bounds.prover and bounds.prover == bounds.attacker:
+        engines = f"proven and broken: {bounds.prover}"
     return {
-        "name": layer.threat,
-        "words": layer.words,
-        "range": _range(layer),
+        "name": bounds.threat,
+        "words": bounds.words,
+        "range": f"{span} of {bounds.images} hold",
         "bar": Markup(bar),  # noqa: S704 (every text in it is escaped)
-        "engines": _engines(layer),
+        "engines": engines,
     }
-
-
-def _range(layer: Layer) -> str:
-    if layer.certified == layer.attacked:
-        return f"exactly {layer.certified} of {layer.images} hold"
-    return f"{layer.certified} to {layer.attacked} of {layer.images} hold"
-
-
-def _layers_lead(audit: Audit) -> str:
-    counts = {layer.images for layer in audit.sandwich}
-    images = many(counts.pop(), "image") if len(counts) == 1 else "the images asked about"
-    return f"Of {images} at least the proven hold, at most the unbroken."
-
-
-def _engines(layer: Layer) -> str:
-    if layer.prover and layer.prover == layer.attacker:
-        return f"proven and broken: {layer.prover}"
-    return f"proven: {layer.prover or 'no engine'}; broken: {layer.attacker or 'not attacked'}"
 
 
 def _commands(audit: Audit) -> list[tuple[str, str]]:
@@ -97,7 +76,7 @@ def _commands(audit: Audit) -> list[tuple[str, str]]:
 def _matrix(audit: Audit) -> dict[str, Any]:
     """What the template needs to know about the matrix."""
     matrix, alone = audit.matrix, tuple(audit.matrix.threats) in ((), (NO_THREAT,))
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         "matrix_title": "Deployments" if alone else "Threat × deployment",
         "matrix": "",
         "matrix_command": next((m.command for m in matrix.meetings if m.command), audit.command),
@@ -107,7 +86,7 @@ def _matrix(audit: Audit) -> dict[str, Any]:
         "matrix_lead": f"{left_out(audit, 'matrix').capitalize()}.",
     }
     if not matrix.meetings:
-        return made
+        return values
     whole = matrix.at(NO_THREAT, TRAINED)
     clean = whole.value if whole is not None and whole.value else audit.clean.value
     fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
@@ -119,7 +98,7 @@ def _matrix(audit: Audit) -> dict[str, Any]:
     )
     unit = f"share lost of the clean {clean:.3f}"
     return {
-        **made,
+        **values,
         "matrix": Markup(table),  # noqa: S704
         "scale": Markup(scale(unit)),  # noqa: S704
         "matrix_lead": _lead(audit),
@@ -142,22 +121,22 @@ def _lead(audit: Audit) -> str:
     said = f"{audit.clean.title} on {images}; each threat was made as trained, then met by each deployment."
     if not any(t != NO_THREAT for t in audit.matrix.threats):
         said = f"{audit.clean.title} on {images} under each deployment."
-    worst = worst_meeting(audit)
+    worst = worst_cell(audit)
     if worst is not None and worst.value is not None:
         said += f" Lowest {worst.value:.3f}: {worst.threat} {under(worst.deployment)}."
     return said
 
 
-def _field(met: Meeting | None, clean: float) -> Field:
+def _field(met: MatrixCell | None, clean: float) -> Field:
     if met is None:
         return _NOWHERE
     if met.value is None:
         return Field("–", None, (Mark("", "could not run"),), met.note)
     lost = (clean - met.value) / clean if clean > 0 else 0.0
-    return Field(f"{met.value:.3f}", lost, _marks(met), _told(met))
+    return Field(f"{met.value:.3f}", lost, _marks(met), _tip(met))
 
 
-def _marks(met: Meeting) -> tuple[Mark, ...]:
+def _marks(met: MatrixCell) -> tuple[Mark, ...]:
     marks = []
     if met.struck:
         share = f"{met.survived}/{met.struck}"
@@ -173,8 +152,8 @@ def _marks(met: Meeting) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _told(met: Meeting) -> str:
-    """What a pointer resting on the field is told; the table in numbers has the same."""
+def _tip(met: MatrixCell) -> str:
+    """The tooltip of a cell; the table in numbers has the same."""
     said = [f"{met.threat} under {met.deployment}: {met.value:.4f} on {many(met.images, 'image')}"]
     if met.extra is not None and met.low is not None and met.high is not None:
         interval = between(met.low, met.high)
@@ -186,9 +165,9 @@ def _keys(audit: Audit) -> list[str]:
     """What the marks mean, of those that occur, and why fields are empty."""
     met = audit.matrix.meetings
     keys = []
-    made = next((m for m in met if m.struck and m.deployment == TRAINED), None)
-    if made is not None and len(audit.matrix.deployments) > DENSE:
-        keys.append(f"✕ {made.struck}: {many(made.struck, 'image')} broken by the threat as trained.")
+    first = next((m for m in met if m.struck and m.deployment == TRAINED), None)
+    if first is not None and len(audit.matrix.deployments) > DENSE:
+        keys.append(f"✕ {first.struck}: {many(first.struck, 'image')} broken by the threat as trained.")
     some = next((m for m in met if m.struck and m.deployment != TRAINED), None)
     if some is not None:
         keys.append(

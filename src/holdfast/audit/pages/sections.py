@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import escape
 
 from holdfast.audit.pages.words import between, effect_of, within_chance
-from holdfast.audit.result import Audit, Cause, Recheck, Strike
+from holdfast.audit.result import Audit, Cause, Recheck
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -25,8 +25,8 @@ _CHANCE = "An interval that holds 0 is within chance."
 
 def sections(audit: Audit) -> list[Section]:
     """Findings, plan, noise, attack, proofs, rechecks."""
-    made = [findings(audit), plan(audit), causes(audit), budgets(audit), proofs(audit), rechecks(audit)]
-    return [section for section in made if section is not None]
+    found = [findings(audit), plan(audit), causes(audit), budgets(audit), proofs(audit), rechecks(audit)]
+    return [section for section in found if section is not None]
 
 
 def last_sections(audit: Audit) -> list[Section]:
@@ -101,10 +101,10 @@ def _drawn(every: Sequence[Cause], metric: str) -> list[Figure]:
     moving = sorted((c for c in measured if c.drop or c.changed), key=lambda c: -(c.drop or 0.0))
     if not moving:
         return []
-    spots = [
-        Spot(_cause_name(c), points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c))
-        for c in moving[:DRAWN]
-    ]
+    spots = []
+    for c in moving[:DRAWN]:
+        name = f"{c.label.count(' + ') + 1} together" if c.family == "combined" else c.label
+        spots.append(Spot(name, points_of(c.drop), points_of(c.low), points_of(c.high), note=_interval(c)))
     chart = forest([Group("", spots)], title=f"{metric} lost to each system noise", desc=_CHANCE)
     note = (
         "A dot is what one system noise costs, its line the paired 95 % interval over images. Grey: the "
@@ -123,10 +123,6 @@ def _drawn(every: Sequence[Cause], metric: str) -> list[Figure]:
 def points_of(value: float | None) -> float | None:
     """A difference in points."""
     return None if value is None else 100 * value
-
-
-def _cause_name(cause: Cause) -> str:
-    return f"{cause.label.count(' + ') + 1} together" if cause.family == "combined" else cause.label
 
 
 def _interval(cause: Cause) -> str:
@@ -171,20 +167,19 @@ def budgets(audit: Audit) -> Section | None:
         "images broken",
         f"{metric} before", f"{metric} after", Column("S_e", 3, "1 − after / before"), "engine", _COMMAND,
     ]  # fmt: skip
-    rows = [_strike(s, audit.command) for s in audit.strikes]
+    rows: list[list[Cell]] = [
+        [
+            s.threat, s.pixels, s.mean_pixels, _of(s.broken, s.aimed), s.before, s.after, s.effect, s.engine,
+            s.command or audit.command,
+        ]
+        for s in audit.strikes
+    ]  # fmt: skip
     lead = (
         "Each image may have so many pixels changed. Broken: every true object found before is found no "
         "more. S_e = 1 − after / before, the effect of the patch contest. top-gradient: the pixels whose "
         "change moves the scores most."
     )
     return Section("budgets", "Attack", _listing(Table(columns, rows), "Attack by budget"), lead)
-
-
-def _strike(strike: Strike, command: str) -> list[Cell]:
-    return [
-        strike.threat, strike.pixels, strike.mean_pixels, _of(strike.broken, strike.aimed), strike.before,
-        strike.after, strike.effect, strike.engine, strike.command or command,
-    ]  # fmt: skip
 
 
 def proofs(audit: Audit) -> Section | None:
@@ -232,18 +227,15 @@ def images(audit: Audit) -> Section | None:
     """Every image against every threat of the sandwich."""
     if not audit.sandwich:
         return None
-    said = {
-        (layer.threat, s.image): "✓\u00a0proven"
-        if s.certified
-        else "✕\u00a0broken"
-        if s.broken
-        else "?\u00a0unknown"
-        for layer in audit.sandwich
-        for s in layer.standings
-    }
-    names = dict.fromkeys(s.image for layer in audit.sandwich for s in layer.standings)
-    threats = [layer.threat for layer in audit.sandwich]
-    rows: list[list[Cell]] = [[n, *(said.get((t, n), "not asked") for t in threats)] for n in names]
+    found: dict[str, dict[str, str]] = {}  # image -> threat -> what is known
+    for bounds in audit.sandwich:
+        for one in bounds.standings:
+            word = "✓\u00a0proven" if one.certified else "✕\u00a0broken" if one.broken else "?\u00a0unknown"
+            found.setdefault(one.image, {})[bounds.threat] = word
+    threats = [bounds.threat for bounds in audit.sandwich]
+    rows: list[list[Cell]] = [
+        [n, *(known.get(t, "not asked") for t in threats)] for n, known in found.items()
+    ]
     lead = "The sandwich image by image: proven to hold, shown to break, or neither."
     figures = _listing(Table(["image", *threats], rows), "Image by image", audit.command)
     return Section("images", "Images", figures, lead)
@@ -271,9 +263,8 @@ def meetings(audit: Audit) -> Section | None:
         "Still broken: of the images the threat broke as trained, those it breaks here. Extra: what threat "
         f"and deployment cost together minus what each costs alone. {_CHANCE}"
     )
-    return Section(
-        "fields", "Matrix in numbers", _listing(Table(columns, rows), "The matrix in numbers"), lead
-    )
+    figures = _listing(Table(columns, rows), "The matrix in numbers")
+    return Section("fields", "Matrix in numbers", figures, lead)
 
 
 def _listing(table: Table, name: str, command: str = "") -> tuple[Figure, ...]:

@@ -7,16 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import (
-    NO_THREAT,
-    TRAINED,
-    Audit,
-    Cause,
-    Meeting,
-    Proof,
-    Recheck,
-    Strike,
-)
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, MatrixCell, Proof, Recheck
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.tables import grouped, many
 
@@ -100,13 +91,13 @@ def left_out(audit: Audit, *parts: str) -> str:
     return f"{MISSING}: {'; '.join(said) or 'it was not asked for'}"
 
 
-def worst_meeting(audit: Audit) -> Meeting | None:
+def worst_cell(audit: Audit) -> MatrixCell | None:
     """The field of the matrix with the lowest value under a threat; None if there is none."""
     met = [m for m in audit.matrix.meetings if m.value is not None and m.threat != NO_THREAT]
     return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
-def effect_of(met: Meeting) -> str:
+def effect_of(met: MatrixCell) -> str:
     """How threat and deployment meet, if there are images enough to say so; else empty."""
     return met.effect if met.images >= FEWEST else ""
 
@@ -160,7 +151,7 @@ def _no_cause(audit: Audit, name: str) -> Line:
 
 def _combination(audit: Audit) -> Line:
     name, combined = "Worst combination", audit.combined
-    worst = worst_meeting(audit)
+    worst = worst_cell(audit)
     also = ""
     if worst is not None and worst.value is not None:
         also = (
@@ -176,48 +167,39 @@ def _combination(audit: Audit) -> Line:
 
 
 def _cost(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
-    """What a cause costs, and on how many images."""
-    return replace(_cost_words(audit, name, cause, subject), images=cause.images or None)
-
-
-def _cost_words(audit: Audit, name: str, cause: Cause, subject: str) -> Line:
-    """What a cause costs, in words that follow its interval."""
+    """What a cause costs, in words that follow its interval, and on how many images."""
     drop, low, high = cause.drop or 0.0, cause.low, cause.high
-    command = cause.command or audit.command
-    figure = f"{'−' if drop > 0 else '+' if drop < 0 else ''}{points(abs(drop))} points"
+
+    def line(text: str, tone: Tone, word: str) -> Line:
+        figure = f"{'−' if drop > 0 else '+' if drop < 0 else ''}{points(abs(drop))} points"
+        return Line(name, text, cause.command or audit.command, tone, word, figure, cause.images or None)
+
     if not drop and cause.changed == 0:
-        text = f"{subject}: no number and no prediction changes."
-        return Line(name, text, command, "good", "no loss", figure)
+        return line(f"{subject}: no number and no prediction changes.", "good", "no loss")
     interval = "" if low is None or high is None else f", 95 % interval {between(low, high)}"
     text = f"{subject}: {points(drop)} points of {audit.clean.title} lost{interval}"
     changed = "" if cause.changed is None else f"; {cause.changed} of {cause.images} predictions change"
     if 0 < cause.images < FEWEST:
-        text = f"{text}; on {many(cause.images, 'image')}, too few to tell it from chance{changed}."
-        return Line(name, text, command, "caution", FEW, figure)
+        few = many(cause.images, "image")
+        return line(f"{text}; on {few}, too few to tell it from chance{changed}.", "caution", FEW)
     if within_chance(low, high):
         why = "without an interval" if low is None else "the interval holds 0"
-        text = f"{text}; {why}, so this is within chance{changed}."
-        return Line(name, text, command, "caution", "within chance", figure)
+        return line(f"{text}; {why}, so this is within chance{changed}.", "caution", "within chance")
     if drop > 0:
-        return Line(name, f"{text}{changed}.", command, "bad", "loses", figure)
-    return Line(name, f"{text}: it gains{changed}.", command, "good", "no loss", figure)
+        return line(f"{text}{changed}.", "bad", "loses")
+    return line(f"{text}: it gains{changed}.", "good", "no loss")
 
 
 def _patch(audit: Audit) -> Line:
     name = "Smallest patch that works"
-    strikes = sorted((s for s in audit.strikes if s.aimed), key=lambda s: s.pixels)
-    if not strikes:
-        empty = bool(audit.strikes)
-        text = (
-            "The model finds nothing true in these images: there was nothing to attack"
-            if empty
-            else left_out(audit, "attack")
-        )
-        return Line(
-            name, f"{_upper(text)}.", audit.command, "open", "nothing to attack" if empty else MISSING, "–"
-        )
-    first = next((s for s in strikes if s.broken), None)
-    last = strikes[-1]
+    levels = sorted((s for s in audit.strikes if s.aimed), key=lambda s: s.pixels)
+    if not levels and audit.strikes:
+        text = "The model finds nothing true in these images: there was nothing to attack."
+        return Line(name, text, audit.command, "open", "nothing to attack", "–")
+    if not levels:
+        return Line(name, f"{_upper(left_out(audit, 'attack'))}.", audit.command, "open", MISSING, "–")
+    first = next((s for s in levels if s.broken), None)
+    last = levels[-1]
     if first is None:
         text = (
             f"None of the {many(last.aimed, 'attacked image')} lost all its objects with up to "
@@ -231,29 +213,25 @@ def _patch(audit: Audit) -> Line:
     )
     if last is not first:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
-    return Line(
-        name, f"{text}.", first.command or audit.command, "bad", "broken", f"{grouped(first.pixels)} px",
-        first.aimed,
-    )  # fmt: skip
+    figure = f"{grouped(first.pixels)} px"
+    return Line(name, f"{text}.", first.command or audit.command, "bad", "broken", figure, first.aimed)
 
 
-def _after(audit: Audit, strike: Strike) -> str:
-    return f"{audit.clean.title} {strike.before:.3f} → {strike.after:.3f}"
+def _after(audit: Audit, level: AttackLevel) -> str:
+    return f"{audit.clean.title} {level.before:.3f} → {level.after:.3f}"
 
 
 def _proven(audit: Audit) -> Line:
     name, found = "What is proven", answers(audit.proofs)
     if not audit.proofs:
-        text = left_out(audit, "squares", "specs")
-        return Line(name, f"{_upper(text)}. Nothing is proven.", audit.command, "open", MISSING, "–")
+        text = f"{_upper(left_out(audit, 'squares', 'specs'))}. Nothing is proven."
+        return Line(name, text, audit.command, "open", MISSING, "–")
     lost = [r for r in audit.findings if r.was == "holds"]
     said = [*_by_threat(audit), *_lost_elsewhere(lost)]
-    bare = [layer for layer in audit.sandwich if not layer.prover]
+    bare = [one for one in audit.sandwich if not one.prover]
     if bare:
-        against = (
-            bare[0].words if len(bare) == 1 else f"the other threats ({', '.join(x.threat for x in bare)})"
-        )
-        said.append(f"Nothing is proven against {against}.")
+        others = f"the other threats ({', '.join(one.threat for one in bare)})"
+        said.append(f"Nothing is proven against {bare[0].words if len(bare) == 1 else others}.")
     command = next((p.command for p in audit.proofs if p.command), audit.command)
     figure = f"{found['holds']} of {len(audit.proofs)}"
     tone, word = _proof_tone(found, bool(lost))

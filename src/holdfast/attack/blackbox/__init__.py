@@ -1,1 +1,0 @@
-"""Black-box search: predictions alone, no gradient."""

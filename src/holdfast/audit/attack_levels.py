@@ -1,0 +1,170 @@
+"""The attack of an audit: the smallest budget of pixels on all images, larger ones on those that withstood.
+
+What breaks an image within 100 pixels breaks it within 300 and 1000 too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.attack.plan import AttackPlan, apart
+from holdfast.attack.result import Attempt, Outcome, effect_of, points_of
+from holdfast.attack.run import attack
+from holdfast.attack.types import Limits, Method
+from holdfast.audit.plan import AuditPlan
+from holdfast.audit.result import AttackLevel
+from holdfast.core.errors import BudgetSpent, DataError
+from holdfast.engine.manifest import slug
+from holdfast.engine.store import printable
+from holdfast.evaluate.difference import side_of
+from holdfast.evaluate.run import alignment_of
+from holdfast.noise.suite import Watch
+from holdfast.stages.families import is_installed
+
+SHORT = 60.0  # seconds within which one process attacks more images than several
+QUERIES = 400  # of a search from predictions alone, where torch is missing
+
+
+@dataclass(frozen=True)
+class LevelResult:
+    """The attack at one pixel budget: its numbers, and the attempt on every image."""
+
+    level: AttackLevel
+    attempts: tuple[Attempt, ...]
+
+
+def name_of(pixels: int) -> str:
+    """The threat's name: 300px."""
+    return f"{pixels}px"
+
+
+def method_of() -> Method:
+    """By gradient, or from predictions alone where torch is missing; not shrunk: the budget says how much."""
+    return Method(black_box=not is_installed("torch"), shrink=False)
+
+
+def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int) -> AttackPlan:
+    """The attack on these images within one budget: a run of its own beside the audit, for all audits."""
+    names, dataset = set(map(printable, images)), plan.plan.dataset  # as attempts are named
+    entries = tuple(e for e in dataset.entries if printable(e.name) in names)
+    method = method_of()
+    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
+    given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
+    name = f"attack-{slug(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
+    wanted = AttackPlan(given, given.runs / name, method, limits, plan.options.seed, features="", shared=True)
+    return apart(wanted, alignment_of(given))
+
+
+@dataclass(frozen=True)
+class AttackLevels:
+    """All budgets: the outcome within the largest, the result of each, and the folders of the attacks."""
+
+    outcome: Outcome
+    levels: tuple[LevelResult, ...]
+    runs: dict[str, str]
+
+
+def attack_levels(
+    plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
+) -> AttackLevels:
+    """All budgets from the smallest on, each with what the smaller ones broke.
+
+    At `until` (of time.monotonic) it stops: the images are those the smallest budget was finished on, and a
+    larger budget counts only if it was finished on all of them that withstood. `most` are the budgets that
+    were finished before, if any.
+    """
+    held: dict[str, Attempt] = {}
+    todo, levels, runs = list(images), list[LevelResult](), dict[str, str]()
+    first: Outcome | None = None
+    budgets = plan.options.pixels[:most]
+    for number, pixels in enumerate(budgets):
+        if todo:
+            now = time.monotonic()
+            end = now + (until - now) / (len(budgets) - number)  # all have the same part of the time left
+            try:
+                wanted, outcome = _attacked(plan, todo, pixels, end, watch)
+            except BudgetSpent:
+                if first is not None:
+                    break  # the results of the smaller budgets remain
+                wanted, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+            except DataError:  # none of those left can be read any more
+                if first is None:
+                    raise
+                break
+            if first is not None and len(outcome.attempts) + len(outcome.failed) < len(todo):
+                break
+            runs[f"attack {name_of(pixels)}"] = wanted.out.name
+            first = first or outcome
+            held = carry_over(held, outcome.attempts)
+        if first is None:
+            break
+        levels.append(_level(plan, first, pixels, tuple(held.values()), len(todo)))
+        todo = [a.name for a in held.values() if a.targets and not a.success]
+    if first is None:
+        raise DataError("expected at least one image to attack, got none")
+    largest = levels[-1].level.pixels
+    return AttackLevels(_whole(plan, first, tuple(held.values()), largest), tuple(levels), runs)
+
+
+def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
+    """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
+    found = dict(held)
+    for one in more:
+        before = found.get(one.name)
+        if before is None or one.success or one.left <= before.left:
+            found[one.name] = one
+    return found
+
+
+def _attacked(
+    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
+) -> tuple[AttackPlan, Outcome]:
+    # In a short time one process is quicker, as each of several must load torch.
+    jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
+    within = dataclasses.replace(plan.plan, until=until, jobs=jobs)
+    wanted = attack_plan(dataclasses.replace(plan, plan=within), images, pixels)
+    with watch(f"attack {name_of(pixels)}", len(images)) as step:
+        return wanted, attack(wanted, step)
+
+
+def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], largest: int) -> Outcome:
+    """The outcome within the largest budget, as a single attack would report it."""
+    settings = plan.plan.settings
+    pairs = [a.model for a in attempts]
+    effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
+    about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
+    points = points_of(attempts, first.alignment, settings, largest)
+    return dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
+
+
+def _level(
+    plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
+) -> LevelResult:
+    before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
+    aimed = [a for a in attempts if a.targets]
+    method = method_of()
+    how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
+    fewer = f", on {tried} of {len(attempts)} images; a smaller budget broke the rest"
+    level = AttackLevel(
+        threat=name_of(pixels),
+        pixels=pixels,
+        before=before,
+        after=after,
+        aimed=len(aimed),
+        broken=sum(a.success for a in aimed),
+        images=len(attempts),
+        mean_pixels=sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
+        engine=how + (fewer if tried < len(attempts) else ""),
+    )
+    return LevelResult(level, attempts)
+
+
+def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:
+    """The audit's own metric of the attacked images, before or after; 0 where there is nothing to measure."""
+    records = [a.record(a.model, after) for a in attempts]
+    value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+    return 0.0 if math.isnan(value) else value

@@ -1,0 +1,353 @@
+"""An audit for CI systems: JUnit XML, one test case per gate, and SARIF 2.1.0, failed gates and findings.
+
+Without gates nothing is judged, so nothing passes or fails: then JUnit lists the parts of the audit, those
+skipped with their reason. In SARIF failed gates are errors, undecided gates are notes, findings are warnings
+or notes; gates that passed are not listed. The location of each result is the model's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from holdfast.audit.gates import GateVerdict, gate_title, verdict_sentence
+from holdfast.audit.options import ENOUGH
+from holdfast.audit.result import Audit, Part, Recheck
+from holdfast.audit.values import SQUARE, measured, required_pattern
+from holdfast.engine.store import to_json
+
+MOST = 10  # images named in one finding
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+VERSION = "2.1.0"
+# XML 1.0 has no place for these, escaped or not; most parsers refuse the whole file for one of them.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding: its kind, how much it weighs, what tells it from others of the kind, and its numbers."""
+
+    kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
+    level: Literal["warning", "note"]
+    key: str  # the same in every run that finds it
+    text: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+    command: str = ""
+    images: int | None = None  # that an estimate rests on
+
+
+KINDS: dict[str, str] = {
+    "noise": "A system noise that clearly lowers the metric: its whole 95 % interval lies above 0.",
+    "attack": "A patch within a budget of pixels that makes true targets vanish.",
+    "square": "A black square over the scene that makes a true target vanish.",
+    "spec": "A specification with a witness that breaks it, replayed on the model's own file.",
+    "recheck": "An answer that is another one under some runtime or precision: proven here, broken there.",
+    "matrix": "A threat and a deployment that together cost clearly more than both alone.",
+}
+
+
+def findings(audit: Audit) -> tuple[Finding, ...]:
+    """All findings of the audit, in the order of its engines."""
+    rows = (_noise(audit), _attack(audit), _squares(audit), _specs(audit), _rechecks(audit), _matrix(audit))
+    return tuple(_hedged(finding) for row in rows for finding in row)
+
+
+def _hedged(finding: Finding) -> Finding:
+    """A note instead of a warning where an estimate rests on few images."""
+    images = finding.images
+    if images is None or images >= ENOUGH:
+        return finding
+    return replace(finding, level="note", text=f"{finding.text} An indication: n = {images}.")
+
+
+def _noise(audit: Audit) -> Iterator[Finding]:
+    title = audit.clean.title
+    causes = [*audit.causes, *([audit.combined] if audit.combined else [])]
+    for one in causes:
+        if one.outcome == "measured" and one.drop is not None and one.low is not None and one.low > 0:
+            low = _plain(one.low)
+            ends = f"{low} to {_plain(one.high)}" if one.high is not None else f"{low} or more"
+            text = f"{one.label} lowers {title} by {_plain(one.drop)} (95 %: {ends}) on {one.images} images."
+            numbers = {"drop": one.drop, "low": one.low, "high": one.high, "images": one.images}
+            key = one.family if one.family == "combined" else one.label
+            yield Finding("noise", "warning", key, text, numbers, one.command, one.images)
+
+
+def _plain(share: float) -> str:
+    """The share with three digits, a smaller one with five: not shown as 0.000."""
+    return f"{share:.3f}" if share >= 0.001 or share <= 0 else f"{share:.5f}"
+
+
+def _attack(audit: Audit) -> Iterator[Finding]:
+    for one in audit.strikes:
+        if one.broken:
+            fall = f"{audit.clean.title} falls from {one.before:.3f} to {one.after:.3f}"
+            text = (
+                f"A patch of at most {one.pixels} pixels breaks {one.broken} of {one.aimed} images; {fall}."
+            )
+            numbers: dict[str, Any] = {
+                "pixels": one.pixels,
+                "broken": one.broken,
+                "aimed": one.aimed,
+                "Se": one.effect,
+            }
+            numbers |= {"before": one.before, "after": one.after, "engine": one.engine}
+            yield Finding("attack", "warning", one.threat, text, numbers, one.command, one.aimed)
+
+
+def _squares(audit: Audit) -> Iterator[Finding]:
+    asked = [p for p in audit.proofs if p.threat == SQUARE]
+    broken = [p for p in asked if p.answer == "violated"]
+    if broken:
+        images = _named([p.image for p in broken])
+        text = f"A black square breaks {len(broken)} of {len(asked)} images: {images}."
+        worst = min(broken, key=lambda p: 0.0 if p.margin is None else p.margin)
+        if worst.where is not None:
+            text += f" Worst in {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
+        numbers = {"broken": len(broken), "images": len(asked), "engine": worst.engine}
+        yield Finding("square", "warning", SQUARE, text, numbers, worst.command, len(asked))
+
+
+def _specs(audit: Audit) -> Iterator[Finding]:
+    for one in audit.proofs:
+        if one.threat != SQUARE and one.answer == "violated":
+            of = f" of {one.image}" if one.image and one.image != one.threat else ""
+            note = f" ({one.note})" if one.note else ""
+            text = f"Specification {one.threat}{of} is violated, found by {one.engine}{note}."
+            yield Finding("spec", "warning", f"{one.threat} {one.image}", text, {}, one.command)
+
+
+def _rechecks(audit: Audit) -> Iterator[Finding]:
+    """One finding a threat, deployment and change: not one an image, of which there may be hundreds."""
+    groups: dict[tuple[str, str, str], list[Recheck]] = {}
+    for one in audit.findings:
+        groups.setdefault((one.threat, one.deployment, one.was), []).append(one)
+    for (threat, deployment, was), rows in groups.items():
+        words = "proven as trained, broken" if was == "holds" else "broken as trained, not broken"
+        images = [r.image or r.threat for r in rows]
+        text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {_named(images)}."
+        numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
+        level: Literal["warning", "note"] = "warning" if was == "holds" else "note"
+        yield Finding("recheck", level, f"{threat} {deployment} {was}", text, numbers, audit.command)
+
+
+def _matrix(audit: Audit) -> Iterator[Finding]:
+    for one in audit.matrix.meetings:
+        if one.effect == "magnified" and one.extra is not None:
+            ends = f"{one.low:z.3f} to {one.high:z.3f}"
+            text = (
+                f"{one.threat} and {one.deployment} cost {one.extra:z.3f} (95 %: {ends}) "
+                "more than both alone."
+            )
+            numbers = {"extra": one.extra, "low": one.low, "high": one.high, "value": one.value}
+            key = f"{one.threat} {one.deployment}"
+            yield Finding("matrix", "warning", key, text, numbers, one.command, one.images)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
+    """The JUnit XML of an audit and its gates."""
+    cases = _cases(audit, judged) if judged else [_part(part) for part in audit.parts]
+    count = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.find("failure") is not None for case in cases)),
+        "errors": "0",
+        "skipped": str(sum(case.find("skipped") is not None for case in cases)),
+        "time": f"{audit.seconds:.3f}",
+    }
+    name = f"holdfast audit {audit.model.get('name', '')} on {audit.data.get('name', '')}"
+    suite = _element("testsuite", {"name": name, **count, **_timestamp(audit.created)})
+    suite.append(_properties(audit))
+    suite.extend(cases)
+    if audit.notes:
+        suite.append(_element("system-out", text="\n".join(audit.notes)))
+    if audit.failed:
+        suite.append(_element("system-err", text="\n".join(f"failed image: {name}" for name in audit.failed)))
+    whole = _element("testsuites", {"name": "holdfast", **count})
+    whole.append(suite)
+    ET.indent(whole)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(whole, encoding="unicode")}\n'
+
+
+def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
+    sources = measured(audit)
+    cases = []
+    for one in judged:
+        engine = one.gate.name.partition(".")[0]
+        case = _element(
+            "testcase", {"name": gate_title(one.gate), "classname": f"holdfast.{engine}", "time": "0.000"}
+        )
+        source = sources.get(one.gate.name)
+        command = source.command if source else audit.command
+        if one.failed:
+            again = f"\nreproduce: {command}" if command else ""
+            kind = {"message": verdict_sentence(one), "type": "not measured" if one.value is None else "gate"}
+            case.append(_element("failure", kind, f"fail if {one.gate.text}\n{verdict_sentence(one)}{again}"))
+        elif not one.decided:
+            case.append(_element("skipped", {"message": verdict_sentence(one)}))
+        else:
+            case.append(_element("system-out", text=verdict_sentence(one)))
+        cases.append(case)
+    return cases
+
+
+def _part(part: Part) -> ET.Element:
+    about = {"name": part.name, "classname": "holdfast.audit", "time": f"{part.seconds:.3f}"}
+    case = _element("testcase", about)
+    if part.left_out and not part.images:
+        case.append(_element("skipped", {"message": part.left_out}))
+    else:
+        ran = f"ran on {part.images} of {part.of} images" if part.images else "ran"
+        left = f"; left out: {part.left_out}" if part.left_out else ""
+        again = f"\nreproduce: {part.command}" if part.command else ""
+        case.append(_element("system-out", text=f"{ran}{left}{again}"))
+    return case
+
+
+def _properties(audit: Audit) -> ET.Element:
+    values = {
+        "model": audit.model.get("path", ""),
+        "model.sha256": audit.model.get("sha256", ""),
+        "data": audit.data.get("name", ""),
+        "command": audit.command,
+        **{f"version.{name}": version for name, version in audit.versions.items()},
+    }
+    properties = _element("properties")
+    for name, value in values.items():
+        properties.append(_element("property", {"name": name, "value": str(value)}))
+    return properties
+
+
+def _timestamp(created: str) -> dict[str, str]:
+    """The schema's form, in UTC and without an offset; empty if the audit does not state it."""
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:
+        return {}
+    utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    return {"timestamp": utc.replace(tzinfo=None).isoformat(timespec="seconds")}
+
+
+def _element(tag: str, attributes: dict[str, str] | None = None, text: str = "") -> ET.Element:
+    element = ET.Element(tag, {key: _legal(value) for key, value in (attributes or {}).items()})
+    element.text = _legal(text) or None
+    return element
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text)
+
+
+def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None) -> str:
+    """The SARIF log of an audit and its gates; `root` is the repository's folder, by default the current."""
+    location = _location(audit, root or Path.cwd())
+    rules = _rules(audit, judged)
+    places = {rule["id"]: place for place, rule in enumerate(rules)}
+    rows = _gate_results(audit, judged)
+    rows += [_result(f.kind, f.level, f.text, f.key, f.numbers, f.command) for f in findings(audit)]
+    results = [
+        {**row, "ruleIndex": places[row["ruleId"]], "locations": [{"physicalLocation": location}]}
+        for row in rows
+    ]
+    version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
+    run = {
+        "tool": {"driver": {"name": "holdfast", **version, "rules": rules}},
+        "invocations": [_invocation(audit)],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+        "properties": {"model": audit.model, "data": audit.data, "versions": audit.versions},
+    }
+    return to_json({"$schema": SCHEMA, "version": VERSION, "runs": [run]}, indent=True).decode()
+
+
+def model_uri(path: str, root: Path) -> str:
+    """The path as a URI reference: relative and percent-encoded below `root`, else a file URI."""
+    file, start = Path(path), ""
+    if file.is_absolute() and file.is_relative_to(root):
+        file = file.relative_to(root)
+    elif file.is_absolute():
+        file, start = Path("/" + file.as_posix().lstrip("/")), "file://"
+    return start + quote(file.as_posix(), errors="surrogateescape")  # a name that is no UTF-8 by its bytes
+
+
+def _location(audit: Audit, root: Path) -> dict[str, Any]:
+    path = str(audit.model.get("path") or audit.model.get("name", ""))
+    # An ONNX file has no lines; code scanning shows nothing that has no first line.
+    region = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
+    return {"artifactLocation": {"uri": model_uri(path, root)}, "region": region}
+
+
+def _rules(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
+    """One rule a pattern of the names in the gates, then one a kind of finding."""
+    patterns = dict.fromkeys(required_pattern(one.gate.name, audit) for one in judged)
+    gates = [
+        _rule(f"gate/{p.text}", f"Gate on {p.text}: {p.meaning}.", f"Unit: {p.unit}.", "error")
+        for p in patterns
+    ]
+    own = [_rule(kind, text, "A finding of the audit, no gate.", "warning") for kind, text in KINDS.items()]
+    return [*gates, *own]
+
+
+def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "shortDescription": {"text": short},
+        "fullDescription": {"text": f"{short} {more}"},
+        "help": {"text": f"{short} {more} The command that gives the number again is in the result."},
+        "defaultConfiguration": {"level": level},
+    }
+
+
+def _gate_results(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
+    sources = measured(audit)
+    rows = []
+    for one in judged:
+        if not one.failed and one.decided:
+            continue
+        source = sources.get(one.gate.name)
+        command = source.command if source else audit.command
+        numbers = {
+            "gate": one.gate.text,
+            "value": one.value,
+            "bound": one.gate.bound,
+            "reason": one.reason,
+            "images": one.images,
+        }
+        level = "error" if one.failed else "note"
+        rule = f"gate/{required_pattern(one.gate.name, audit).text}"
+        rows.append(_result(rule, level, f"Gate {verdict_sentence(one)}.", one.gate.text, numbers, command))
+    return rows
+
+
+def _result(
+    rule: str, level: str, text: str, key: str, numbers: dict[str, Any], command: str
+) -> dict[str, Any]:
+    again = f" Reproduce: {command}" if command else ""
+    hashed = hashlib.sha256(f"{rule}\n{key}".encode("utf-8", "replace")).hexdigest()[:16]
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": text + again},
+        "partialFingerprints": {"primaryLocationLineHash": f"{hashed}:1"},
+        "properties": {**numbers, "command": command},
+    }
+
+
+def _invocation(audit: Audit) -> dict[str, Any]:
+    """How it was called; what was left out and which images failed are its notifications."""
+    left = [("note", f"{p.name}: left out: {p.left_out}") for p in audit.parts if p.left_out]
+    failed = [("warning", f"failed image: {name}") for name in audit.failed]
+    notes = [{"level": level, "message": {"text": text}} for level, text in (*left, *failed)]
+    line = {"commandLine": audit.command} if audit.command else {}
+    return {"executionSuccessful": True, **line, "toolExecutionNotifications": notes}

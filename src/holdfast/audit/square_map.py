@@ -1,0 +1,217 @@
+"""The map of a black square over one image: its grid, the score at every place, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.audit.result import Answer, Proof
+from holdfast.core.errors import InputError
+from holdfast.core.patch import Patch, Spot
+from holdfast.core.types import Bools, Boxes, Floats, Ints, Label, Size
+
+THREAT, ENGINE = "square", "enumeration"
+FEWEST = 4  # places: the corners of the scene
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A square of `side` pixels laid at every `step`-th column and row, and at the last of both."""
+
+    side: int
+    step: int
+
+    def __post_init__(self) -> None:
+        if self.side < 1 or self.step < 1:
+            raise InputError(
+                f"Grid: expected a side and a step of 1 or more, got {self.side} and {self.step}"
+            )
+
+
+def grid_for(size: Size, share: float = 0.1, most: int = 400) -> Grid:
+    """The grid of a square whose side is a share of the shorter side, with the smallest step for `most`."""
+    if not 0.0 < share <= 1.0:
+        raise InputError(f"square: expected a share of the shorter side above 0 and up to 1, got {share:g}")
+    if most < FEWEST:
+        raise InputError(f"square: expected at least {FEWEST} places, one in each corner, got {most}")
+    side = max(1, round(share * min(size)))
+    low, high = 1, max(1, max(size) - side)  # at `high` only the ends are left
+    while low < high:
+        middle = (low + high) // 2
+        if math.prod(len(_starts(length, Grid(side, middle))) for length in size) <= most:
+            high = middle
+        else:
+            low = middle + 1
+    return Grid(side, low)
+
+
+def _starts(length: int, grid: Grid) -> Ints:
+    """The first pixels along one side: every step, and the last at which the square is inside."""
+    last = length - grid.side
+    if last < 0:
+        raise InputError(f"square: expected a side up to {length} pixels, got {grid.side}")
+    found = np.arange(0, last + 1, grid.step, dtype=np.int64)
+    return found if found[-1] == last else np.append(found, last)
+
+
+def axes(size: Size, grid: Grid) -> tuple[Ints, Ints]:
+    """The columns and the rows at which the square's top left corner lies."""
+    return _starts(size.width, grid), _starts(size.height, grid)
+
+
+def places(size: Size, grid: Grid) -> Ints:
+    """Column and row of the square's top left corner at every place (n, 2), row by row."""
+    columns, rows = axes(size, grid)
+    return np.stack([np.tile(columns, len(rows)), np.repeat(rows, len(columns))], axis=1)
+
+
+def black(grid: Grid, column: int, row: int) -> Patch:
+    """The black square at one place."""
+    shape = grid.side, grid.side
+    return Patch(np.zeros((*shape, 3), np.uint8), np.ones(shape, bool), Spot(column, row))
+
+
+@dataclass(frozen=True, eq=False)
+class SquareMap:
+    """What became of an image's targets at every place of the square.
+
+    `scores` (rows, columns): the least over the targets of the best score of a detection that still finds it,
+    0 where one is lost; of a classifier the right class's score minus the best other. NaN where it could not
+    be judged. A score below `threshold` is unsafe; the worst unsafe one was replayed from the image's bytes.
+    """
+
+    image: str
+    size: Size
+    grid: Grid
+    scores: Floats
+    threshold: float
+    targets: Boxes | Label  # by the model's class numbers
+    clean: float  # without a square
+    seconds: float
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        columns, rows = axes(self.size, self.grid)
+        if self.scores.shape != (len(rows), len(columns)):
+            wanted = len(rows), len(columns)
+            raise InputError(f"SquareMap.scores: expected {wanted}, got {self.scores.shape}")
+
+    @property
+    def unsafe(self) -> Bools:
+        """Where (rows, columns) a target is lost."""
+        return np.asarray(self.scores < self.threshold)  # NaN is not: that place is in doubt
+
+    @property
+    def tried(self) -> int:
+        """Places that were judged."""
+        return int(np.count_nonzero(~np.isnan(self.scores)))
+
+    @property
+    def answer(self) -> Answer:
+        """`violated` if a place is unsafe, `holds` only if every place was judged."""
+        if self.unsafe.any():
+            return "violated"
+        return "holds" if self.tried == self.scores.size > 0 else "unknown"
+
+    @property
+    def least(self) -> float | None:
+        """The smallest score; None if no place was judged."""
+        return float(np.nanmin(self.scores)) if self.tried else None
+
+    @property
+    def where(self) -> tuple[int, int] | None:
+        """Column and row of the worst place; of equal ones the one with the worst around it."""
+        if not self.tried:
+            return None
+        ties = self.scores == np.nanmin(self.scores)
+        row, column = divmod(int(np.argmin(np.where(ties, _around(self.scores), np.inf))), ties.shape[1])
+        columns, rows = axes(self.size, self.grid)
+        return int(columns[column]), int(rows[row])
+
+    @property
+    def tightest(self) -> Ints:
+        """All places (n, 2), column and row, the worst first; those not judged come before all others."""
+        flat = np.nan_to_num(self.scores.ravel(), nan=-np.inf)
+        order = np.lexsort((_around(self.scores).ravel(), flat))
+        return places(self.size, self.grid)[order]
+
+
+def _around(scores: Floats) -> Floats:
+    """The mean over each place and its neighbours: in the middle of an unsafe region it is least."""
+    known = np.isfinite(scores)
+    value, weight = (np.pad(v, 1) for v in (np.where(known, scores, 0.0), known.astype(np.float64)))
+    rows, columns = scores.shape
+    near = [(slice(r, r + rows), slice(c, c + columns)) for r in range(3) for c in range(3)]
+    total, count = (np.sum([grid[part] for part in near], axis=0) for grid in (value, weight))
+    return np.asarray(total / np.maximum(count, 1.0))
+
+
+def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]:
+    """The answer of every map: exact for the finite set of places, whatever it is."""
+    return tuple(
+        Proof(
+            THREAT,
+            one.image,
+            one.answer,
+            ENGINE,
+            one.seconds,
+            members=one.scores.size,
+            tried=one.tried,
+            unsafe=int(one.unsafe.sum()),
+            margin=None if one.least is None else one.least - one.threshold,
+            where=one.where,
+            note=one.note,
+            command=command,
+        )
+        for one in maps
+    )
+
+
+def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:
+    """The black square at the worst place of each image: the threat other deployments are put to."""
+    return {one.image: black(one.grid, *one.where) for one in maps if one.where is not None}
+
+
+def describe_square(maps: Sequence[SquareMap]) -> str:
+    """The square in words: its side and the number of places, from and to where images differ in size."""
+    if not maps:
+        return "a black square"
+    sides = _span([one.grid.side for one in maps])
+    return f"a black square of {sides} pixels a side at {_span([one.scores.size for one in maps])} places"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def to_plain(one: SquareMap) -> dict[str, Any]:
+    """The map as JSON values, without the image's name."""
+    if isinstance(one.targets, Label):
+        targets: dict[str, Any] = {"label": one.targets.index}
+    else:
+        targets = {"boxes": one.targets.xyxy.tolist(), "classes": one.targets.classes.tolist()}
+    return {
+        "size": list(one.size),
+        "grid": [one.grid.side, one.grid.step],
+        "scores": [[None if math.isnan(v) else v for v in line] for line in one.scores.tolist()],
+        "threshold": one.threshold,
+        "targets": targets,
+        "clean": one.clean,
+        "seconds": one.seconds,
+        "note": one.note,
+    }
+
+
+def from_plain(image: str, plain: dict[str, Any]) -> SquareMap:
+    """The map that `to_plain` wrote."""
+    said = plain["targets"]
+    targets = Label(said["label"]) if "label" in said else Boxes(said["boxes"], said["classes"])
+    return SquareMap(
+        image, Size(*plain["size"]), Grid(*plain["grid"]), np.array(plain["scores"], np.float64),
+        plain["threshold"], targets, plain["clean"], plain["seconds"], plain["note"],
+    )  # fmt: skip

@@ -1,0 +1,309 @@
+"""A black square at every place of a grid over the scene: a finite set, run whole.
+
+Every place is decoded, resized and run as the model was trained, through ONNX Runtime on the original file,
+so `holds` and `violated` are both certain for the places of the grid; they say nothing of places between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from holdfast.attack.judge import Judge, found_boxes
+from holdfast.attack.plan import to_model
+from holdfast.attack.types import Rule, check_time
+from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
+from holdfast.core.dataset import Entry
+from holdfast.core.errors import DataError, ImageError, InputError, ModelError, one_line
+from holdfast.core.model import Model
+from holdfast.core.patch import apply
+from holdfast.core.pipeline import Pipeline, open_machine
+from holdfast.core.registry import lookup
+from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
+from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.pipelines import ImagePipeline, content_of
+from holdfast.engine.records import Failed
+from holdfast.engine.store import Store, printable
+from holdfast.evaluate.result import CELLS
+from holdfast.evaluate.run import Plan, alignment_of, work_for
+from holdfast.metrics.boxes import iou
+from holdfast.noise.suite import Watch, unwatched
+from holdfast.report.tables import many
+
+TIE = 1e-12  # by how much a class that is not the first of equal ones counts as lost
+
+
+@dataclass(frozen=True)
+class SquaresPlan:
+    """A model on a data set, the pipeline as trained, and the square; `names` are the images (None: all)."""
+
+    plan: Plan
+    pipeline: Pipeline
+    rule: Rule = field(default_factory=Rule)
+    share: float = 0.1  # of the image's shorter side
+    most: int = 400  # places an image
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SquareTask:
+    """What a process needs to work on any image under one pipeline. `task_of` makes it."""
+
+    model: Model
+    pipeline: Pipeline
+    rule: Rule
+    to_model: Ints  # per class of the data its number in the model, or -1
+    share: float
+    most: int
+    facts: Any  # all that can change a result, but for the image
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
+
+
+def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
+    """The task under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
+    plan, model = squares.plan, squares.plan.model
+    if model.card.task not in ("detect", "single", "classify"):
+        wanted = "expected a detector or a classifier"
+        raise ModelError(
+            f"squares: {model.name}: {wanted}, got a model to {model.card.task}; leave squares out"
+        )
+    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
+    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
+    numbers = to_model(alignment_of(plan))
+    return SquareTask(
+        model=model,
+        pipeline=pipeline,
+        rule=squares.rule,
+        to_model=numbers,
+        share=squares.share,
+        most=squares.most,
+        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
+        until=plan.until,
+    )
+
+
+@dataclass(frozen=True)
+class SquareScorer:
+    """A model opened with a pipeline, and how its answers are scored."""
+
+    judge: Judge
+
+    @property
+    def threshold(self) -> float:
+        """The score below which a target is lost."""
+        return 0.0 if self.judge.machine.model.card.task == "classify" else self.judge.rule.score
+
+    def decoded(self, data: bytes) -> Image:
+        """The scene's pixels (h, w, 3)."""
+        return self.judge.machine.decode(data)
+
+    def said(self, image: Image) -> Prediction:
+        """What the model says of decoded pixels; an exception where an output is no number."""
+        return self.judge.machine.predict(self.judge.prepared(image))
+
+    def targets(self, image: Image, truth: Boxes | Label) -> Boxes | Label | None:
+        """What is true of the image and found in it; None if nothing is."""
+        said = self.said(image)
+        if isinstance(truth, Label):
+            return truth if score_of(said, truth, self.judge.rule) >= self.threshold else None
+        if not isinstance(said, Detections):
+            raise ModelError(f"expected detections, got {type(said).__name__}")
+        ours = found_boxes(said, truth, self.judge.rule) & ~truth.crowd
+        return Boxes(truth.xyxy[ours], truth.classes[ours]) if ours.any() else None
+
+    def score(self, image: Image, targets: Boxes | Label) -> float:
+        """How well the least well found target is found in decoded pixels."""
+        found = score_of(self.said(image), targets, self.judge.rule)
+        if not np.isfinite(found):
+            raise ImageError(f"expected a score that is a number, got {found}")
+        return found
+
+    def replayed(self, data: bytes, grid: Grid, place: tuple[int, int], targets: Boxes | Label) -> bool:
+        """Whether the square breaks it once more, from the encoded bytes, laid on as a patch."""
+        return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
+
+
+def open_scorer(task: SquareTask, threads: int) -> SquareScorer:
+    """The model opened; the card's thresholds give way to the rule's behind the network only.
+
+    A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
+    model as it is, once for this and for all other uses of it.
+    """
+    model, rule = task.model, task.rule
+    infer = lookup("infer", task.pipeline.infer)
+    card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
+    pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
+    return SquareScorer(
+        Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule)
+    )
+
+
+def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
+    """The least over the targets of the best score that finds it (0: none does), or a class's lead."""
+    if isinstance(said, Scores) and isinstance(targets, Label):
+        others = np.delete(said.values, targets.index)
+        lead = float(said.values[targets.index] - (others.max() if others.size else 0.0))
+        return lead if int(np.argmax(said.values)) == targets.index else min(lead, -TIE)
+    if not isinstance(said, Detections) or not isinstance(targets, Boxes):
+        raise ModelError(f"expected detections or scores of classes, got {type(said).__name__}")
+    if not len(said):
+        return 0.0
+    same = targets.classes[:, None] == said.classes[None, :]
+    good = same & (iou(targets.xyxy, said.boxes) >= rule.iou) & (said.scores[None, :] >= rule.score)
+    return float(np.where(good, said.scores[None, :], 0.0).max(axis=1).min())
+
+
+def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
+    """The truth by the model's class numbers; None if the model knows none of it."""
+    if isinstance(truth, Label):
+        index = int(numbers[truth.index]) if len(numbers) else truth.index
+        return Label(index) if index >= 0 else None
+    if not isinstance(truth, Boxes):
+        raise DataError(f"{name}: expected boxes or a class as truth, got {type(truth).__name__}")
+    classes = numbers[truth.classes] if len(numbers) else truth.classes
+    keep = classes >= 0
+    return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])
+
+
+@dataclass(frozen=True)
+class SquareWork(ItemWork[Entry, SquareScorer]):
+    """The map of each image."""
+
+    task: SquareTask
+
+    def setups(self) -> list[Setup]:
+        """Model, pipeline, rule and grid."""
+        return [Setup("squares", ["map", self.task.facts])]
+
+    def contents(self, item: Entry) -> list[list[str]]:
+        """Name and content of the image."""
+        return [content_of(item)]
+
+    def open(self, threads: int) -> SquareScorer:
+        """The model under the pipeline."""
+        return open_scorer(self.task, threads)
+
+    def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
+        """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
+        try:
+            square_map = mapped(self.task, state, item)
+        except ImageError as problem:
+            return {"failed": str(problem)}
+        return {"map": None if square_map is None else to_plain(square_map)}
+
+
+def mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> SquareMap | None:
+    """The map of one image; None if nothing true is found in it without a square."""
+    began, sample = time.perf_counter(), entry.load()
+    truth, image = known(sample.truth, task.to_model, sample.name), scorer.decoded(sample.data)
+    targets = None if truth is None else scorer.targets(image, truth)
+    if targets is None:
+        return None
+    size = Size(image.shape[1], image.shape[0])
+    grid = grid_for(size, task.share, task.most)
+    scores, notes = enumerated(scorer, image, grid, targets, task.until)
+    notes += _confirmed(scorer, sample.data, scores, grid, size, targets)
+    clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
+    note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
+    return SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean, seconds, note)
+
+
+def enumerated(
+    scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
+) -> tuple[Floats, list[str]]:
+    """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
+
+    BudgetSpent at `until` (of time.monotonic).
+    """
+    size = Size(image.shape[1], image.shape[0])
+    columns, rows = axes(size, grid)
+    scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a place left out would stay in doubt
+    for at, (x, y) in enumerate(places(size, grid).tolist()):
+        check_time(until)
+        laid = image.copy()
+        laid[y : y + grid.side, x : x + grid.side] = 0
+        try:
+            scores[at] = scorer.score(laid, targets)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
+            notes.append(f"at column {x}, row {y}: {one_line(problem)}")
+    return scores.reshape(len(rows), len(columns)), notes
+
+
+def _confirmed(
+    scorer: SquareScorer, data: bytes, scores: Floats, grid: Grid, size: Size, targets: Boxes | Label
+) -> list[str]:
+    """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
+    notes: list[str] = []
+    columns, rows = axes(size, grid)
+    while (scores < scorer.threshold).any():
+        here = SquareMap("", size, grid, scores, scorer.threshold, targets, 0.0, 0.0).where
+        if here is None:
+            break
+        try:
+            if scorer.replayed(data, grid, here, targets):
+                break
+            notes.append(f"the square at column {here[0]}, row {here[1]} did not break it a second time")
+        except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed is none
+            notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
+        scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
+    return notes
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The maps, and the images that have none: nothing true is found in them, or they cannot be run."""
+
+    maps: tuple[SquareMap, ...]
+    without: tuple[str, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    images: int = 0  # that were finished
+
+    @property
+    def note(self) -> str:
+        """Which images have no map and why, in words; empty if all have one."""
+        said = []
+        if self.without:
+            images = many(len(self.without), "image")
+            said.append(f"{images} without a map: nothing true is found there without a square")
+        if self.failed:
+            said.append(f"{many(len(self.failed), 'image')} could not be run; first {self.failed[0]}")
+        return "; ".join(said)
+
+
+def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
+    """The maps of all images and what is to be said of those without; finished cells are not run again."""
+    entries = asked(plan)
+    task = task_of(plan, plan.pipeline)
+    with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
+        store = Store(plan.plan.runs / CELLS)
+        jobs, until = plan.plan.jobs, plan.plan.until
+        cells = run(SquareWork(task), entries, store, jobs=jobs, progress=progress, until=until).read()
+    maps, without, failed = [], [], []
+    for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
+        name = printable(entry.name)  # as records and attempts have it
+        if "failed" in cell:
+            failed.append(Failed(name, cell["failed"]))
+        elif cell["map"] is None:
+            without.append(name)
+        else:
+            maps.append(from_plain(name, cell["map"]))
+    if failed and plan.plan.strict:
+        raise DataError(str(failed[0]))
+    return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
+
+
+def asked(plan: SquaresPlan) -> tuple[Entry, ...]:
+    """The images of the plan, in the order of the data set; InputError for a name that is not in it."""
+    data = plan.plan.dataset
+    if plan.names is None:
+        return data.entries
+    missing = set(plan.names) - {entry.name for entry in data.entries}
+    if missing:
+        raise InputError(f"squares: expected names of images of {data.name}, got {sorted(missing)[0]!r}")
+    wanted = set(plan.names)
+    return tuple(entry for entry in data.entries if entry.name in wanted)

@@ -1,1 +1,0 @@
-"""A black square at every place of a grid over the scene, enumerated."""

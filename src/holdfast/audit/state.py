@@ -1,0 +1,226 @@
+"""The state of a running audit, and the audit as data that it ends with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.attack.result import Outcome
+from holdfast.audit.attack_levels import LevelResult
+from holdfast.audit.plan import AuditPlan
+from holdfast.audit.result import (
+    Audit,
+    Cause,
+    Clean,
+    ImageRobustness,
+    Matrix,
+    Part,
+    Proof,
+    Recheck,
+    RobustnessBounds,
+)
+from holdfast.audit.specs import SpecVerdict
+from holdfast.audit.square_map import THREAT, SquareMap, describe_square
+from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.engine.manifest import now
+from holdfast.engine.pipelines import SHARD
+from holdfast.engine.versions import versions
+from holdfast.evaluate.difference import Side, drawn
+from holdfast.evaluate.result import Evaluation
+from holdfast.evaluate.run import Plan
+from holdfast.evaluate.score import Settings
+from holdfast.metrics.intervals import interval_of
+from holdfast.noise.vision.combine import Staircase
+from holdfast.noise.vision.result import ModelNoise, Row, Suite
+from holdfast.noise.vision.run import Prepared
+
+TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
+MAIN = {"classify": "top1", "segment": "mIoU", "single": "iou_equal"}
+
+
+@dataclass(frozen=True)
+class PartOutcome:
+    """The outcome of a part: on how many images it ran, what it skipped, whether it applies to this model."""
+
+    images: int
+    left_out: str = ""
+    applies: bool = True
+
+
+@dataclass
+class AuditState:
+    """What the parts have found so far; the page is written from it."""
+
+    plan: AuditPlan
+    evaluation: Evaluation | None = None
+    suite: Suite | None = None
+    prepared: Prepared | None = None
+    staircase: Staircase | None = None
+    outcome: Outcome | None = None
+    levels: tuple[LevelResult, ...] = ()
+    maps: tuple[SquareMap, ...] = ()
+    spec_verdicts: tuple[SpecVerdict, ...] = ()
+    proofs: tuple[Proof, ...] = ()
+    rechecks: tuple[Recheck, ...] = ()
+    matrix: Matrix = field(default_factory=Matrix)
+    parts: list[Part] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    runs: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # images of noise, attack and square, as planned
+    places: int = 0  # of the square, as planned; 0: not planned yet
+    shard: int = SHARD  # images per cell: few where a model is slow, so that a part can stop soon
+    seconds_an_image: float = 0.05
+    audit: Audit | None = None
+
+    @property
+    def result(self) -> Audit:
+        """The audit as data; only one that ended has it."""
+        if self.audit is None:
+            raise RuntimeError("the audit has not ended")
+        return self.audit
+
+    @property
+    def noise(self) -> ModelNoise | None:
+        """The noise of the model; None if it was not measured."""
+        return self.suite.models[0] if self.suite else None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The training pipeline."""
+        return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
+
+    def repeat_line(self, part: str, first: int | None = None) -> str:
+        """The command that reproduces the numbers of a part, on the images it was planned for.
+
+        `first`: threats on this many images only, as fewer were run under all deployments.
+        """
+        few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
+        return self._line(part, {f"{name}_images": count for name, count in few.items()})
+
+    def full_line(self, part: str) -> str:
+        """The command that runs a part without a time limit, on all images."""
+        return self._line(part, {"noise_images": None, "attack_images": None, "square_images": None})
+
+    def _line(self, part: str, counts: Mapping[str, int | None]) -> str:
+        places = self.places or self.plan.options.places
+        return self.plan.audit_line(only=(part,), budget="none", places=places, **counts)
+
+
+def audit_of(state: AuditState, seconds: float) -> Audit:
+    """The audit as data: every number with the command that reproduces it."""
+    plan = state.plan.plan
+    if state.evaluation is None:
+        raise RuntimeError("an audit has an evaluation")
+    calibration = state.noise.calibration if state.noise else ""
+    calibrated = [f"integer precisions are calibrated on {calibration}"] if calibration else []
+    return Audit(
+        model={
+            "name": plan.model.name,
+            "path": str(plan.model.path),
+            "sha256": plan.model.sha256,
+            "task": plan.model.card.task,
+            "classes": len(plan.model.card.classes),
+            "guessed": list(plan.model.guessed),
+            "pipeline": state.pipeline.describe(),
+        },
+        data={"name": plan.dataset.name, "images": len(plan.dataset), "source": dict(plan.source)},
+        clean=_clean(state, state.evaluation),
+        causes=tuple(_cause(state, r) for r in state.noise.rows) if state.noise else (),
+        combined=_cause(state, state.noise.combined) if state.noise and state.noise.combined else None,
+        strikes=tuple(one.level for one in state.levels),
+        proofs=state.proofs,
+        rechecks=state.rechecks,
+        sandwich=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
+        matrix=state.matrix,
+        parts=tuple(state.parts),
+        notes=tuple(dict.fromkeys([*state.evaluation.notes, *state.notes, *calibrated])),
+        failed=tuple(map(str, state.evaluation.failed)),
+        runs=state.runs,
+        command=plan.command,
+        created=now(),
+        seconds=round(seconds, 3),
+        budget=state.plan.options.budget_seconds,
+        versions=versions(),
+    )
+
+
+def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
+    plan = state.plan.plan
+    side = side_of_evaluation(evaluation, plan.settings)
+    interval = interval_of(drawn(side, [r.name for r in side.records], replicates=state.plan.replicates))
+    metric, title = metric_of(side.metric, plan.settings.iou)
+    others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
+    at = evaluation.result.get("at_score", {})
+    others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
+    return Clean(
+        metric,
+        title,
+        side.value,
+        low=interval.low,
+        high=interval.high,
+        images=len(evaluation.records),
+        rule=side.rule,
+        others=others,
+        command=state.plan.evaluate_line(evaluation.about.data["images"]),
+    )
+
+
+def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
+    """The evaluation as one side of a comparison: its records are numbered already."""
+    return Side(evaluation.records, evaluation.about.task, evaluation.about.classes, settings)
+
+
+def gate_metric(plan: Plan) -> str:
+    """The name gates know the plan's main metric by."""
+    main = "AP" if plan.settings.rule.name == "coco" else "mAP"
+    return metric_of(MAIN.get(plan.model.card.task, main), plan.settings.iou)[0]
+
+
+def metric_of(name: str, iou: float) -> tuple[str, str]:
+    """The metric's name in gates and for people: map50 and mAP@.5."""
+    if name == "mAP":
+        return f"map{100 * iou:g}", f"mAP@{iou:g}".replace("@0.", "@.")
+    return {"AP": "map", "mIoU": "miou"}.get(name, name), TITLES.get(name, name)
+
+
+def _cause(state: AuditState, row: Row) -> Cause:
+    count = state.prepared and len(state.prepared.noise.plan.dataset)
+    label = row.option if row.family == "combined" else row.label
+    only = () if row.family == "combined" else (label,)  # combined is a column of the whole table
+
+    def share(points: float | None) -> float | None:
+        return None if points is None or math.isnan(points) else round(points / 100, 12)
+
+    return Cause(
+        label,
+        row.family,
+        row.outcome,
+        drop=share(row.drop),
+        low=share(row.low),
+        high=share(row.high),
+        changed=row.changed,
+        images=row.images,
+        note=row.note,
+        command=state.plan.noise_line(count or 1, only=only),
+    )
+
+
+def robustness_bounds(
+    proofs: Sequence[Proof], maps: Sequence[SquareMap], levels: Sequence[LevelResult]
+) -> Iterator[RobustnessBounds]:
+    """The bounds under the square, and those under each budget of pixels.
+
+    Each threat breaks an image by its own measure, which its words state: the square as soon as one object
+    that was found is lost, the attack when all are. So neither says anything of the other's images.
+    """
+    squares = [p for p in proofs if p.threat == THREAT]
+    if squares:
+        engine = squares[0].engine
+        images = tuple(ImageRobustness(p.image, p.answer == "holds", p.answer == "violated") for p in squares)
+        words = f"{describe_square(maps) if maps else ''}; broken: an object is lost"
+        yield RobustnessBounds(THREAT, words, engine, engine, images)
+    for one in levels:
+        images = tuple(ImageRobustness(a.name, False, a.success) for a in one.attempts if a.targets)
+        words = f"{one.level.pixels} pixels of any colour on the objects; broken: every object is lost"
+        yield RobustnessBounds(one.level.threat, words, "", one.level.engine, images)

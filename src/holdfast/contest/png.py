@@ -1,0 +1,179 @@
+"""Decode a PNG of a stranger to the pixels that every reader sees, or refuse it.
+
+The header is checked first: the size must be the contest's, the pixels 8-bit RGB. Pillow's chunk reader then
+checks every chunk, and zlib checks that the pixel data has exactly the bytes of the image. Pillow's decoder
+gets only header and pixel data.
+
+Allowed: any compression, any filter, interlacing (Adam7; the pixels are the same). Allowed and ignored, as
+decoders for models do: gAMA, cHRM, sRGB, iCCP and the like, so colours are the stored numbers; text, time, a
+suggested palette, private chunks (never unpacked, 256 KiB at most together). Refused, because readers differ:
+transparency (tRNS), animation (APNG), EXIF with a rotation, data behind the end, unknown critical chunks.
+Refused as damaged: a wrong checksum, a wrong order, too much or too little pixel data.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+
+import numpy as np
+
+from holdfast.contest.messages import EntryError, Problem, content_kind
+from holdfast.core.types import Image, Size
+from holdfast.data.images import sniff
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MOST_CHUNKS = 4096
+MOST_EXTRAS = 256 << 10
+_HEAD = 33  # bytes of the signature and the header chunk
+_COLOURS = {
+    0: ("grey", "灰度图"),
+    3: ("a palette", "调色板图像"),
+    4: ("grey with transparency", "带透明通道的灰度图"),
+    6: ("RGBA", "RGBA"),
+}
+_ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+
+
+def longest(size: Size) -> int:
+    """The most bytes a PNG of this size may have: uncompressed pixels, 1% more, and the other chunks."""
+    return _raw_bytes(size, interlaced=True) * 101 // 100 + 12 * MOST_CHUNKS + MOST_EXTRAS
+
+
+def check_header(data: bytes, size: Size, where: str) -> None:
+    """Raise EntryError with every problem that the first bytes show: format, size, colours, bits."""
+    problems = list(_header_problems(data[:_HEAD], size, where))
+    if problems:
+        raise EntryError(*problems)
+
+
+def _header_problems(head: bytes, want: Size, where: str) -> Iterator[Problem]:
+    if not head:
+        yield Problem("empty", where)
+    elif not head.startswith(SIGNATURE[: len(head)]):
+        yield Problem("png-other", where, {"got": content_kind(head)})
+    elif len(head) < _HEAD:
+        yield Problem("png-cut", where, {"got": len(head)})
+    else:
+        length, kind, width, height, bits, colour, packing, filtering, interlace = struct.unpack_from(
+            ">I4sIIBBBBB", head, 8
+        )
+        sound = (length, kind, packing, filtering) == (13, b"IHDR", 0, 0) and interlace < 2
+        if not sound or colour not in (*_COLOURS, 2):
+            yield Problem("png-header", where)
+            return
+        if (width, height) != want:
+            facts = {"width": width, "height": height, "want_width": want.width, "want_height": want.height}
+            yield Problem("png-size", where, facts)
+        if colour != 2:
+            got, got_zh = _COLOURS[colour]
+            yield Problem("png-colour", where, {"got": got, "got_zh": got_zh})
+        if bits != 8 and not (colour == 3 and bits < 8):  # fewer bits are what a palette is for
+            yield Problem("png-bits", where, {"got": bits})
+
+
+def decode(data: bytes, size: Size, where: str) -> Image:
+    """The pixels (h, w, 3) uint8 of a PNG; EntryError states what is wrong with it."""
+    from PIL.PngImagePlugin import PngImageFile, putchunk
+
+    check_header(data, size, where)
+    raw = _inflate(_pixel_data(data, where), _raw_bytes(size, interlaced=data[28] == 1), where)
+    clean = BytesIO()
+    clean.write(data[:_HEAD])
+    putchunk(clean, b"IDAT", zlib.compress(raw, 0))  # stored: it need not be inflated twice
+    putchunk(clean, b"IEND")
+    clean.seek(0)
+    try:
+        # Not Image.open: its limit on pixels is global, and this picture has the size of the contest.
+        with PngImageFile(clean) as picture:
+            return np.array(picture, np.uint8)
+    except (OSError, SyntaxError, ValueError, EOFError):  # a filter that does not exist
+        raise EntryError(Problem("png-data", where)) from None
+
+
+def _raw_bytes(size: Size, interlaced: bool) -> int:
+    """How many bytes the pixel data of a picture has, with one byte per row for the filter."""
+    if not interlaced:
+        return size.height * (1 + 3 * size.width)
+    total = 0
+    for x, y, right, down in _ADAM7:
+        width, height = -((x - size.width) // right), -((y - size.height) // down)
+        total += height * (1 + 3 * width) if width > 0 and height > 0 else 0
+    return total
+
+
+def _chunks(data: bytes, where: str) -> Iterator[tuple[bytes, bytes]]:
+    """Name and content of every chunk, with a checked checksum, up to IEND at the end of the data."""
+    from PIL.PngImagePlugin import ChunkStream
+
+    stream = BytesIO(data)
+    stream.seek(len(SIGNATURE))
+    reader, kind = ChunkStream(stream), b""
+    while kind != b"IEND":
+        at = stream.tell()
+        length = int.from_bytes(data[at : at + 4])
+        if at + 12 + length > len(data):
+            raise EntryError(Problem("png-cut", where, {"got": len(data)}))
+        try:
+            kind, _, _ = reader.read()
+            content = stream.read(length)
+            reader.crc(kind, content)
+        except SyntaxError:
+            name = f"{data[at + 4 : at + 8]!r}"[1:]
+            raise EntryError(Problem("png-damaged", where, {"got": name})) from None
+        yield kind, content
+    if stream.tell() < len(data):
+        raise EntryError(Problem("png-behind", where, {"got": len(data) - stream.tell()}))
+
+
+def _pixel_data(data: bytes, where: str) -> bytes:
+    """The compressed pixel data of all IDAT chunks; EntryError if any chunk is not allowed where it is."""
+    parts: list[bytes] = []
+    extras, last = 0, b""
+    for number, (kind, content) in enumerate(_chunks(data, where)):
+        if number == MOST_CHUNKS:
+            raise EntryError(Problem("png-chunks", where, {"limit": MOST_CHUNKS}))
+        out_of_order = (kind == b"IHDR") != (number == 0) or (kind == b"IDAT" and parts and last != b"IDAT")
+        if out_of_order or (kind == b"PLTE" and parts) or (kind == b"IEND" and (content or not parts)):
+            raise EntryError(Problem("png-order", where, {"got": kind.decode()}))
+        if kind == b"IDAT":
+            parts.append(content)
+        elif kind not in (b"IHDR", b"IEND"):
+            extras += len(content)
+            _check_extra(kind, content, data[:_HEAD], where)
+        if extras > MOST_EXTRAS:
+            raise EntryError(Problem("png-extras", where, {"got": extras, "limit": MOST_EXTRAS}))
+        last = kind
+    return b"".join(parts)
+
+
+def _check_extra(kind: bytes, content: bytes, head: bytes, where: str) -> None:
+    """Raise EntryError if a chunk can change what a reader shows."""
+    if kind in (b"acTL", b"fcTL", b"fdAT"):
+        raise EntryError(Problem("png-animated", where))
+    if kind == b"tRNS":
+        raise EntryError(Problem("png-transparent", where))
+    if not kind.isalpha() or (kind[:1].isupper() and kind != b"PLTE"):
+        raise EntryError(Problem("png-critical", where, {"got": kind.decode()}))
+    if kind == b"eXIf":
+        alone = struct.pack(">I4s", len(content), kind) + content + bytes(8) + b"IEND"
+        if sniff(head + alone).exif_orientation != 1:
+            raise EntryError(Problem("png-turned", where))
+
+
+def _inflate(packed: bytes, want: int, where: str) -> bytes:
+    """The pixel data; EntryError unless it has exactly the bytes of the image."""
+    unpacker = zlib.decompressobj()
+    try:
+        raw = unpacker.decompress(packed, want + 1)
+    except zlib.error:
+        raise EntryError(Problem("png-data", where)) from None
+    if len(raw) > want:
+        raise EntryError(Problem("png-longer", where, {"got": want}))
+    if len(raw) < want:
+        raise EntryError(Problem("png-shorter", where, {"got": len(raw), "want": want}))
+    if not unpacker.eof or unpacker.unused_data:
+        raise EntryError(Problem("png-data", where))
+    return raw

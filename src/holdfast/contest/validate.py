@@ -1,0 +1,283 @@
+"""Everything that is wrong with an entry, in one run: zip, names, pictures, changed pixels."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from zipfile import ZipInfo
+
+from holdfast.contest.archive import read_image, read_members
+from holdfast.contest.messages import EntryError, Lang, Problem, bad_line, good_line, listed, printable
+from holdfast.contest.png import decode
+from holdfast.contest.rules import Rules
+from holdfast.core.errors import DataError, InputError
+from holdfast.core.patch import changed_pixels
+from holdfast.core.types import Image, Size
+
+FOLDER = "advimages/"
+TEAM_RULE = "1 to 64 letters (of any script), digits, - and _"
+_NUMBERED = re.compile(r"([0-9]{1,9})\.([A-Za-z]{3,5})")
+_PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "apng")
+_ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
+_RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder can be called so on Windows
+BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The numbered images among the files of a zip, and what is wrong with the names."""
+
+    numbered: dict[int, ZipInfo]
+    problems: tuple[Problem, ...]
+
+
+def zip_name(team: str) -> str:
+    """The name an entry of this team must have; InputError for a team that cannot be in it."""
+    if not is_team(team):
+        raise InputError(f"--team: expected {TEAM_RULE}, got {team!r}")
+    return f"advimages_{unicodedata.normalize('NFC', team)}.zip"
+
+
+def team_of(name: str) -> str | None:
+    """The team named by advimages_TEAM.zip, None if the name is another."""
+    plain = unicodedata.normalize("NFC", name)  # macOS takes names apart: e and ´ for é
+    team = plain.removeprefix("advimages_").removesuffix(".zip")
+    return team if plain == f"advimages_{team}.zip" and is_team(team) else None
+
+
+def is_team(team: str) -> bool:
+    """Whether this can be a team: it becomes a file's and a folder's name on any system."""
+    plain = unicodedata.normalize("NFC", team)
+    if not 1 <= len(plain) <= 64 or plain != unicodedata.normalize("NFKC", plain):
+        return False
+    if len(plain.encode("utf-8", "replace")) > 200 or _RESERVED.fullmatch(plain):
+        return False
+    return all(c in "-_" or unicodedata.category(c)[0] in "LMN" for c in plain)
+
+
+def sort_out(members: Sequence[ZipInfo], images: int) -> Listing:
+    """The images by number, as far as they can be told, and every problem with a name."""
+    files = [m for m in members if not m.is_dir()]
+    base, problems = _base(files)
+    junk = [m for m in members if is_junk(m.filename)]
+    rest = [m for m in files if not is_junk(m.filename)]
+    problems += _collisions(rest)
+    numbered: dict[int, ZipInfo] = {}
+    strange, outside = list[str](), list[str]()
+    # The right names first: 17.png is image 17 whatever else calls itself so.
+    for member in sorted(rest, key=lambda m: _wanted(m.filename, base) != m.filename.removeprefix(base)):
+        want = _wanted(member.filename, base)
+        if want is None:
+            strange.append(member.filename)
+            continue
+        number = int(want[:-4])
+        if 1 <= number <= images:
+            problems += _misnamed(member.filename, member.filename.removeprefix(base), want)
+            numbered.setdefault(number, member)
+        else:
+            outside.append(member.filename)
+    folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
+    strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
+    missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
+    if missing:
+        problems.append(Problem("missing", "", {"names": listed(missing), "count": len(missing)}))
+    if outside:
+        shown: dict[str, str | int] = {"names": listed(outside), "count": len(outside), "limit": images}
+        problems += [Problem("number", facts=shown)]
+    problems += _unexpected(strange, junk)
+    return Listing(dict(sorted(numbered.items())), tuple(problems))
+
+
+def _base(files: Sequence[ZipInfo]) -> tuple[str, list[Problem]]:
+    """The folder the images are in, and a problem if it is not called as it should be."""
+    homes: Counter[str] = Counter()
+    for member in files:
+        home, last = _split(member.filename)
+        if not is_junk(member.filename) and _number(last):
+            homes[home] += 1
+    if not homes or FOLDER in homes:
+        return FOLDER, []
+    base = min(homes, key=lambda home: (-homes[home], home))
+    return base, [Problem("folder", "", {"got": printable(base)}) if base else Problem("folder-none")]
+
+
+def _split(name: str) -> tuple[str, str]:
+    home, slash, last = name.rpartition("/")
+    return home + slash, last
+
+
+def _number(last: str) -> re.Match[str] | None:
+    found = _NUMBERED.fullmatch(last)
+    return found if found and found[2].lower() in _PICTURES else None
+
+
+def _wanted(name: str, base: str) -> str | None:
+    """What a numbered file in the base folder should be called there, None if it is no such file."""
+    home, last = _split(name)
+    found = _number(last) if home == base else None
+    return f"{int(found[1])}.png" if found else None
+
+
+def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:
+    digits, _, ending = got.partition(".")
+    if digits != want[:-4]:
+        yield Problem("zeros", name, {"want": want})
+    if ending == ending.upper() and ending.lower() == "png":
+        yield Problem("upper", name, {"want": want})
+    elif ending != "png":
+        yield Problem("extension", name, {"want": want})
+
+
+def _collisions(files: Sequence[ZipInfo]) -> Iterator[Problem]:
+    counts = Counter(m.filename for m in files)
+    yield from (Problem("twice", name, {"count": count}) for name, count in counts.items() if count > 1)
+    first: dict[str, str] = {}
+    for name in counts:
+        key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        if first.setdefault(key, name) != name:
+            yield Problem("alike", name, {"other": printable(first[key])})
+
+
+def is_junk(name: str) -> bool:
+    """Whether macOS or Windows adds files of this name."""
+    parts = name.split("/")
+    last = parts[-1]
+    return "__MACOSX" in parts or last.startswith("._") or last in (".DS_Store", "Thumbs.db", "desktop.ini")
+
+
+def _unexpected(strange: Sequence[str], junk: Sequence[ZipInfo]) -> Iterator[Problem]:
+    apple = [m.filename for m in junk if "__MACOSX" in m.filename.split("/")]
+    shown = ["__MACOSX/"] * bool(apple) + sorted({m.filename for m in junk} - set(apple))
+    if junk:
+        yield Problem("junk", "", {"names": listed(shown), "count": len(junk)})
+    nested = [name for name in strange if name.lower().endswith(_ARCHIVES)]
+    others = [name for name in strange if name not in nested]
+    for kind, names in (("nested", nested), ("unexpected", others)):
+        if names:
+            yield Problem(kind, "", {"names": listed(names), "count": len(names)})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a team handed in: the zip, and the file in it for each numbered image."""
+
+    path: Path
+    team: str
+    size: Size
+    members: dict[int, ZipInfo] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def image(self, number: int) -> Image:
+        """The pixels (h, w, 3) uint8 of image `number`; EntryError if the contest does not allow the file."""
+        return read_image(self.path, self.members[number], self.size)
+
+    def images(self) -> Iterator[tuple[int, Image]]:
+        """Number and pixels of each image, in the order of the numbers."""
+        for number in sorted(self.members):
+            yield number, self.image(number)
+
+
+def open_entry(path: Path, rules: Rules) -> Entry:
+    """The entry in this zip; EntryError if a file is missing, superfluous or malformed, in one line."""
+    listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+    team = team_of(path.name)
+    if team is None:
+        raise EntryError(Problem("zip-name", path.name))
+    if listing.problems:
+        raise EntryError(*listing.problems, archive=path.name)
+    return Entry(path, team, Size(rules.width, rules.height), listing.numbered)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What an examination of an entry found: its problems, and the changed pixels of each image by number."""
+
+    archive: str
+    team: str | None
+    problems: tuple[Problem, ...]
+    changed: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def largest(self) -> int:
+        """The most changed pixels of an image."""
+        return max(self.changed.values(), default=0)
+
+    @property
+    def mean(self) -> float:
+        """The changed pixels of an image on average."""
+        return sum(self.changed.values()) / max(len(self.changed), 1)
+
+    def lines(self, lang: Lang = "en") -> tuple[str, ...]:
+        """One line for each problem and one about the entry."""
+        if self.problems:
+            return (*map(str, self.problems), bad_line(self.archive, len(self.problems), lang))
+        return (good_line(self.archive, len(self.changed), self.largest, self.mean, lang),)
+
+
+def examine(
+    path: Path,
+    contest: Path,
+    rules: Rules,
+    lang: Lang = "en",
+    jobs: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Examination:
+    """All problems of an entry and the changed pixels of its images; a bomb ends the examination.
+
+    `progress` is called after each image. Jobs are threads: zlib and Pillow release the interpreter lock.
+    """
+    team = team_of(path.name)
+    problems = [] if team else [Problem("zip-name", path.name)]
+    changed: dict[int, int] = {}
+    try:
+        listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+    except EntryError as refused:
+        problems += refused.problems
+    else:
+        problems += listing.problems
+        look = partial(_look, path, contest, rules)
+        with ThreadPoolExecutor(max(jobs, 1)) as pool:
+            answers = pool.map(look, listing.numbered, listing.numbered.values())
+            for number, (count, found) in zip(listing.numbered, answers, strict=True):
+                if count is not None:
+                    changed[number] = count
+                problems += found
+                progress(1)
+                if any(problem.kind in BOMBS for problem in found):
+                    pool.shutdown(cancel_futures=True)
+                    break
+    return Examination(path.name, team, tuple(replace(problem, lang=lang) for problem in problems), changed)
+
+
+def _look(
+    path: Path, contest: Path, rules: Rules, number: int, info: ZipInfo
+) -> tuple[int | None, tuple[Problem, ...]]:
+    """The changed pixels of one image, None if they cannot be counted, and what is wrong with it."""
+    size = Size(rules.width, rules.height)
+    try:
+        image = read_image(path, info, size)
+    except EntryError as refused:
+        return None, refused.problems
+    count = changed_pixels(original(contest, number, size), image)
+    if count <= rules.pixels:
+        return count, ()
+    return count, (Problem("pixels", info.filename, {"got": count, "limit": rules.pixels}),)
+
+
+def original(contest: Path, number: int, size: Size) -> Image:
+    """The contest's own image `number`; DataError if it is not there or not of the contest's kind."""
+    path = contest / "images" / f"{number}.png"
+    try:
+        return decode(path.read_bytes(), size, str(path))
+    except OSError as problem:
+        raise DataError(f"{path}: expected an image of the contest, got: {problem.strerror}") from None
+    except EntryError as problem:
+        raise DataError(f"the contest's own image is not as its rules say: {problem}") from None

@@ -1,1 +1,0 @@
-"""Sections of the evaluation page, by task."""

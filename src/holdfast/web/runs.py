@@ -1,0 +1,356 @@
+"""The runs of a folder, read from their files: headline, progress and page; named by keys, not by paths."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from holdfast.audit.result import PROGRESS
+from holdfast.core.errors import InputError
+from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.web.render import Refusal
+
+LARGEST_MANIFEST = 64 << 20  # bytes of a manifest
+PAGE = "report.html"
+LARGEST_PAGE = 32 << 20  # bytes of a page
+LARGEST_PROGRESS = 1 << 20  # bytes of a progress file
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What a list of runs says of one: what it is of, when it was made, its number and a few words."""
+
+    subject: str
+    created: str
+    value: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of any kind, in its folder."""
+
+    key: str  # of the folder's name
+    kind: str
+    folder: Path
+    headline: Headline
+
+    @property
+    def name(self) -> str:
+        """The folder's name, as it can be shown."""
+        return printable(self.folder.name)
+
+    @property
+    def when(self) -> str:
+        """The time it was made, to the minute."""
+        return self.headline.created[:16].replace("T", " ")
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs that lie directly in a folder, newest first; links that lead elsewhere are no runs."""
+    try:
+        inner = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return []
+    found = [run for p in inner if (run := _run(p)) is not None]
+    return sorted(found, key=lambda r: (r.headline.created, r.name), reverse=True)
+
+
+def run_of(folder: Path, key: str) -> Run:
+    """The run of that key; Refusal if there is none."""
+    for run in runs_in(folder):
+        if run.key == key:
+            return run
+    raise Refusal("there is no such run; load the page again", 404)
+
+
+def _run(folder: Path) -> Run | None:
+    for name, (kind, _) in KINDS.items():
+        path = folder / name
+        try:
+            state = path.lstat()
+        except OSError:
+            continue
+        if path.is_symlink() or not path.is_file():
+            continue
+        key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
+        return Run(key, kind, folder, _headline(path, state.st_mtime_ns, state.st_size))
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _headline(path: Path, changed: int, size: int) -> Headline:
+    """What the manifest says; the time and size of the file are there to read it again when it is another."""
+    made = datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds")
+    if size > LARGEST_MANIFEST:
+        return Headline(path.parent.name, made, "", f"{path.name} is too large to be read")
+    try:
+        plain = orjson.loads(path.read_bytes())
+        head = KINDS[path.name][1](plain)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return Headline(printable(path.parent.name), made, "", f"{path.name} cannot be read")
+    return Headline(head.subject[:200], head.created[:40] or made, head.value[:60], head.words[:200])
+
+
+def _evaluation(plain: Mapping[str, Any]) -> Headline:
+    from holdfast.evaluate.page import cards
+
+    about = plain["about"]
+    large, small = cards(plain["result"])
+    first = (*large, *small)[0]
+    subject = f"{about['model']['name']} on {about['data']['name']}"
+    return Headline(
+        subject, str(about["created"]), f"{first.name} {first.text}", f"{about['data']['images']} images"
+    )
+
+
+def _noise(plain: Mapping[str, Any]) -> Headline:
+    first = plain["models"][0]
+    drops = [(r["drop"], f"{r['family']}={r['option']}") for r in first["rows"] if r["drop"] is not None]
+    drop, label = max(drops, default=(None, ""))
+    words = f"clean {100 * first['clean']:.2f}" + (f"; worst: {label}" if label else "")
+    names = ", ".join(str(m["model"]) for m in plain["models"])
+    value = "" if drop is None else _lost(drop, 2)
+    return Headline(f"{names} on {plain['data']}", str(plain["created"]), value, words)
+
+
+def _lost(points: float, digits: int) -> str:
+    text = f"{points:.{digits}f}"
+    return f"−{text} points" if float(text) > 0 else "takes nothing"
+
+
+def _attack(plain: Mapping[str, Any]) -> Headline:
+    about, first = plain["about"], plain["effects"][0]
+    pixels = plain["mean_pixels"]
+    words = "nothing to attack" if pixels is None else f"{pixels:.0f} pixels an image"
+    subject = f"{about['model']['name']} on {about['data']['name']}"
+    return Headline(
+        subject, str(about["created"]), f"mAP {first['before']:.3f} → {first['after']:.3f}", words
+    )
+
+
+def _audit(plain: Mapping[str, Any]) -> Headline:
+    clean = plain["clean"]
+    drops = [(c["drop"], c["label"]) for c in plain["causes"] if c["drop"] is not None]
+    drop, label = max(drops, default=(None, ""))
+    words = "" if drop is None else f"worst noise {_lost(100 * drop, 1)}: {label}"
+    subject = f"{plain['model']['name']} on {plain['data']['name']}"
+    return Headline(subject, str(plain["created"]), f"{clean['title']} {clean['value']:.3f}", words)
+
+
+def _other(plain: Mapping[str, Any]) -> Headline:
+    """A noise suite of language or speech: its models."""
+    names = ", ".join(str(m["model"]) for m in plain["models"])
+    return Headline(names, str(plain["created"]), "", f"{len(plain['models'])} models")
+
+
+# manifest -> kind, and who reads its headline; the audit first: its folder may hold the runs of its parts
+KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Headline]]] = {
+    "audit.json": ("audit", _audit),
+    "attack.json": ("attack", _attack),
+    "noise.json": ("noise", _noise),
+    "language.json": ("language", _other),
+    "speech.json": ("speech", _other),
+    "run.json": ("evaluation", _evaluation),
+}
+
+
+def page_of(run: Run) -> str:
+    """The run as HTML; InputError if it has no page and none can be made."""
+    if run.kind in ("audit", "attack"):
+        found = written(run.folder)
+        if found is not None:
+            return found
+    newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
+    return _rendered(run.folder, run.kind, newest)
+
+
+def compared(first: Run, second: Run) -> str:
+    """What is better and what is worse in the second run, as HTML."""
+    from holdfast.compare.page import page
+    from holdfast.compare.run import compare_runs
+
+    command = ["holdfast", "compare", printable(str(first.folder)), printable(str(second.folder))]
+    return page(compare_runs(first.folder, second.folder), shlex.join(command))
+
+
+def written(folder: Path) -> str | None:
+    """The page that lies in the folder; None if there is none. A link is not followed: it may lead out."""
+    try:
+        handle = os.open(
+            folder / PAGE, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        )
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        data = stream.read(LARGEST_PAGE + 1)
+    if len(data) > LARGEST_PAGE:
+        raise InputError(
+            f"{folder.name}: its {PAGE} is larger than {LARGEST_PAGE >> 20} MB; open it from the folder"
+        )
+    return data.decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=8)
+def _rendered(folder: Path, kind: str, changed: int) -> str:
+    """A page made of the run's files; `changed` is there to make it again when they are others."""
+    if kind == "evaluation":
+        from holdfast.evaluate.page import page as evaluation_page
+        from holdfast.evaluate.page import pictures
+        from holdfast.evaluate.result import open_run
+
+        run = open_run(folder)
+        return evaluation_page(run, pictures(run))
+    if kind == "noise":
+        from holdfast.noise.vision.page import page as noise_page
+        from holdfast.noise.vision.result import open_suite
+
+        return noise_page(open_suite(folder))
+    if kind == "language":
+        from holdfast.noise.language.page import page as language_page
+        from holdfast.noise.language.result import open_suite as open_language
+
+        return language_page(open_language(folder))
+    if kind == "speech":
+        from holdfast.noise.speech.page import open_shown
+        from holdfast.noise.speech.page import page as speech_page
+        from holdfast.noise.speech.result import open_suite as open_speech
+
+        suite = open_speech(folder)
+        return speech_page(suite, [s for m in suite.models if (s := open_shown(folder, m.model)) is not None])
+    if kind == "audit":
+        from holdfast.audit.page import page as audit_page
+        from holdfast.audit.result import open_audit
+
+        return audit_page(open_audit(folder))
+    raise InputError(
+        f"{folder.name}: has no {PAGE}; run the same command again: it writes one from what is kept"
+    )
+
+
+def picture_page(path: Path) -> str:
+    """What each system noise does to an uploaded picture, as HTML."""
+    return _noised(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _noised(path: Path, changed: int) -> str:
+    import tempfile
+
+    from holdfast.noise.suite import NoiseSelection
+    from holdfast.noise.vision.show import shown, write
+
+    made = list(shown(path.read_bytes(), None, NoiseSelection((), ())))
+    command = f"holdfast noise show {path.name}"
+    with tempfile.TemporaryDirectory() as folder:
+        return write(made, [], path.name, Path(folder) / PAGE, command).read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of one audit: the part it is in, and how much of that part is done."""
+
+    folder: Path
+    state: str  # running, done, failed, cancelled; interrupted: says running, but its process is gone
+    part: str
+    done: int
+    total: int
+    started: str
+    pid: int
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The folder's name, as it can be shown."""
+        return printable(self.folder.name)
+
+    def elapsed(self, now: datetime) -> str:
+        """How long it has run, in minutes and seconds; empty if it does not say when it began."""
+        try:
+            seconds = int((now - datetime.fromisoformat(self.started)).total_seconds())
+        except (ValueError, TypeError):  # no time, or one without a zone
+            return ""
+        return f"{seconds // 60}:{seconds % 60:02d} min" if seconds >= 0 else ""
+
+    @property
+    def place(self) -> int:
+        """The number of the part it is in, from 1; 0 before the first."""
+        return self.parts.index(self.part) + 1 if self.part in self.parts else 0
+
+
+def progress_of(folder: Path) -> Progress | None:
+    """What the folder's file says; None if there is none that can be read."""
+    plain = _read_progress(folder)
+    if plain is None:
+        return None
+    pid = _whole(plain.get("pid"))
+    state = str(plain.get("state", ""))[:20]
+    if state == "running" and not alive(pid):
+        state = "interrupted"
+    parts = plain.get("parts")
+    return Progress(
+        folder=folder,
+        state=state,
+        part=str(plain.get("part", ""))[:100],
+        done=_whole(plain.get("done")),
+        total=_whole(plain.get("total")),
+        started=str(plain.get("started", ""))[:40],
+        pid=pid,
+        parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
+    )
+
+
+def progresses(runs: Path) -> Iterator[Progress]:
+    """The progress of every audit in a folder of runs."""
+    try:
+        folders = [p for p in runs.iterdir() if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return
+    for folder in folders:
+        if (found := progress_of(folder)) is not None:
+            yield found
+
+
+def mark_cancelled(runs: Path, pid: int) -> None:
+    """Mark the audit of that process as cancelled, if it had no time to do so itself."""
+    for folder in [p.folder for p in progresses(runs) if p.pid == pid]:
+        plain = _read_progress(folder)
+        if plain is not None and plain.get("state") == "running":
+            with contextlib.suppress(OSError):
+                write_atomic(folder / PROGRESS, to_json({**plain, "state": "cancelled"}), durable=False)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that number is there."""
+    if pid <= 0 or os.name == "nt":  # on Windows os.kill would end it
+        return pid > 0
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _read_progress(folder: Path) -> dict[str, Any] | None:
+    try:
+        with (folder / PROGRESS).open("rb") as stream:
+            plain = orjson.loads(stream.read(LARGEST_PROGRESS))
+    except (OSError, ValueError):
+        return None
+    return plain if isinstance(plain, dict) else None
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
