@@ -322,7 +322,7 @@ def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
     records = [a.record(a.model, after=False) for a in one.attempts]
     loose = [dataclasses.replace(r, truth=_grown(r.truth)) for r in records]
     assert made.result.clean.metric == "map"
-    monkeypatch.setattr("holdfast.attack.attempt.Attempt.record", lambda a, _p, _after: loose.pop(0))
+    monkeypatch.setattr("holdfast.attack.result.Attempt.record", lambda a, _p, _after: loose.pop(0))
     assert (
         0.0 < attack_levels._metric(made.plan, made.outcome, one.attempts, after=False) < 1.0
     )  # AP50 would be 1

@@ -64,7 +64,8 @@ def _hash(name: str) -> str:
     """The hash of a package with all below it, or of a module."""
     place = PACKAGE.joinpath(*name.split("."))
     digest = hashlib.sha256()
-    for file in _below(str(place)) if place.is_dir() else [f"{place}.py"]:
+    module = f"{place}.py"
+    for file in [module] if os.path.isfile(module) else _below(str(place)):  # noqa: PTH113
         with open(file, "rb") as stream:  # noqa: PTH123 - of hundreds of files; pathlib takes twice as long
             data = stream.read()
         digest.update(f"{file[len(str(PACKAGE)) :]} {len(data)}\n".encode())
