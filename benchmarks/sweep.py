@@ -238,7 +238,7 @@ def main() -> None:
         model, data = subject(folder, asked.model)
         data = data.first(asked.images)
         variants = chosen(model, data, asked.cells, folder / "rewritten")
-        plan = SweepPlan(model, data, variants, folder / "a", asked.jobs)
+        plan = SweepPlan(model, data, variants=variants, runs=folder / "a", jobs=asked.jobs)
         pipelines = tuple(v.pipeline for v in variants)
         before = inferences(model, pipelines, data.entries[::2], asked.jobs)
         a = timed(lambda: sweep(plan, lambda done, found: None))

@@ -173,7 +173,7 @@ def test_records_are_the_same_whether_outputs_wait_or_not(heavy, tmp_path, monke
     monkeypatch.setattr(inference.Inference, "record", record)
     names = ("pillow-bilinear", "opencv-bilinear", "pillow-box")
     variants = tuple(Variant(name, clean.replace(resize=name)) for name in names)
-    found = sweep(SweepPlan(model, data, variants, tmp_path / "swept"))
+    found = sweep(SweepPlan(model, data, variants=variants, runs=tmp_path / "swept"))
     assert max(waited) == (1 if heavy == 0 else 3)
     records = found["pillow-bilinear"].read().records
     assert [to_plain(r) for r in records] == [to_plain(r) for r in want]
@@ -196,7 +196,7 @@ def classifier(tmp_path, infers, post=None):
         for name, infer in infers.items()
         for resize in resizes
     )
-    found = sweep(SweepPlan(model, data, variants, tmp_path))
+    found = sweep(SweepPlan(model, data, variants=variants, runs=tmp_path))
     return {
         name: made.problem or [to_plain(record) for record in made.read().records]
         for name, made in found.items()
@@ -291,7 +291,7 @@ def test_posts_that_write_into_outputs_do_not_spoil_those_of_others(tmp_path):
 
     posts = {"first": spoils, "plain": clean.post, "last": lambda *given: spoils(*given)}
     variants = tuple(Variant(name, clean.replace(post=post)) for name, post in posts.items())
-    found = sweep(SweepPlan(model, data, variants, tmp_path))
+    found = sweep(SweepPlan(model, data, variants=variants, runs=tmp_path))
     first, *others = ([to_plain(r) for r in made.read().records] for made in found.values())
     assert first == others[0] == others[1]
     assert len({str(record["scores"]) for record in first}) == 6

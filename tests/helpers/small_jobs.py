@@ -32,10 +32,9 @@ from holdfast.data.embedded import FarEntry, SignsEntry
 from holdfast.data.open import open_dataset
 from holdfast.evaluate.run import Plan, alignment_of, evaluate
 from holdfast.graph.load import load_model
-from holdfast.noise.language import plan as language_plan
+from holdfast.noise.language import run as language_run
 from holdfast.noise.language.open import subject_of
 from holdfast.noise.language.questions import open_text
-from holdfast.noise.language.run import measure as measure_language
 from holdfast.noise.speech import options
 from holdfast.noise.speech import run as speech
 from holdfast.noise.speech.card import load_speech
@@ -120,8 +119,8 @@ def asked(folder):
     text = open_text(texting.piqa(folder / "p.jsonl", 30))
 
     def run(runs):
-        plan = language_plan.LanguagePlan((lm,), (text,), runs, precisions=("fp16",))
-        return measure_language(language_plan.prepare(plan)).models[0].sets[0].rules
+        plan = language_run.LanguagePlan((lm,), (text,), runs, precisions=("fp16",))
+        return language_run.measure(language_run.prepare(plan)).models[0].sets[0].rules
 
     return run
 
@@ -182,8 +181,8 @@ JOBS = {
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),
-    "language": (asked, (CELLS, "noise.language.cells:_made")),
-    "speech": (spoken, (CELLS, "noise.speech.cells:_made")),
+    "language": (asked, (CELLS, "noise.language.cells:_rewrite")),
+    "speech": (spoken, (CELLS, "noise.speech.cells:_rewrite")),
     "train": (
         tuned,
         (CELLS, "train.shown:fill"),

@@ -202,9 +202,8 @@ def beyond_sections(options: DemoOptions) -> list[Section]:
 def _language(options: DemoOptions) -> list[Figure]:
     from holdfast.engine.progress import progress
     from holdfast.noise.language.cli import plan_of
-    from holdfast.noise.language.plan import prepare
     from holdfast.noise.language.result import models_table
-    from holdfast.noise.language.run import measure
+    from holdfast.noise.language.run import measure, prepare
     from holdfast.stages.families import is_installed
 
     if not is_installed("tokenizers"):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.config.options import carry
 from holdfast.config.output import check_outputs, say, write_json
@@ -18,9 +17,7 @@ from holdfast.noise.options import CombineOptions
 if TYPE_CHECKING:
     from holdfast.core.model import Model
     from holdfast.core.pipeline import Pipeline
-    from holdfast.diagnose.lockstep import StageApart
-    from holdfast.diagnose.run import Blame, Calibrated
-    from holdfast.report.tables import Table
+    from holdfast.diagnose.run import Diagnosis
 
 LOOKED_AT = 16  # images of a dataset that are run in lockstep
 
@@ -34,37 +31,22 @@ def diagnose(options: DiagnoseOptions) -> int:
     check_outputs({"--json": options.json, "--out": options.out}, {})
     load_own(options.use)
     note_aliases([word.strip() for text in (options.train, options.deploy) for word in text.split(",")])
-    found = _diagnosed(options)
-    say("\n\n".join(to_text_all(found)))
-    if options.json:
-        write_json(options.json, _plain(found))
-    if options.out:
-        from holdfast.diagnose.page import write
+    from holdfast.diagnose.page import to_texts, write
+    from holdfast.engine.manifest import to_plain
 
+    found = _diagnosis(options)
+    say("\n\n".join(to_texts(found)))
+    if options.json:
+        dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in found.dumps]
+        write_json(options.json, {"holdfast": 1, "kind": "diagnose", **to_plain(found), "dumps": dumps})
+    if options.out:
         subject = (Path(options.model).stem, Path(options.data).name)
-        page = write(
-            options.out,
-            subject,
-            found.stages,
-            found=found.blame,
-            dumps=found.dumps,
-            command=command_line(options),
-            calibration=found.calibration,
-        )
+        page = write(found, subject, command_line(options), options.out)
         say(f"page: {page.resolve()}", sys.stderr)
     return 0
 
 
-class Diagnosis(NamedTuple):
-    """A diagnosis; what was not asked for is empty."""
-
-    stages: tuple[StageApart, ...] = ()
-    blame: Blame | None = None
-    dumps: tuple[Table, ...] = ()
-    calibration: Calibrated | None = None
-
-
-def _diagnosed(options: DiagnoseOptions) -> Diagnosis:
+def _diagnosis(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.errors import InputError
 
     dumps = options.input or options.output
@@ -89,7 +71,7 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.diagnose.dump import like_input, like_output, read_dump
     from holdfast.diagnose.lockstep import lockstep
     from holdfast.diagnose.page import like_table
-    from holdfast.diagnose.run import Calibrated, calibration_of, for_picture
+    from holdfast.diagnose.run import Calibrated, Diagnosis, calibration_of, for_picture
     from holdfast.evaluate.result import CELLS
     from holdfast.graph.load import load_model
     from holdfast.noise.suite import REWRITTEN
@@ -99,8 +81,8 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
     picture = Path(options.data)
     loaded, data = load_model(options.model, options.card), picture.read_bytes()
     train = _system(pipeline_of(loaded.card), options.train, loaded)
-    entry = OnePicture(picture.name, data)
     spare = open_dataset(options.calibration) if options.calibration else None
+    entry = OnePicture(picture.name, data)
     images, words = for_picture(loaded, entry, spare, train, options.calibration_images)
 
     def ready(pipeline: Pipeline) -> Pipeline:
@@ -113,26 +95,24 @@ def _on_picture(options: DiagnoseOptions) -> Diagnosis:
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
     if options.input:
         near = like_input(loaded, train, data, read_dump(options.input))
-        found = found._replace(dumps=(like_table(near, "input"),))
+        found = replace(found, dumps=(like_table(near, "input"),))
     if options.output:
         near = like_output(loaded, train, data, read_dump(options.output), ready)
         seen = found.calibration or Calibrated(len(images.entries), words)
-        found = found._replace(dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
+        found = replace(found, dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
     return found
 
 
 def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
     """The pipeline with the options of a text; InputError if one is not for the task or undoes another."""
     from holdfast.core.errors import InputError
+    from holdfast.noise.vision.choose import not_for
     from holdfast.stages.families import applied, options_of
 
     chosen = options_of(text)
     for place, one in enumerate(chosen):
-        if model.card.task not in one.tasks:
-            fitting = ", ".join(one.tasks)
-            raise InputError(
-                f"{one.label}: is for models to {fitting}; {model.name} is one to {model.card.task}"
-            )
+        if unfit := not_for(one, model):
+            raise InputError(f"{one.label}: {unfit}")
         for later in chosen[place + 1 :]:
             both = applied(pipeline, (one, later))
             if one.family == later.family and both == applied(pipeline, (later,)):
@@ -143,7 +123,7 @@ def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
 def _on_data(options: DiagnoseOptions) -> Diagnosis:
     from holdfast.core.pipeline import pipeline_of
     from holdfast.diagnose.lockstep import lockstep
-    from holdfast.diagnose.run import blame, calibration_of
+    from holdfast.diagnose.run import Diagnosis, blame, calibration_of
     from holdfast.engine.progress import progress
     from holdfast.noise.suite import spread
     from holdfast.noise.vision.choose import calibrated
@@ -153,49 +133,14 @@ def _on_data(options: DiagnoseOptions) -> Diagnosis:
     plan = plan_for(carry(options, CombineOptions))
     base = plan.plan
     train = _system(pipeline_of(base.model.card), options.train, base.model)
-    chosen = options_of(options.deploy)
-    as_deployed = _system(train, options.deploy, base.model)
-    plan = replace(plan, plan=replace(base, pipeline=train))
-    prepared = prepare_context(plan)
+    systems = train, _system(train, options.deploy, base.model)
+    prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
     context = prepared.context
-    train, deploy = (
-        calibrated(system, context.calibration, context.folder) for system in (train, as_deployed)
-    )
+    train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
     prepared = replace(prepared, context=replace(context, clean=train))
     few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = lockstep(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
-    return Diagnosis(stages, blame(prepared, chosen, progress), calibration=seen)
-
-
-def to_text_all(found: Diagnosis) -> list[str]:
-    """The diagnosis as it is printed: tables, then what they say."""
-    from holdfast.diagnose.page import blame_table, calibration_words, like_text, stage_table, words
-    from holdfast.report.tables import to_text
-
-    parts = [to_text(stage_table(found.stages))] if found.stages else []
-    if found.blame is not None:
-        parts.append(to_text(blame_table(found.blame)))
-    parts += [like_text(table) for table in found.dumps]
-    said = words(found.stages, found.blame)
-    broken = found.blame.broken if found.blame else ()
-    if broken:
-        more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
-        said += f"\nbroken   {', '.join(broken[:10])}{more}"
-    if found.calibration is not None:
-        shares = found.blame.shares if found.blame else ()
-        shown = any(share.note == found.calibration.how for share in shares)  # in the table of blame
-        said += f"\nnote     {calibration_words(found.calibration, how=not shown)}"
-    return [*parts, said.strip()] if said else parts
-
-
-def _plain(found: Diagnosis) -> dict[str, Any]:
-    return {
-        "holdfast": 1,
-        "kind": "diagnose",
-        "stages": [dataclasses.asdict(s) for s in found.stages],
-        "blame": dataclasses.asdict(found.blame) if found.blame else None,
-        "dumps": [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in found.dumps],
-        "calibration": dataclasses.asdict(found.calibration) if found.calibration else None,
-    }
+    costs = blame(prepared, options_of(options.deploy), progress)
+    return Diagnosis(stages, costs, calibration=seen)

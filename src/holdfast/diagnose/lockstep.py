@@ -81,7 +81,7 @@ def apart(one: Any, other: Any) -> Apart:
     if isinstance(one, Mapping):
         pairs = [(value, other.get(name, np.zeros(0))) for name, value in one.items()]
     else:
-        pairs = [_numbers(one, other)]
+        pairs = [(_numbers(one), _numbers(other))]
     parts = [_of_arrays(a, b) for a, b in pairs]
     sizes = np.array([max(np.size(a), 1) for a, _ in pairs], np.float64)
     weight = sizes / sizes.sum()
@@ -92,13 +92,11 @@ def apart(one: Any, other: Any) -> Apart:
     )
 
 
-def _numbers(one: Any, other: Any) -> tuple[Any, Any]:
-    """The arrays two predictions or two pictures are compared by."""
-    if isinstance(one, Scores) and isinstance(other, Scores):
-        return one.values, other.values
-    if isinstance(one, LabelMap) and isinstance(other, LabelMap):
-        return one.classes, other.classes
-    return one, other
+def _numbers(value: Any) -> Any:
+    """The array that a prediction or a picture is compared by."""
+    if isinstance(value, Scores):
+        return value.values
+    return value.classes if isinstance(value, LabelMap) else value
 
 
 def _of_detections(one: Detections, other: Detections) -> Apart:
@@ -124,15 +122,11 @@ def _of_arrays(one: Any, other: Any) -> Apart:
 
 
 def _summed(stage: str, every: list[Apart]) -> StageApart:
-    if not every:
-        return StageApart(stage, 0, 0, 0.0, 0.0, 0.0)
-    differ = sum(not a.same for a in every)
-    mean = float(np.mean([a.mean for a in every]))
     return StageApart(
         stage,
         len(every),
-        differ,
-        max(a.largest for a in every),
-        mean,
-        float(np.mean([a.share for a in every])),
+        differ=sum(not a.same for a in every),
+        largest=max((a.largest for a in every), default=0.0),
+        mean=float(np.mean([a.mean for a in every] or [0.0])),
+        share=float(np.mean([a.share for a in every] or [0.0])),
     )

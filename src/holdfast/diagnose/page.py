@@ -8,11 +8,13 @@ from pathlib import Path
 
 from holdfast.diagnose.dump import Likeness
 from holdfast.diagnose.lockstep import StageApart, first_apart
-from holdfast.diagnose.run import Blame, Calibrated
-from holdfast.noise.vision.tables import METRICS
+from holdfast.diagnose.run import Blame, Calibrated, Diagnosis, Share
+from holdfast.noise.page import table_figure
+from holdfast.noise.suite import excludes_zero
+from holdfast.noise.vision.tables import metric_name
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
-from holdfast.report.parts import Card, Document, Figure, Section, scroll
+from holdfast.report.parts import Card, Document, Figure, Section
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
 MOST_BROKEN = 200
@@ -21,6 +23,25 @@ EQUALS = (
     "this dump cannot tell them apart. Of such the one with the fewest changes against training is shown."
 )
 MOST_SAME = 8  # equal choices named in a line of the terminal
+
+
+def to_texts(found: Diagnosis) -> list[str]:
+    """The diagnosis as it is printed: tables, then what they say."""
+    parts = [to_text(stage_table(found.stages))] if found.stages else []
+    if found.blame is not None:
+        parts.append(to_text(blame_table(found.blame)))
+    parts += [like_text(table) for table in found.dumps]
+    said = words(found)
+    broken = found.blame.broken if found.blame else ()
+    if broken:
+        more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
+        said += f"\nbroken   {', '.join(broken[:10])}{more}"
+    if found.calibration is not None:
+        shares = found.blame.shares if found.blame else ()
+        shown = any(share.note == found.calibration.how for share in shares)  # in the table of blame
+        method = "" if shown or not found.calibration.how else f"; method: {found.calibration.how}"
+        said += f"\nnote     integer precisions calibrated on {found.calibration.on}{method}"
+    return [*parts, said.strip()] if said else parts
 
 
 def stage_table(stages: Sequence[StageApart]) -> Table:
@@ -39,7 +60,6 @@ def _size(value: float) -> str:
 
 def blame_table(found: Blame) -> Table:
     """What each difference costs alone, and what comes back if it alone is undone."""
-    metric = METRICS.get(found.metric, found.metric)
     columns = ["difference", "alone", "95 % interval", "mended", "95 % interval ", "changed alone", "note"]
     rows: list[list[Cell]] = [
         [
@@ -53,10 +73,8 @@ def blame_table(found: Blame) -> Table:
         ]
         for s in found.shares
     ]
-    caption = (
-        f"Points of {metric}: what a difference costs alone, and what comes back if of all it alone is mended"
-    )
-    return Table(columns, rows, caption)
+    what = "what a difference costs alone, and what comes back if of all it alone is mended"
+    return Table(columns, rows, f"Points of {metric_name(found)}: {what}")
 
 
 def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
@@ -88,33 +106,24 @@ def like_text(table: Table) -> str:
     return "\n".join(lines)
 
 
-def calibration_words(calibration: Calibrated, how: bool = True) -> str:
-    """What integer precisions were calibrated on and, with `how`, by which method."""
-    method = f"; method: {calibration.how}" if how and calibration.how else ""
-    return f"integer precisions calibrated on {calibration.on}{method}"
-
-
-def words(stages: Sequence[StageApart], found: Blame | None) -> str:
+def words(diagnosis: Diagnosis) -> str:
     """The diagnosis in two or three sentences."""
-    apart = first_apart(stages)
-    if not stages:
-        said = ""
-    elif apart is None:
+    stages, found = diagnosis.stages, diagnosis.blame
+    apart, said = first_apart(stages), ""
+    if apart is not None:
+        far = "in shape" if math.isinf(apart.largest) else f"by {_size(apart.largest)} at most"
+        part = f"{apart.differ} of {apart.images} images differ there, {far}"
+        said = f"They part at the stage {apart.stage}: {part}."
+    elif stages:
         said = f"The two systems agree bit for bit at every stage on {many(stages[0].images, 'image')}."
-    else:
-        said = (
-            f"They part at the stage {apart.stage}: {apart.differ} of {apart.images} images differ there, "
-            f"{'in shape' if math.isinf(apart.largest) else f'by {_size(apart.largest)} at most'}."
-        )
     if found is None:
         return said
-    metric = METRICS.get(found.metric, found.metric)
-    sure = "" if found.low > 0 or found.high < 0 else ", which may be the choice of images"
+    sure = "" if excludes_zero(found.low, found.high) else ", which may be the choice of images"
     change = f"{abs(found.drop):z.2f} points {'gained' if found.drop < 0 else 'lost'}"
     said += (
-        f" {metric} goes from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: {change} (interval of "
-        f"the loss [{found.low:z.2f}, {found.high:z.2f}]){sure}; {found.changed} of {found.images} "
-        "predictions change."
+        f" {metric_name(found)} goes from {100 * found.train:z.2f} to {100 * found.deploy:z.2f}: {change} "
+        f"(interval of the loss [{found.low:z.2f}, {found.high:z.2f}]){sure}; {found.changed} of "
+        f"{found.images} predictions change."
     )
     worst = max(found.shares, key=lambda s: s.mended, default=None)
     if worst is not None and worst.mended > 0:
@@ -122,30 +131,19 @@ def words(stages: Sequence[StageApart], found: Blame | None) -> str:
     return said.strip()
 
 
-def write(
-    out: Path,
-    subject: tuple[str, str],
-    stages: Sequence[StageApart],
-    found: Blame | None,
-    dumps: Sequence[Table],
-    command: str,
-    calibration: Calibrated | None = None,
-) -> Path:
+def write(diagnosis: Diagnosis, subject: tuple[str, str], command: str, out: Path) -> Path:
     """Write the page, whole or not at all; OutputError if it cannot be written there. Return its path."""
-    sections = []
-    if stages:
-        sections.append(_section("stages", "Where they part", stage_table(stages)))
-    if found is not None:
-        sections += _blamed(found)
+    stages, found, dumps = diagnosis.stages, diagnosis.blame, diagnosis.dumps
+    sections = [_section("stages", "Where they part", stage_table(stages))] if stages else []
+    sections += _blamed(found) if found else []
     sections += [_section(f"dump-{i}", "The dump", table, EQUALS) for i, table in enumerate(dumps, 1)]
-    if calibration is not None:
-        sections.append(_calibrated(calibration))
+    sections += [_calibrated(diagnosis.calibration)] if diagnosis.calibration else []
     page = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
         facts=(("images", str(found.images if found else (stages[0].images if stages else 1))),),
-        verdict=words(stages, found),
-        cards=_cards(found),
+        verdict=words(diagnosis),
+        cards=_cards(found) if found else (),
         minor=(),
         rule="",
         command=command,
@@ -158,8 +156,8 @@ def write(
 
 
 def _section(identifier: str, title: str, table: Table, note: str = "") -> Section:
-    body = scroll(to_html(Table(table.columns, table.rows)), title)
-    return Section(identifier, title, (Figure("", body, note, wide=True),), f"{table.caption}.")
+    figure = table_figure("", table, note, name=title, wide=True)
+    return Section(identifier, title, (figure,), f"{table.caption}.")
 
 
 def _calibrated(calibration: Calibrated) -> Section:
@@ -170,10 +168,8 @@ def _calibrated(calibration: Calibrated) -> Section:
     return Section("calibration", "Calibration", (Figure("", body, wide=True),), lead)
 
 
-def _cards(found: Blame | None) -> tuple[Card, ...]:
-    if found is None:
-        return ()
-    metric = METRICS.get(found.metric, found.metric)
+def _cards(found: Blame) -> tuple[Card, ...]:
+    metric = metric_name(found)
     return (
         Card(f"{metric}, training", 100 * found.train, "the system it was trained with", 2),
         Card(f"{metric}, deployment", 100 * found.deploy, "the system it runs on", 2),
@@ -183,25 +179,22 @@ def _cards(found: Blame | None) -> tuple[Card, ...]:
 
 
 def _blamed(found: Blame) -> list[Section]:
-    alone = [
-        Spot(s.label, s.alone, s.alone_low, s.alone_high, note=f"alone {s.alone:z.2f}") for s in found.shares
+    groups = [
+        Group(title, [_spot(share, field) for share in found.shares])
+        for field, title in (("alone", "Lost by it alone"), ("mended", "Back if it alone is mended"))
     ]
-    mended = [
-        Spot(s.label, s.mended, s.mended_low, s.mended_high, note=f"mended {s.mended:z.2f}")
-        for s in found.shares
-    ]
-    chart = forest(
-        [Group("Lost by it alone", alone), Group("Back if it alone is mended", mended)],
-        title="What each difference costs",
-        unit="points",
-    )
-    table = blame_table(found)
-    body = scroll(to_html(Table(table.columns, table.rows)), "What each costs")
-    figures = Figure("", chart, wide=True), Figure("", body, wide=True)
-    blamed = Section("blame", "What each difference costs", figures, f"{table.caption}.")
+    title, table = "What each difference costs", blame_table(found)
+    chart = Figure("", forest(groups, title=title, unit="points"), wide=True)
+    figures = chart, table_figure("", table, name="What each costs", wide=True)
+    blamed = Section("blame", title, figures, f"{table.caption}.")
     if not found.broken:
         return [blamed]
-    rows = [[name] for name in found.broken[:MOST_BROKEN]]
-    listed = scroll(to_html(Table(["image"], rows)), "Images it broke")
+    images = Table(["image"], [[name] for name in found.broken[:MOST_BROKEN]])
+    listed = table_figure("", images, name="Images it broke", wide=True)
     lead = f"{len(found.broken)} images were right in training's system and are wrong in deployment's."
-    return [blamed, Section("broken", "Images it broke", (Figure("", listed, wide=True),), lead)]
+    return [blamed, Section("broken", "Images it broke", (listed,), lead)]
+
+
+def _spot(share: Share, field: str) -> Spot:
+    value, low, high = (getattr(share, field + end) for end in ("", "_low", "_high"))
+    return Spot(share.label, value, low, high, note=f"{field} {value:z.2f}")

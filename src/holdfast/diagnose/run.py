@@ -9,12 +9,14 @@ from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline
+from holdfast.diagnose.lockstep import StageApart
 from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
 from holdfast.noise.suite import Watch, points
 from holdfast.noise.vision.choose import ImageCandidate, build_variant, reserve
 from holdfast.noise.vision.run import Prepared, run_variants
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
+from holdfast.report.tables import Table
 from holdfast.stages.deployed import Calibration, Deployed
 from holdfast.stages.families import Option
 
@@ -146,6 +148,16 @@ class Calibrated:
     images: int
     on: str
     how: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A diagnosis; what was not asked for is empty."""
+
+    stages: tuple[StageApart, ...] = ()
+    blame: Blame | None = None
+    dumps: tuple[Table, ...] = ()
+    calibration: Calibrated | None = None
 
 
 def for_picture(

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from typing import NamedTuple
 
-from holdfast.noise.speech.options import STFT, SpeechOption
+from holdfast.noise.speech.options import STFT_FAMILY
 from holdfast.noise.speech.options import options as of_speech
-from holdfast.report.tables import Cell, Table
-from holdfast.stages.families import Option, families, options
+from holdfast.report.tables import Column, Table
+from holdfast.stages.families import Family, Option, families, options
 
 CAPTION = "System noise: what deployed systems do otherwise"
-SPEECH = "Speech"
 _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
-_BEYOND = {"precision": ("NLP", SPEECH)}  # families that go beyond pictures
+_BEYOND = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}  # families that go beyond pictures
 
 
-class Kind(NamedTuple):
-    """A kind of noise with its options, each with the tasks it is for."""
-
-    name: str
-    title: str
-    where: str
-    tasks: str
-    depends: bool
-    listed: tuple[tuple[Option | SpeechOption, str], ...]
-
-
-def kinds() -> Iterator[Kind]:
-    """Every kind of noise: those of pictures, then what is of speech alone."""
-    for of in families():
-        listed = tuple((one, _tasks(of.name, one.tasks)) for one in options(of))
-        yield Kind(of.name, of.title, of.where, _tasks(of.name, of.tasks), of.depends, listed)
-    sound = tuple((one, SPEECH) for one in of_speech() if one.family == STFT)
-    yield Kind(STFT, "Short-time Fourier transform", "pre- and post-processing", SPEECH, True, sound)
+def kinds() -> list[tuple[Family, list[Option]]]:
+    """Every family with its options: those of pictures, then what is of speech alone."""
+    sound = [one for one in of_speech() if one.family == STFT_FAMILY.name]
+    return [*((of, list(options(of))) for of in families()), (STFT_FAMILY, sound)]
 
 
 def _tasks(family: str, tasks: tuple[str, ...]) -> str:
@@ -42,39 +25,46 @@ def _tasks(family: str, tasks: tuple[str, ...]) -> str:
 
 
 def kinds_table() -> Table:
-    """The paper's Table 1 for what is installed: a row a kind of noise."""
-    rows: list[list[Cell]] = []
-    for of in kinds():
-        there = sum(not one.missing for one, _ in of.listed)
-        depends = "yes" if of.depends else "no"
-        rows.append([of.where, of.name, of.tasks, depends, f"{there} of {len(of.listed)}"])
-    columns = ["stage", "noise", "tasks", "depends on input", "options installed"]
-    return Table(columns, rows, CAPTION)
+    """The paper's Table 1 for what is installed: one row per family."""
+    columns: list[Column[tuple[Family, list[Option]]]] = [
+        Column("stage", get=lambda e: e[0].where),
+        Column("noise", get=lambda e: e[0].name),
+        Column("tasks", get=lambda e: _tasks(e[0].name, e[0].tasks)),
+        Column("depends on input", get=lambda e: "yes" if e[0].depends else "no"),
+        Column("options installed", get=lambda e: f"{sum(not o.missing for o in e[1])} of {len(e[1])}"),
+    ]
+    return Table.of(kinds(), columns, CAPTION)
 
 
 def list_text(width: int = 100) -> str:
     """Every option under its family, as a terminal shows it."""
     parts = []
-    for of in kinds():
+    for of, listed in kinds():
         lines = [f"{of.title} ({of.where}): {of.name}=…"]
-        for one, _ in of.listed:
+        for one in listed:
             state = one.missing or ("" if one.default else "on demand")
             who = [one.systems and f"Done by {one.systems}.", one.alike and f"Alike: {one.alike}."]
-            said = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
-            lines += textwrap.wrap(
-                said, width, initial_indent=f"  {one.name:<28} ", subsequent_indent=" " * 31
-            )
+            text = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
+            first = f"  {one.name:<28} "
+            lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
 def list_table() -> Table:
     """Every option with its tasks and who does it."""
-    rows: list[list[Cell]] = []
-    for of in kinds():
-        for one, tasks in of.listed:
-            state = one.missing.split(":")[0] if one.missing else ("yes" if one.default else "on demand")
-            said = "; ".join(filter(None, [one.systems, one.alike and f"alike: {one.alike}"]))
-            rows.append([of.where, of.name, one.name, tasks, of.depends, state, one.summary, said])
-    columns = ["stage", "noise", "option", "tasks", "depends on input", "runs", "what", "which systems"]
-    return Table(columns, rows, CAPTION)
+    columns: list[Column[tuple[Family, Option]]] = [
+        Column("stage", get=lambda e: e[0].where),
+        Column("noise", get=lambda e: e[0].name),
+        Column("option", get=lambda e: e[1].name),
+        Column("tasks", get=lambda e: _tasks(e[0].name, e[1].tasks)),
+        Column("depends on input", get=lambda e: e[0].depends),
+        Column("runs", get=lambda e: e[1].missing.split(":")[0] or ("yes" if e[1].default else "on demand")),
+        Column("what", get=lambda e: e[1].summary),
+        Column("which systems", get=lambda e: _systems(e[1])),
+    ]
+    return Table.of([(of, one) for of, listed in kinds() for one in listed], columns, CAPTION)
+
+
+def _systems(one: Option) -> str:
+    return "; ".join(filter(None, [one.systems, one.alike and f"alike: {one.alike}"]))

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.noise.suite import interval_text
+from holdfast.report.charts.forest import Spot
 from holdfast.report.html import document
-from holdfast.report.parts import Document, Figure, Section, joined, scroll
-from holdfast.report.tables import Table, to_html
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
+from holdfast.report.tables import Table, many, to_html
 
 
-def suite_page(models: Sequence[str], data: str, **parts: Any) -> str:
-    """A suite as one self-contained HTML file; `parts` are fields of the document."""
-    name = joined(models)
-    title = f"System noise of {name} on {data}"
-    return document(Document(title=title, subject=(name, data), minor=(), kind="system noise", **parts))
+def suite_page(
+    suite: Any,
+    data: str,
+    facts: Mapping[str, object],
+    cards: Callable[[Any], Sequence[Card]],
+    card: Callable[[Any], Card],
+    **parts: Any,
+) -> str:
+    """A suite as one self-contained HTML file; `parts` are fields of the document.
+
+    `cards` are those of a suite of one model, `card` is that of each of several.
+    """
+    models = suite.models
+    name = joined([model.model for model in models])
+    first, *more = facts.items()
+    known = (first, ("models", len(models)), *more, ("made", suite.created))
+    return document(
+        Document(
+            title=f"System noise of {name} on {data}",
+            subject=(name, data),
+            facts=tuple((name, str(value)) for name, value in known),
+            cards=tuple(cards(models[0]) if len(models) == 1 else map(card, models[:6])),
+            minor=(),
+            command=suite.command,
+            kind="system noise",
+            **parts,
+        )
+    )
 
 
 def table_figure(title: str, table: Table, note: str = "", *, name: str = "", **how: bool) -> Figure:
@@ -24,9 +49,36 @@ def table_figure(title: str, table: Table, note: str = "", *, name: str = "", **
     return Figure(title, scroll(body, name or title), note, wide=wide)
 
 
+def heading(suite: Any, place: int, identifier: str, title: str) -> tuple[str, str]:
+    """Identifier and title of a section about one model, which is named if there are several."""
+    if len(suite.models) == 1:
+        return identifier, title
+    return f"{identifier}-{place + 1}", f"{title}: {suite.models[place].model}"
+
+
+def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: str) -> Section:
+    """Every option of a model, drawn and in a table."""
+    calibration = suite.models[place].calibration
+    note = f"Integer precisions are calibrated on {calibration}." if calibration else ""
+    figures = (chart, table_figure("", table, note, name="Option by option", wide=True))
+    return Section(*heading(suite, place, "options", "Option by option"), figures, lead)
+
+
+def drop_spot(name: str, row: Any, items: int, note: str) -> Spot:
+    """The drop of a row with its interval as a dot of a chart."""
+    told = f"Δ {row.drop:z.2f} {interval_text(row)}; {row.changed} of {items} changed"
+    return Spot(name, row.drop, row.low, row.high, note=f"{told}; {note}" if note else told)
+
+
+def failed_alerts(suite: Any, item: str) -> list[Alert]:
+    """How many images or clips failed, if any did."""
+    failed = sum(len(model.failed) for model in suite.models)
+    text = f"{many(failed, item)} failed and {'is' if failed == 1 else 'are'} not in the numbers"
+    return [Alert(text, "about")] if failed else []
+
+
 def about_section(figures: Sequence[Figure], versions: Mapping[str, str], *more: Figure) -> Section:
     """How the suite was run: these figures, the versions of the libraries, and what failed."""
     table = Table(["library", "version"], list(versions.items()))
-    return Section(
-        "about", "How it was run", (*figures, table_figure("Versions", table, sortable=False), *more)
-    )
+    shown = (*figures, table_figure("Versions", table, sortable=False), *more)
+    return Section("about", "How it was run", shown)

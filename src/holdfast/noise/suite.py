@@ -7,15 +7,17 @@ measures it against the clean one, and reports one row per option.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from holdfast.core.errors import UnknownName
+from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.executor import Progress, silent
 from holdfast.report.tables import Column, Table, many
-from holdfast.stages.families import families, options
+from holdfast.stages.families import Option, families, options
 
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]  # of what, how many, and their unit
@@ -31,26 +33,6 @@ def unwatched(what: str, total: int, unit: str = "") -> AbstractContextManager[P
     return contextlib.nullcontext(silent)
 
 
-class SuiteOption(Protocol):
-    """An option that can be selected: `resize=opencv-nearest`, `stft=scipy`."""
-
-    @property
-    def family(self) -> str:
-        """The kind of noise."""
-
-    @property
-    def name(self) -> str:
-        """The name within the family."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """family=name of the option and of its aliases."""
-
-    @property
-    def default(self) -> bool:
-        """Whether it is part of the suite without being selected by name."""
-
-
 @dataclass(frozen=True)
 class NoiseSelection:
     """Which options: families or FAMILY=OPTION; empty `only` means all that run by default."""
@@ -59,7 +41,7 @@ class NoiseSelection:
     skip: tuple[str, ...] = ()
     every: bool = False
 
-    def check(self, offered: Sequence[SuiteOption] | None = None, what: str = "noise") -> None:
+    def check(self, offered: Sequence[Option] | None = None, what: str = "noise") -> None:
         """Raise UnknownName for a family or option that is not offered (default: those of image models)."""
         if offered is None:
             offered = [option for family in families() for option in options(family)]
@@ -71,11 +53,11 @@ class NoiseSelection:
             if "=" in text and not any(text in option.labels for option in offered):
                 raise UnknownName(family, name, [o.name for o in offered if o.family == family])
 
-    def singles_out(self, option: SuiteOption) -> bool:
+    def singles_out(self, option: Option) -> bool:
         """Whether `only` has this option by name, not just its family."""
         return bool(set(option.labels) & set(self.only))
 
-    def takes(self, option: SuiteOption) -> bool:
+    def takes(self, option: Option) -> bool:
         """Whether the option is selected."""
         if option.family in self.skip or set(option.labels) & set(self.skip):
             return False
@@ -85,24 +67,20 @@ class NoiseSelection:
         return named and (option.default or self.every)
 
 
-ChosenOption = TypeVar("ChosenOption", bound=SuiteOption)
-Built = TypeVar("Built")
-
-
 @dataclass(frozen=True)
-class Candidate(Generic[ChosenOption, Built]):
+class Candidate(Generic[Item]):
     """A selected option with the variant that measures it, or the reason why there is nothing to measure."""
 
-    option: ChosenOption
+    option: Option
     status: Outcome
     note: str = ""
-    variant: Built | None = None
+    variant: Item | None = None
 
 
-def skipped_options(candidates: Iterable[Candidate[ChosenOption, Built]]) -> tuple[str, ...]:
+def skipped_options(candidates: Iterable[Candidate[Item]]) -> tuple[str, ...]:
     """The options that would not be run, each with the reason."""
     skipped = (one for one in candidates if one.variant is None)
-    return tuple(f"{one.option.labels[0]}: {one.status}, {one.note}" for one in skipped)
+    return tuple(f"{one.option.label}: {one.status}, {one.note}" for one in skipped)
 
 
 @dataclass(frozen=True)
@@ -113,6 +91,13 @@ class Reserved(Generic[Item]):
     words: str
     without: frozenset[str] = frozenset()
     lack: str = ""  # why there is nothing to calibrate on
+
+
+def check_distinct(names: Sequence[str], what: str) -> None:
+    """Raise InputError if two have the same name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"expected {what} of different names, got {twice[0]!r} twice")
 
 
 def spread(items: Sequence[Item], count: int) -> tuple[Item, ...]:
@@ -183,6 +168,11 @@ def excludes_zero(low: float | None, high: float | None) -> bool:
     return low is not None and high is not None and (low > 0 or high < 0)
 
 
+def interval_text(row: Any) -> str:
+    """The paired interval of a row's drop; empty if there is none."""
+    return "" if row.low is None or row.high is None else f"[{row.low:z.2f}, {row.high:z.2f}]"
+
+
 def points(value: float) -> float:
     """A difference of a metric in points; an exact zero stays one without a sign."""
     return round(100.0 * value, 10) + 0.0
@@ -207,6 +197,17 @@ class Estimate:
     def name(self) -> str:
         """The model, and the set it is asked about."""
         return f"{self.model} on {self.data}" if self.data else self.model
+
+
+def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], object]) -> Estimate:
+    """The estimate with time and size, from `sample` items that `run` measures now into the folder."""
+    began = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - began
+    written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    # What variants share is counted as if each had its part of it.
+    times = found.items / sample * found.missing / found.cells
+    return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
 def cost_table(found: Sequence[Estimate], item: str, variants: str, caption: str, digits: int) -> Table:

@@ -27,7 +27,9 @@ from holdfast.core.registry import Part, names, part
 from holdfast.stages.boxes import Boxes
 from holdfast.stages.deployed import with_rewrite, with_runtime
 
-Where: TypeAlias = Literal["pre-processing", "model inference", "post-processing", "your own"]
+Where: TypeAlias = Literal[
+    "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
+]
 TASKS: tuple[Task, ...] = get_args(Task)
 _TOLD = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")  # facts an Option repeats
 

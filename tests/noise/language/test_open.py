@@ -41,12 +41,17 @@ def test_a_tokenizer_of_another_model(tmp_path):
     one_line(raised)
 
 
+def written(proto, path):
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
 def test_a_vocabulary_that_the_file_does_not_state(tmp_path):
     tokenizer(tmp_path / "tokenizer.json", size=400)
     proto = onnx.load(str(language_model(tmp_path / "m.onnx")))
     proto.graph.output[0].type.tensor_type.shape.dim[2].dim_param = "words"
     with pytest.raises(ModelError, match="but the model has 320 words"):
-        open_language(tmp_path / "m.onnx", graph=proto.SerializeToString())
+        open_language(tmp_path / "m.onnx", graph=written(proto, tmp_path / "other.onnx"))
 
 
 def test_a_far_larger_vocabulary_is_a_note(tmp_path):
@@ -113,7 +118,7 @@ def test_a_graph_for_one_row_at_a_time(tmp_path):
     for weight in proto.graph.initializer:  # the batch frozen inside, as careless exports have it
         if weight.name == "split":
             weight.CopyFrom(onnx.numpy_helper.from_array(np.array([1, -1, 2, 4]), "split"))
-    model = open_language(tmp_path / "m.onnx", graph=proto.SerializeToString())
+    model = open_language(tmp_path / "m.onnx", graph=written(proto, tmp_path / "other.onnx"))
     assert model.rows == 1
     assert any("one row at a time" in note for note in model.notes)
     question = Question("q", (Ending("the road", " is long"), Ending("the road", " is")), 0)
@@ -131,7 +136,7 @@ def test_sizes_that_the_file_fixes(tmp_path, shape):
     proto = onnx.load(str(path))
     for value in proto.graph.input:
         value.CopyFrom(helper.make_tensor_value_info(value.name, onnx.TensorProto.INT64, shape))
-    model = open_language(path, graph=proto.SerializeToString())
+    model = open_language(path, graph=written(proto, tmp_path / "other.onnx"))
     np.testing.assert_allclose(model.score(question).sums, expected, atol=1e-4)
     assert model.positions == min(64, shape[1] if isinstance(shape[1], int) else 64)
 
@@ -139,9 +144,9 @@ def test_sizes_that_the_file_fixes(tmp_path, shape):
 def test_bytes_that_are_no_graph(tmp_path):
     tokenizer(tmp_path / "tokenizer.json")
     path = language_model(tmp_path / "m.onnx")
-    with pytest.raises(ModelError, match="not an ONNX model"):
-        open_language(path, graph=b"\xff\xff\xff")
     (tmp_path / "bad.onnx").write_bytes(b"no")
+    with pytest.raises(ModelError, match="not an ONNX model"):
+        open_language(path, graph=tmp_path / "bad.onnx")
     tokenizer(tmp_path / "bad.tokenizer.json")
     with pytest.raises(ModelError, match="not an ONNX model"):
         open_language(tmp_path / "bad.onnx")

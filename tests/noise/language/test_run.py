@@ -15,10 +15,9 @@ from holdfast.graph.rewrite.types import CannotRewrite, Rewritten
 from holdfast.metrics.text import hits
 from holdfast.noise.language.cells import settled
 from holdfast.noise.language.open import open_language, subject_of
-from holdfast.noise.language.plan import LanguagePlan, prepare
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import as_plain, open_suite, save, suite_folder
-from holdfast.noise.language.run import estimate, measure, run_pieces, scores_of
+from holdfast.noise.language.run import LanguagePlan, estimate, measure, prepare, run_pieces, scores_of
 
 
 @pytest.fixture

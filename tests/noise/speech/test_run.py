@@ -171,7 +171,7 @@ def test_the_same_up_to_rounding_is_no_effect(ground):
 
 
 def test_what_is_not_installed_is_a_row(ground, monkeypatch):
-    monkeypatch.setattr("holdfast.noise.speech.options.is_installed", lambda name: name != "torch")
+    monkeypatch.setattr("holdfast.stages.families.is_installed", lambda name: name != "torch")
     kept = ("stft=torch", "stft=power-2")
     skip = tuple(one.label for one in options() if one.label not in kept)
     made = measure(prepare(plan_of(ground, wanted=NoiseSelection(only=("stft",), skip=skip))))
@@ -251,7 +251,7 @@ def test_changed_lengths_are_counted():
     from holdfast.noise.speech.run import Candidate, _row
 
     option = next(o for o in options() if o.label == "precision=fp16")
-    system = option.of(CLEAN)
+    system = CLEAN.apply(option)
     found = {
         system: (
             Measured("a", 10, 10, 0.1, 0.2, 0.3, 0.4),

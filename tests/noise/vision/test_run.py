@@ -19,7 +19,7 @@ from holdfast.graph.load import load_model
 from holdfast.metrics.rules import rule_named
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.choose import reason_of, reserve, select_options
-from holdfast.noise.vision.combine import _Stair, _step, combine, words
+from holdfast.noise.vision.combine import _step, combine, words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite, as_plain, line, open_suite, save
 from holdfast.noise.vision.run import (
     NoisePlan,
@@ -269,7 +269,7 @@ def stair(*wrong):
         ]
         return Side(tuple(records), "classify", ("a", "b"), Settings(rule_named("coco"), 0.5, 0.5))
 
-    return _Stair(*(side(set(places)) for places in wrong))
+    return tuple(side(set(places)) for places in wrong)
 
 
 @pytest.mark.parametrize(
@@ -291,20 +291,17 @@ def test_effects_are_told_by_the_paired_interval_of_both_costs(alone, before, af
 
 
 def test_a_step_is_told_on_the_images_all_its_runs_have():
-    whole = stair((), range(30), (), range(20))
-    few = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:4]))
-    made = _step(option("resize=pillow-box"), few, 200)
+    clean, alone, before, after = stair((), range(30), (), range(20))
+    few = dataclasses.replace(alone, records=alone.records[:4])
+    made = _step(option("resize=pillow-box"), (clean, few, before, after), 200)
     assert (made.alone, made.extra, made.drop) == (100.0, 100.0, 50.0)  # of 4, of 4, of all 40
-    other = dataclasses.replace(few, before=stair((), (), range(1), ()).before)
-    assert (
-        _step(option("resize=pillow-box"), other, 200).effect == "adds up"
-    )  # of four images nothing is said
-    none = dataclasses.replace(whole, alone=dataclasses.replace(whole.alone, records=whole.alone.records[:1]))
-    none = dataclasses.replace(
-        none, before=dataclasses.replace(whole.before, records=whole.before.records[1:])
-    )
+    (other,) = stair(range(1))
+    made = _step(option("resize=pillow-box"), (clean, few, other, after), 200)
+    assert made.effect == "adds up"  # of four images nothing is said
+    one = dataclasses.replace(alone, records=alone.records[:1])
+    rest = dataclasses.replace(before, records=before.records[1:])
     with pytest.raises(InputError, match="resize=pillow-box: no image could be run with it alone"):
-        _step(option("resize=pillow-box"), none, 200)
+        _step(option("resize=pillow-box"), (clean, one, rest, after), 200)
 
 
 def dimmed(image):

@@ -78,7 +78,7 @@ def plan(tmp_path):
         Variant("nearest", clean.replace(resize="opencv-nearest")),
         Variant("both", clean.replace(decode="opencv", resize="opencv-nearest")),
     )
-    return SweepPlan(model, open_dataset(tmp_path / "data"), variants, tmp_path / "runs")
+    return SweepPlan(model, open_dataset(tmp_path / "data"), variants=variants, runs=tmp_path / "runs")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def detecting(tmp_path):
     making.detector(tmp_path)
     making.blob_coco(tmp_path / "data", 6)
     model = load_model(tmp_path / "blobs.onnx")
-    return SweepPlan(model, open_dataset(tmp_path / "data"), (), tmp_path / "runs")
+    return SweepPlan(model, open_dataset(tmp_path / "data"), runs=tmp_path / "runs")
 
 
 def variants_of(plan, **pipelines):

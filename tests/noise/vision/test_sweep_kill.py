@@ -30,7 +30,9 @@ if __name__ == "__main__":
     model = load_model(Path("tiny.onnx"))
     clean = pipeline_of(model.card)
     variants = tuple(Variant(n, clean.replace(resize=n)) for n in sys.argv[3:])
-    plan = SweepPlan(model, open_dataset("data"), variants, Path(sys.argv[1]), int(sys.argv[2]))
+    plan = SweepPlan(
+        model, open_dataset("data"), variants=variants, runs=Path(sys.argv[1]), jobs=int(sys.argv[2])
+    )
     found = []
     made = sweep(plan, lambda done, reused: found.append(reused))
     print(sum(found), [r.scores.tolist() for s in made.values() for r in s.read().records])
@@ -66,7 +68,8 @@ def test_a_killed_sweep_goes_on_and_ends_with_the_same_cells(tmp_path, jobs):
     assert {p: p.stat().st_mtime_ns for p in before} == before, "a finished cell was redone"
     model = load_model(tmp_path / "tiny.onnx")
     variants = tuple(Variant(n, pipeline_of(model.card).replace(resize=n)) for n in RESIZES)
-    made = sweep(SweepPlan(model, open_dataset(tmp_path / "data"), variants, tmp_path / "undisturbed"))
+    data, runs = open_dataset(tmp_path / "data"), tmp_path / "undisturbed"
+    made = sweep(SweepPlan(model, data, variants=variants, runs=runs))
     assert f"{[r.scores.tolist() for s in made.values() for r in s.read().records]}\n" == told[1]
     assert cells(tmp_path / "killed") == cells(tmp_path / "undisturbed")
     plain = orjson.loads(next(iter(cells(tmp_path / "killed").values())).partition(b"\n")[2])

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
@@ -92,7 +92,14 @@ def write_fast(net: FastNet, mean: float, std: float, folder: Path) -> Path:
     ids = torch.randint(1, len(SYMBOLS), (1, 9), generator=torch.Generator().manual_seed(0))
     axes = {"ids": {1: "t"}, "mel": {1: "frames"}}
     write_onnx(_Spoken(net).eval(), (ids,), ("ids",), ("mel",), axes, path)
-    _write_card(SpeechCard(SYMBOLS, SPECTRUM, "parallel", end=END, mean=(mean,), std=(std,)), path)
+    about: dict[str, Any] = {
+        "symbols": SYMBOLS,
+        "spectrum": SPECTRUM,
+        "end": END,
+        "mean": (mean,),
+        "std": (std,),
+    }
+    _write_card(SpeechCard(kind="parallel", **about), path)
     return path
 
 
@@ -114,7 +121,7 @@ def write_taco(net: TacoNet, mean: float, std: float, folder: Path) -> Path:
     frames = {"raw": {1: "frames"}, "mel": {1: "frames"}}
     write_onnx(net.postnet, (torch.zeros(1, 7, net.mels),), ("raw",), ("mel",), frames, folder / POSTNET)
     card = SpeechCard(
-        SYMBOLS, SPECTRUM, "autoregressive", end=END, decoder=DECODER, postnet=POSTNET,
+        symbols=SYMBOLS, spectrum=SPECTRUM, kind="autoregressive", end=END, decoder=DECODER, postnet=POSTNET,
         max_frames=402, frames_per_step=net.group, mean=(mean,), std=(std,),
     )  # fmt: skip
     _write_card(card, path)

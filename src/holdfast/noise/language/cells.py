@@ -74,17 +74,18 @@ def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = Fa
     `spare` may be the whole of which the first are tested, or another set (`given` by the user: then it
     must do).
     """
-    known = {fingerprint.of(content(q)) for q in tested.questions}
-    others = spare.questions if spare is not None else ()
-    free = [q for q in others if fingerprint.of(content(q)) not in known]
-    if spare is not None and free:
-        held = spread(free, min(count, len(free)))
-        words = f"{len(held)} questions of {spare.name} that are not tested on, each with its right ending"
-        return Reserved(held, words)
-    if given and spare is not None:
-        raise InputError(
-            f"--calibration {spare.name}: all its questions are tested on; give a set with others"
-        )
+    if spare is not None:
+        known = {str(content(q)) for q in tested.questions}
+        free = [q for q in spare.questions if str(content(q)) not in known]
+        if free:
+            held = spread(free, min(count, len(free)))
+            words = (
+                f"{len(held)} questions of {spare.name} that are not tested on, each with its right ending"
+            )
+            return Reserved(held, words)
+        if given:
+            why = "all its questions are tested on; give a set with others"
+            raise InputError(f"--calibration {spare.name}: {why}")
     if len(tested.questions) < 2:  # nothing would be left to test on
         return Reserved((), "no question: there is none that is not tested on")
     held = hold_back(tested.questions, count)
@@ -114,39 +115,33 @@ def built(subject: Subject, precision: str, reserved: Reserved[Question], folder
     calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
     versions = [onnx.__version__, runtime().__version__]
     key = fingerprint.of([subject.sha256, made_by, calibration, *versions])
-    paths, facts = kept(folder / key[:32], key, lambda: _made(subject, precision, texts))
+    paths, facts = kept(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
     return Built(paths[".onnx"], key, facts["changed"], facts["how"])
 
 
-def _made(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Made:
+def _rewrite(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Made:
+    """The rewritten graph; `texts` are what it is calibrated on, None: not calibrated."""
+    import onnx
+
     if subject.bytes > LIMIT:
         raise CannotRewrite(
             f"the model has {subject.bytes / 1e9:.1f} GB; a rewritten graph is one file and cannot hold "
             "more than 2.1 GB"
         )
-    made = _rewritten(subject, precision, texts)
-    try:
-        data = bytes(made.model.SerializeToString())
-    except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
-        raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
-    return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
-
-
-def _rewritten(subject: Subject, precision: str, texts: Sequence[Question] | None) -> Rewritten:
-    import onnx
-
     proto = load_proto(subject.path)
     onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
     context = Context(unit="text")
     if texts is not None:
         model = open_language(subject.path, subject.tokenizer)
-        fed = [
-            {name: value for name, value in feeds.items() if name != BRANCH} for feeds in model.feeds(texts)
-        ]
+        fed = [{n: value for n, value in feeds.items() if n != BRANCH} for feeds in model.feeds(texts)]
         context = Context(None, lambda: iter(fed), "text")
     with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is reported
         made: Rewritten = part("rewrite", precision).function(settled(proto), context)
-    return made
+    try:
+        data = bytes(made.model.SerializeToString())
+    except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
+        raise CannotRewrite(f"the rewritten graph cannot be written as one file: {problem}") from problem
+    return Made({".onnx": data}, {"changed": len(made.changed), "how": made.how})
 
 
 def settled(proto: Any) -> Any:
@@ -234,9 +229,10 @@ class ScoringWork(Work[Piece, OpenModel]):
             for question in piece.questions:
                 state.model.lines(question)  # raises why a question cannot be read
         found = list(state.model.score_all(piece.questions))
-        lost = next((one.name for one in found if self.strict and has_failed(one)), None)
-        if lost is not None:
-            raise DataError(f"{lost}: no likelihood at {piece.precision}: the model gives no numbers (NaN)")
+        for one in found:
+            if self.strict and has_failed(one):
+                why = "the model gives no numbers (NaN)"
+                raise DataError(f"{one.name}: no likelihood at {piece.precision}: {why}")
         return packed(found)
 
 
@@ -247,10 +243,8 @@ def has_failed(scored: Scored) -> bool:
 
 def packed(scored: Sequence[Scored]) -> list[Any]:
     """Scores as a cell keeps them, to the last digit, without the names of the questions."""
-    numbers = [[total if math.isfinite(total) else repr(total) for total in s.sums] for s in scored]
     return [  # JSON has no NaN
-        [sums, list(s.tokens), list(s.length), list(s.greedy)]
-        for sums, s in zip(numbers, scored, strict=True)
+        [[n if math.isfinite(n) else repr(n) for n in s.sums], s.tokens, s.length, s.greedy] for s in scored
     ]
 
 

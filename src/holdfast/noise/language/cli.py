@@ -16,8 +16,8 @@ from holdfast.noise.options import NoiseOptions
 if TYPE_CHECKING:
     from holdfast.core.language import TextSet
     from holdfast.noise.language.open import Subject
-    from holdfast.noise.language.plan import LanguagePlan, Prepared
     from holdfast.noise.language.result import LanguageSuite
+    from holdfast.noise.language.run import LanguagePlan, Prepared
     from holdfast.report.tables import Table
 
 
@@ -25,9 +25,8 @@ def language(options: NoiseOptions) -> int:
     """Run, show and save the suite, and return the exit code."""
     from holdfast.engine.progress import progress
     from holdfast.noise.language.page import write
-    from holdfast.noise.language.plan import prepare
     from holdfast.noise.language.result import as_plain, rows_csv, save, suite_folder
-    from holdfast.noise.language.run import measure
+    from holdfast.noise.language.run import measure, prepare
 
     began = time.perf_counter()
     prepared = prepare(plan_of(options), progress)
@@ -51,8 +50,8 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     from holdfast.core.errors import InputError
     from holdfast.noise.language.cells import select_precisions
     from holdfast.noise.language.open import FILES, file_of, shipped
-    from holdfast.noise.language.plan import LanguagePlan
     from holdfast.noise.language.questions import open_text
+    from holdfast.noise.language.run import LanguagePlan
     from holdfast.noise.suite import PRECISION
 
     reject_options(options, ("card",))

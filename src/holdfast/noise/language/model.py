@@ -53,14 +53,8 @@ class Tokens:
         ending begins where the tokens of the whole and those of the prompt alone part, so that a token made
         of the end of the one and the beginning of the other is scored.
         """
-        prompt = ending.prompt.rstrip()
         whole = self.encode(ending.prompt + ending.text)
-        before = self.encode(prompt)
-        same = 0
-        for a, b in zip(whole, before, strict=False):
-            if a != b:
-                break
-            same += 1
+        same = _count_shared([whole, self.encode(ending.prompt.rstrip())])
         if same == len(whole):
             raise DataError(f"{name}: the ending {ending.text[:40]!r} has no token of its own")
         start = len(self.first) + same
@@ -113,41 +107,28 @@ def open_tokens(path: Path) -> Tokens:
 
 def _first(path: Path, encoder: Any) -> tuple[int, ...]:
     """What stands before every text: by the tokenizer's template, else by tokenizer_config.json."""
-    put = _put_before(encoder)
-    if put:
-        return put
-    config = _config(path.parent / "tokenizer_config.json")
-    if not config.get("add_bos_token"):
+    for text in ("a", "A", "the", "0", "."):  # one that the tokenizer knows, to tell the front from the end
+        encoding = encoder.encode(text, add_special_tokens=True)
+        if 0 in encoding.special_tokens_mask:
+            if before := tuple(encoding.ids[: encoding.special_tokens_mask.index(0)]):
+                return before
+            break
+    file = path.parent / "tokenizer_config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as problem:
+        raise InputError(f"{file}: expected a JSON object: {problem}") from None
+    if not isinstance(config, dict) or not config.get("add_bos_token"):
         return ()
     token = config.get("bos_token")
     text = token.get("content") if isinstance(token, dict) else token
     number = encoder.token_to_id(text) if isinstance(text, str) else None
     if number is None:
-        raise InputError(
-            f"{path.parent / 'tokenizer_config.json'}: add_bos_token is true, but bos_token {text!r} "
-            f"is no token of {path.name}"
-        )
+        what = f"add_bos_token is true, but bos_token {text!r} is no token of {path.name}"
+        raise InputError(f"{file}: {what}")
     return (number,)
-
-
-def _put_before(encoder: Any) -> tuple[int, ...]:
-    """The special tokens that the tokenizer's template puts before a text."""
-    for text in ("a", "A", "the", "0", "."):  # one that the tokenizer knows, to tell the front from the end
-        encoding = encoder.encode(text, add_special_tokens=True)
-        if 0 in encoding.special_tokens_mask:
-            return tuple(encoding.ids[: encoding.special_tokens_mask.index(0)])
-    return ()
-
-
-def _config(path: Path) -> dict[str, Any]:
-    """The JSON object of a small file; empty if there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as problem:
-        raise InputError(f"{path}: expected a JSON object: {problem}") from None
-    return content if isinstance(content, dict) else {}
 
 
 WINDOW = 256  # questions that are sorted by length together
@@ -203,11 +184,9 @@ class LanguageModel:
                 problems.append(str(problem))
         said = []
         if cut:
-            counted = "1 question" if cut == 1 else f"{cut} questions"
-            said.append(f"{counted} longer than {self.positions} tokens cut from the left")
+            said.append(f"{_counted(cut)} longer than {self.positions} tokens cut from the left")
         if problems:
-            counted = "1 question" if len(problems) == 1 else f"{len(problems)} questions"
-            said.append(f"{counted} not scored, counted as wrong; first {problems[0]}")
+            said.append(f"{_counted(len(problems))} not scored, counted as wrong; first {problems[0]}")
         return tuple(said)
 
     def feeds(self, questions: Iterable[Question]) -> Iterator[Feeds]:
@@ -263,10 +242,18 @@ class LanguageModel:
                 yield _of_row(row, line, common)
 
 
+def _counted(questions: int) -> str:
+    return "1 question" if questions == 1 else f"{questions} questions"
+
+
 def _common(own: Sequence[Line]) -> int:
     """How many first tokens all lines share, before the one that foretells the first ending's first."""
     most = min(line.start for line in own) - 1
-    columns = zip(*(line.ids[:most] for line in own), strict=True)
+    return _count_shared([line.ids[:most] for line in own])
+
+
+def _count_shared(rows: Sequence[Sequence[int]]) -> int:
+    columns = zip(*rows, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
 
 
@@ -316,9 +303,7 @@ def likelihood(logits: NDArray[Any], targets: Sequence[int], chunk: int = 64) ->
         rows = np.asarray(logits[start : start + chunk], dtype=np.float64)
         wanted = np.asarray(targets[start : start + chunk])
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            rows = rows - rows.max(
-                axis=1, keepdims=True
-            )  # an infinite logit gives NaN, which is told as such
+            rows = rows - rows.max(axis=1, keepdims=True)  # an infinite logit gives NaN: reported as such
             own = rows[np.arange(len(wanted)), wanted] - np.log(np.exp(rows).sum(axis=1))
         total += float(own.sum())
         usable = ~np.isnan(rows).any(axis=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from holdfast.graph.inspect import load_proto
 from holdfast.graph.session import open_session
 from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of, open_runner
 from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
+from holdfast.noise.language.questions import SHIPPED
 
 # What Optimum calls the graph in a model's folder, the one that needs the least of its inputs first.
 FILES = ("model.onnx", "decoder_model.onnx", "decoder_model_merged.onnx")
@@ -32,18 +32,8 @@ _FINE = 3e-3
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
 
 
-@dataclass(frozen=True)
-class _Behaviour:
-    """What a probe found: the number of words, rows at once, whether a prompt can be read once for all."""
-
-    words: int
-    rows: int
-    shares: bool
-    notes: tuple[str, ...]
-
-
 def open_language(
-    path: Path, tokenizer: Path | None = None, threads: int = 1, graph: bytes | Path | None = None
+    path: Path, tokenizer: Path | None = None, threads: int = 1, graph: Path | None = None
 ) -> LanguageModel:
     """A causal language model of an ONNX file (or a shipped one by name) with its tokenizer.json.
 
@@ -52,24 +42,18 @@ def open_language(
     """
     file = find_language(path)
     tokens = open_tokens(tokenizer if tokenizer is not None else find_tokenizer(file))
-    proto, source, where = _source(file, graph)
-    causal = causal_of(proto, where)
+    used = file if graph is None else graph
+    proto = load_proto(used)
+    causal = causal_of(proto, str(used))
     _fit(tokens, causal.vocabulary, file)  # before hundreds of megabytes are loaded for nothing
     known = [n for n in (_configured(file), positions_of(proto, causal), causal.length) if n is not None]
     del proto  # hundreds of megabytes that the session holds again
-    runner = open_runner(causal, source, where, threads)
-    words = causal.vocabulary or int(runner.logits([[0]]).shape[2])
-    _fit(tokens, words, file)
-    behaviour = _probed(runner, tokens)
+    source = read_onnx(used) if used.suffix == ".gz" else used
+    runner = open_runner(causal, source, str(used), threads)
+    _fit(tokens, causal.vocabulary or int(runner.logits([[0]]).shape[2]), file)
+    positions = min(known, default=None)
     return LanguageModel(
-        path=file,
-        tokens=tokens,
-        runner=runner,
-        words=behaviour.words,
-        positions=min(known, default=None),
-        rows=behaviour.rows,
-        shares=behaviour.shares,
-        notes=behaviour.notes,
+        path=file, tokens=tokens, runner=runner, positions=positions, **_probe(runner, tokens)
     )
 
 
@@ -86,24 +70,6 @@ def find_language(path: Path) -> Path:
     raise ModelError(
         f"{path}: {what}; give the path of an .onnx file or one of: {', '.join(known) or 'none'}"
     )
-
-
-def _source(file: Path, graph: bytes | Path | None) -> tuple[Any, bytes | Path, str]:
-    """The parsed graph, what ONNX Runtime is to load, and what to call it in messages."""
-    if isinstance(graph, bytes):
-        return _parsed(graph, f"{file} (rewritten)"), graph, f"{file} (rewritten)"
-    used = file if graph is None else graph
-    proto = load_proto(used)
-    return proto, read_onnx(used) if used.suffix == ".gz" else used, str(used)
-
-
-def _parsed(graph: bytes, where: str) -> Any:
-    import onnx
-
-    try:
-        return onnx.load_model_from_string(graph)
-    except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
-        raise ModelError(f"{where}: not an ONNX model: {len(graph)} bytes that cannot be parsed") from None
 
 
 def _fit(tokens: Tokens, words: int | None, file: Path) -> None:
@@ -127,8 +93,11 @@ def _configured(file: Path) -> int | None:
     return None
 
 
-def _probed(runner: Runner, tokens: Tokens) -> _Behaviour:
-    """What running a few tokens tells; ModelError if what comes later changes what was said before."""
+def _probe(runner: Runner, tokens: Tokens) -> dict[str, Any]:
+    """Words, rows, shares and notes of the model, from running a few tokens.
+
+    ModelError if what comes later changes what was said before.
+    """
     text = (*tokens.first, *tokens.encode(_PROBE)) or (0,)
     ids = (text * 8)[: min(8, runner.causal.length or 8)]
     other = (*ids[:-1], (ids[-1] + 1) % tokens.size)
@@ -155,7 +124,7 @@ def _probed(runner: Runner, tokens: Tokens) -> _Behaviour:
     words = int(logits.shape[2])
     if tokens.size < 0.9 * words:
         notes.append(f"the model has {words} words, its tokenizer {tokens.size}: are they of one model?")
-    return _Behaviour(words, rows, shares, tuple(notes))
+    return {"words": words, "rows": rows, "shares": shares, "notes": tuple(notes)}
 
 
 def _together(runner: Runner, ids: tuple[int, ...], other: tuple[int, ...]) -> tuple[Any, int]:
@@ -187,8 +156,7 @@ def _differ(a: Any, b: Any, dtype: str) -> bool:
 
 def shipped() -> dict[str, Path]:
     """The files of the shipped language models, by name."""
-    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
-    return {f.stem: f for f in sorted(folder.glob("*.onnx"))} if folder.is_dir() else {}
+    return {f.stem: f for f in sorted(SHIPPED.glob("*.onnx"))}
 
 
 @dataclass(frozen=True)
@@ -236,25 +204,19 @@ def positions_of(proto: Any, causal: Causal) -> int | None:
     count the tokens. Which lookups these are, and at which row they begin (OPT begins at 2), is found by
     running the few nodes that make the numbers, on four tokens.
     """
-    sizes = {w.name: tuple(w.dims) for w in proto.graph.initializer}
+    sizes = {w.name: tuple(w.dims) for w in proto.graph.initializer if len(w.dims) == 2}
     makers = {name: place for place, node in enumerate(proto.graph.node) for name in node.output}
+    lookups = {
+        (node.input[0], node.input[1])
+        for node in proto.graph.node
+        if node.op_type == "Gather" and node.input[0] in sizes and not any(a.i for a in node.attribute)
+    }
     bounds = []
-    for table, numbers in _lookups(proto, sizes):
+    for table, numbers in lookups:
         last = _last_number(proto, causal, numbers, makers)
         if last is not None:
             bounds.append(sizes[table][0] - (last - (_TOKENS - 1)))
     return min((bound for bound in bounds if bound > 0), default=None)
-
-
-def _lookups(proto: Any, sizes: Mapping[str, tuple[int, ...]]) -> set[tuple[str, str]]:
-    """Lookups of rows in constants of two dimensions: the table and the numbers of the rows."""
-    found = set()
-    for node in proto.graph.node:
-        if node.op_type != "Gather" or len(sizes.get(node.input[0], ())) != 2:
-            continue
-        if next((a.i for a in node.attribute if a.name == "axis"), 0) == 0:
-            found.add((node.input[0], node.input[1]))
-    return found
 
 
 def _last_number(proto: Any, causal: Causal, numbers: str, makers: Mapping[str, int]) -> int | None:
@@ -296,8 +258,7 @@ def _value(proto: Any, causal: Causal, wanted: str, places: list[int]) -> Any:
     feeds = feeds_of(causal, [[0] * min(_TOKENS, causal.length or _TOKENS)])
     try:
         session = open_session(small.SerializeToString(), threads=1)
-        return np.asarray(
-            session.run([wanted], {v.name: feeds[v.name] for v in inputs if v.name in feeds})[0]
-        )
+        given = {v.name: feeds[v.name] for v in inputs if v.name in feeds}
+        return np.asarray(session.run([wanted], given)[0])
     except Exception:  # noqa: BLE001 - then it is not a table of positions that can be told
         return None

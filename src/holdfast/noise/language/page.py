@@ -12,12 +12,11 @@ from holdfast.noise.language.result import (
     SetNoise,
     caption,
     how_table,
-    interval,
     models_table,
     numbers_table,
     words,
 )
-from holdfast.noise.page import about_section, suite_page, table_figure
+from holdfast.noise.page import about_section, drop_spot, suite_page, table_figure
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, joined
@@ -36,16 +35,16 @@ def write(suite: LanguageSuite, out: Path) -> Path:
 
 def page(suite: LanguageSuite) -> str:
     """The suite as one self-contained HTML file."""
-    first = suite.models[0]
-    rules = dict.fromkeys(by.rule for of in first.sets for by in of.rules)
+    sets = suite.models[0].sets
+    rules = dict.fromkeys(by.rule for of in sets for by in of.rules)
     return suite_page(
-        [m.model for m in suite.models],
+        suite,
         joined(suite.sets),
-        facts=_facts(suite),
+        {"questions": sum(s.questions for s in sets), "precisions": ", ".join(suite.precisions)},
+        _cards,
+        _card,
         verdict=" ".join(lead(m) for m in suite.models),
-        cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
         rule="; ".join(f"{rule}: {RULES[rule]}" for rule in rules),
-        command=suite.command,
         alerts=_alerts(suite),
         sections=(_table(suite), *_details(suite), _about(suite)),
     )
@@ -77,16 +76,7 @@ def worst_of(model: LanguageNoise) -> tuple[SetNoise, Row] | None:
     )
 
 
-def _facts(suite: LanguageSuite) -> tuple[tuple[str, str], ...]:
-    return (
-        ("questions", str(sum(s.questions for s in suite.models[0].sets))),
-        ("models", str(len(suite.models))),
-        ("precisions", ", ".join(suite.precisions)),
-        ("made", suite.created),
-    )
-
-
-def _cards(model: LanguageNoise) -> tuple[Card, ...]:
+def _cards(model: LanguageNoise) -> list[Card]:
     shown = [
         Card(of.data, f"{100 * of.default.clean:.2f}", f"accuracy at fp32, {of.default.rule}")
         for of in model.sets[:4]
@@ -95,7 +85,7 @@ def _cards(model: LanguageNoise) -> tuple[Card, ...]:
     if worst is not None:
         of, row = worst
         shown.append(Card("worst precision", f"{row.drop:z.2f}", f"points lost: {row.precision}, {of.data}"))
-    return tuple(shown)
+    return shown
 
 
 def _card(model: LanguageNoise) -> Card:
@@ -115,11 +105,10 @@ def _alerts(suite: LanguageSuite) -> tuple[Alert, ...]:
         for r in s.default.rows
         if r.outcome == "impossible"
     ]
-    failed = {m.model: sum(len(s.failed) for s in m.sets) for m in suite.models}
     lost += [
-        f"{model}: {count} without a likelihood at fp32, counted as wrong"
-        for model, count in failed.items()
-        if count
+        f"{m.model}: {count} without a likelihood at fp32, counted as wrong"
+        for m in suite.models
+        if (count := sum(len(s.failed) for s in m.sets))
     ]
     return tuple(Alert(text, "table") for text in lost)
 
@@ -135,17 +124,13 @@ def _table(suite: LanguageSuite) -> Section:
 def _details(suite: LanguageSuite) -> list[Section]:
     sections = []
     for place, model in enumerate(suite.models, 1):
-        groups = [
-            Group(f"{s.data} ({s.default.rule})", [_spot(r) for r in s.default.rows]) for s in model.sets
-        ]
+        sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
+        groups = [Group(name, [_spot(r) for r in rows]) for name, rows in sets]
         chart = forest(groups, title=f"Accuracy lost by {model.model}", desc=_READING)
-        figures = [Figure("Accuracy lost", chart, _READING, wide=True)]
-        figures += [_set(of) for of in model.sets]
-        figures.append(
-            table_figure("How each precision was made", how_table(model), wide=True, sortable=False)
-        )
+        how = table_figure("How each precision was made", how_table(model), wide=True, sortable=False)
+        figures = (Figure("Accuracy lost", chart, _READING, wide=True), *map(_set, model.sets), how)
         title = f"In detail: {model.model}" if len(suite.models) > 1 else "In detail"
-        sections.append(Section(f"details-{place}", title, tuple(figures), "; ".join(model.notes)))
+        sections.append(Section(f"details-{place}", title, figures, "; ".join(model.notes)))
     return sections
 
 
@@ -157,17 +142,12 @@ def _set(of: SetNoise) -> Figure:
 def _spot(row: Row) -> Spot:
     if row.drop is None:
         return Spot(row.precision, None, words=row.outcome, note=words(row))
-    note = f"Δ {row.drop:z.2f} {interval(row)}; {row.changed} of {row.questions} changed"
-    return Spot(row.precision, row.drop, row.low, row.high, note=f"{note}; {words(row)}")
+    return drop_spot(row.precision, row, row.questions, words(row))
 
 
 def _about(suite: LanguageSuite) -> Section:
     models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
-    sets = Table(
-        ["set", "kind", "questions", "sha256"],
-        [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets],
-    )
-    figures = [
-        table_figure(name, table, sortable=False) for name, table in (("Models", models), ("Sets", sets))
-    ]
+    rows = [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets]
+    tables = {"Models": models, "Sets": Table(["set", "kind", "questions", "sha256"], rows)}
+    figures = [table_figure(name, table, sortable=False) for name, table in tables.items()]
     return about_section(figures, suite.versions)

@@ -27,6 +27,7 @@ from holdfast.core.fingerprint import of_bytes
 from holdfast.core.language import Ending, Question, TextKind, TextSet
 from holdfast.data.files import read_label_bytes
 
+SHIPPED = Path(str(resources.files("holdfast"))) / "models" / "language"  # models and question sets
 MAX_TEXT_BYTES = 512 << 20  # the largest of the sets, HellaSwag's training part, is 50 MB
 
 
@@ -50,20 +51,19 @@ class Record:
 
     def text(self, field: str) -> str:
         """A field that must be a text with something in it."""
-        value = self.field(field)
+        value = self._field(field)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{self.where}: {field!r}: expected a text, got {shown(value)}")
         return value
 
     def texts(self, field: str) -> list[str]:
         """A field that must be a list of texts."""
-        value = self.field(field)
+        value = self._field(field)
         if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() for v in value):
             raise DataError(f"{self.where}: {field!r}: expected a list of texts, got {shown(value)}")
         return value
 
-    def field(self, field: str) -> Any:
-        """A field that must be there."""
+    def _field(self, field: str) -> Any:
         if field not in self.values:
             there = ", ".join(self.values) or "none"
             raise DataError(f"{self.where}: the field {field!r} is missing; fields there: {there}")
@@ -78,8 +78,7 @@ def shown(value: object) -> str:
 
 def unpacked(path: Path) -> bytes:
     """The bytes of a text file, unpacked if it is bzip2; DataError beyond 512 MB."""
-    limit = MAX_TEXT_BYTES
-    data = read_label_bytes(path, limit)
+    data, limit = read_label_bytes(path, MAX_TEXT_BYTES), MAX_TEXT_BYTES
     if not data.startswith(b"BZh"):
         return data
     try:
@@ -210,15 +209,17 @@ def winogrande(record: Record, label: Label | None) -> Question:
     before, _, after = sentence.partition("_")
     if not after.strip():
         raise DataError(f"{record.where}: 'sentence': nothing behind `_` to score: {shown(sentence)}")
-    endings = tuple(
-        Ending(before + record.text(field), " " + after.strip()) for field in ("option1", "option2")
-    )
+    options = [record.text(field) for field in ("option1", "option2")]
+    endings = tuple(Ending(before + option, " " + after.strip()) for option in options)
     return Question(record.name, endings, _answer(record, "answer", label, ("1", "2")))
 
 
 READERS: dict[TextKind, Read] = {
-    "piqa": piqa, "lambada": lambada, "hellaswag": hellaswag, "winogrande": winogrande
-}  # fmt: skip
+    "piqa": piqa,
+    "lambada": lambada,
+    "hellaswag": hellaswag,
+    "winogrande": winogrande,
+}
 
 
 def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
@@ -294,10 +295,8 @@ def open_text(path: Path, limit: int | None = None) -> TextSet:
 
 def shipped_texts() -> dict[str, Path]:
     """The question sets that come with the package, by name."""
-    folder = Path(str(resources.files("holdfast"))) / "models" / "language"
-    files = sorted(folder.glob("road-*")) if folder.is_dir() else []
-    kept = [f for f in files if f.suffix in _SUFFIXES and not f.name.endswith(".tokenizer.json")]
-    return {_stem(f): f for f in kept}
+    files = [f for f in sorted(SHIPPED.glob("road-*")) if f.suffix in _SUFFIXES]
+    return {_stem(f): f for f in files if not f.name.endswith(".tokenizer.json")}
 
 
 def find_text(path: Path) -> Path:
@@ -321,10 +320,9 @@ def _from_records(
     found = kind_of(file, lines, records[0])
     field = "answer" if found == "winogrande" else "label"
     labels = None if found == "lambada" else _labels(file, records, field)
-    beside: tuple[Label | None, ...] = (None,) * len(records) if labels is None else labels.lines
-    read = READERS[found]
+    beside = [None] * len(records) if labels is None else labels.lines
     pairs = list(zip(records, beside, strict=True))[:limit]
-    return found, [read(record, label) for record, label in pairs], labels
+    return found, [READERS[found](record, label) for record, label in pairs], labels
 
 
 def _labels(file: Path, records: Sequence[Record], field: str) -> _Labels | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import Estimate, Outcome, excludes_zero
+from holdfast.noise.suite import Estimate, Outcome, excludes_zero, interval_text
 from holdfast.report.tables import Cell, Column, Table, table_of
 
 
@@ -160,7 +160,7 @@ def numbers_table(of: SetNoise, model: str = "") -> Table:
         Column("fp32", 2, "accuracy of the file as it is on the same questions", get=_before),
         Column("accuracy", 2, get=lambda e: None if e[1].value is None else round(100 * e[1].value, 10)),
         Column("Δ", 2, get=lambda e: e[1].drop),
-        Column("95 % interval", get=lambda e: interval(e[1])),
+        Column("95 % interval", get=lambda e: interval_text(e[1])),
         Column("changed", note="questions with another pick", get=lambda e: e[1].changed),
         Column("lost", note="right before, wrong after", get=lambda e: e[1].lost),
         Column("gained", note="wrong before, right after", get=lambda e: e[1].gained),
@@ -182,11 +182,6 @@ def caption(of: SetNoise) -> str:
     chance = f" (blind picks: {100 * of.chance:.2f})" if of.chance else ""
     failed = f"; {len(of.failed)} without a likelihood, counted as wrong" if of.failed else ""
     return f"{of.questions} questions of {of.kind}, accuracy at fp32 {clean}{chance}{failed}"
-
-
-def interval(row: Row) -> str:
-    """The paired interval of a row."""
-    return "" if row.low is None or row.high is None else f"[{row.low:z.2f}, {row.high:z.2f}]"
 
 
 def rules_table(suite: LanguageSuite) -> Table:

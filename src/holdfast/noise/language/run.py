@@ -1,44 +1,160 @@
-"""The language suite: score every trial and compare every precision with the file as it is."""
+"""The language suite: models × sets × precisions as trials, each compared with the file as it is."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
-from holdfast.core.errors import DataError
+from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.language import Question, Scored, TextSet
 from holdfast.core.seeds import generator
 from holdfast.engine.cells import count_missing, run
 from holdfast.engine.executor import cores
-from holdfast.engine.store import to_json
+from holdfast.engine.store import Store, to_json
 from holdfast.engine.versions import versions
+from holdfast.evaluate.result import CELLS
 from holdfast.metrics.text import DEFAULT_RULES, TextRule, compare, hits, rules_for
-from holdfast.noise.language.cells import Piece, ScoringWork, has_failed, is_calibrated, packed, unpacked
-from holdfast.noise.language.open import open_language
-from holdfast.noise.language.plan import Prepared, Trial
+from holdfast.noise.language.cells import (
+    DEFAULT,
+    Piece,
+    ScoringWork,
+    built,
+    has_failed,
+    is_calibrated,
+    packed,
+    reserve,
+    unpacked,
+)
+from holdfast.noise.language.open import Subject, open_language
 from holdfast.noise.language.result import CLEAN, LanguageNoise, LanguageSuite, Row, RuleNoise, SetNoise
-from holdfast.noise.suite import Estimate, Watch, points, spread, unwatched
+from holdfast.noise.suite import (
+    CALIBRATION_ITEMS,
+    REWRITTEN,
+    Estimate,
+    Outcome,
+    Reserved,
+    Watch,
+    check_distinct,
+    points,
+    spread,
+    unwatched,
+)
 
+PIECE = 25  # questions of a cell
 SAMPLE = 6  # questions an estimate runs: enough to time, few enough to wait for
 EXACTLY = "every likelihood is exactly that of fp32"
+
+
+@dataclass(frozen=True)
+class LanguagePlan:
+    """Models, sets, precisions, and what integer ones are calibrated on.
+
+    `spare` are the questions to calibrate on for each set (None: some of the tested ones, which are then
+    left out); `given` says that the user named them.
+    """
+
+    subjects: tuple[Subject, ...]
+    sets: tuple[TextSet, ...]
+    runs: Path
+    precisions: tuple[str, ...] = DEFAULT
+    spare: tuple[TextSet | None, ...] = ()
+    given: bool = False
+    calibration_questions: int = CALIBRATION_ITEMS
+    jobs: int = 1  # processes; 0: one a core
+    strict: bool = False
+
+    @property
+    def store(self) -> Store:
+        """Where finished pieces are kept."""
+        return Store(self.runs / CELLS)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One model at one precision on one set; without pieces there is nothing to run, and `note` says why."""
+
+    subject: Subject
+    text: TextSet
+    precision: str
+    outcome: Outcome = "measured"
+    note: str = ""
+    pieces: tuple[Piece, ...] = field(default=(), repr=False)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What it is tested on."""
+        return tuple(q for piece in self.pieces for q in piece.questions)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with every graph made; trials by model, then set, then precision, the file itself first."""
+
+    plan: LanguagePlan
+    trials: tuple[Trial, ...]
+    reserved: dict[str, Reserved[Question]]  # by the set's name
+    notes: dict[tuple[str, str], tuple[str, ...]]  # (model, set) -> what to say; set "": of the model
+
+
+def prepare(plan: LanguagePlan, watch: Watch = unwatched) -> Prepared:
+    """The trials of a plan; every model is opened once, graphs are rewritten and calibrated here."""
+    check_distinct([s.name for s in plan.subjects], "models")
+    check_distinct([s.name for s in plan.sets], "sets")
+    spare = plan.spare or (None,) * len(plan.sets)
+    reserved = {
+        text.name: reserve(text, other, plan.calibration_questions, plan.given)
+        for text, other in zip(plan.sets, spare, strict=True)
+    }
+    notes: dict[tuple[str, str], tuple[str, ...]] = {}
+    for subject in plan.subjects:  # what cannot be run at all is reported before anything is built
+        model = open_language(subject.path, subject.tokenizer)
+        notes[subject.name, ""] = model.notes
+        notes |= {(subject.name, text.name): model.notes_on(text.questions) for text in plan.sets}
+    todo = [Trial(*one) for one in product(plan.subjects, plan.sets, (CLEAN, *plan.precisions))]
+    done = []
+    with watch("precisions", len(todo), "graphs") as step:
+        for trial in todo:
+            done.append(_build(plan, trial, reserved[trial.text.name]))
+            step(1, 0)
+    return Prepared(plan, tuple(done), reserved, notes)
+
+
+def _build(plan: LanguagePlan, trial: Trial, reserved: Reserved[Question]) -> Trial:
+    """The trial with its graph and its pieces, or with the reason why there are none."""
+    questions, subject = trial.text.questions, trial.subject
+    graph: Path | None = None
+    key = note = ""
+    if trial.precision != CLEAN:
+        try:
+            made = built(subject, trial.precision, reserved, plan.runs / CELLS / REWRITTEN)
+        except ModelError as problem:
+            why = one_line(problem).removeprefix(f"{subject.path}: ")
+            return replace(trial, outcome="impossible", note=why)
+        if not made.changed:
+            why = made.how or "nothing in the graph it could change"
+            return replace(trial, outcome="no effect", note=why)
+        graph, key, note = made.path, made.key, made.how
+        if is_calibrated(trial.precision):
+            questions = tuple(q for q in questions if q.name not in reserved.without)
+    first = Piece((subject.sha256, key), subject.path, subject.tokenizer, graph, trial.precision, ())
+    starts = range(0, len(questions), PIECE)
+    pieces = (replace(first, questions=questions[start : start + PIECE]) for start in starts)
+    return replace(trial, note=note, pieces=tuple(pieces))
 
 
 def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
     """All numbers; finished pieces are not run again, so a killed run continues where it stopped."""
     results = run_pieces(prepared, watch)
     plan = prepared.plan
-    models = tuple(
-        LanguageNoise(
-            subject.name,
-            subject.sha256,
-            tuple(_set(prepared, subject.name, text.name, results) for text in plan.sets),
-            prepared.notes[subject.name, ""],
-        )
-        for subject in plan.subjects
-    )
-    return LanguageSuite(models, plan.precisions, versions=versions("language"))
+    models = []
+    for subject in plan.subjects:
+        sets = tuple(_set(prepared, subject.name, text.name, results) for text in plan.sets)
+        models.append(LanguageNoise(subject.name, subject.sha256, sets, prepared.notes[subject.name, ""]))
+    return LanguageSuite(tuple(models), plan.precisions, versions=versions("language"))
 
 
 def run_pieces(prepared: Prepared, watch: Watch = unwatched) -> dict[Piece, Any]:
@@ -151,12 +267,8 @@ def _whole(share: float, questions: int) -> float:
 
 def estimate(prepared: Prepared) -> list[Estimate]:
     """An estimate for each model and set; some questions of each trial are run now, in one thread."""
-    plan = prepared.plan
-    return [
-        _of(prepared, [t for t in prepared.trials if (t.subject, t.text) == (subject, text)])
-        for subject in plan.subjects
-        for text in plan.sets
-    ]
+    each = product(prepared.plan.subjects, prepared.plan.sets)
+    return [_of(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
 
 
 def graphs_of(prepared: Prepared) -> tuple[int, int]:

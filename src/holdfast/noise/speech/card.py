@@ -16,23 +16,23 @@ from holdfast.noise.speech.spectrum import Spectrum
 
 ModelKind: TypeAlias = Literal["parallel", "autoregressive"]
 MelLayout: TypeAlias = Literal["time-first", "mel-first"]
-
-
 _SECTIONS = ("text", "model", "spectrum", "normalise")
 
 
-@dataclass(frozen=True)
-class SpeechCard:
-    """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out.
-
-    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one a mel band.
-    """
+@dataclass(frozen=True, kw_only=True)
+class TextSection:
+    """Section [text] of a card."""
 
     symbols: tuple[str, ...]  # the id of a character is its place
-    spectrum: Spectrum
-    kind: ModelKind = "parallel"
     lower: bool = True
     end: str = ""  # a symbol put behind every text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSection:
+    """Section [model] of a card."""
+
+    kind: ModelKind
     input: str = "ids"
     mel: str = "mel"
     layout: MelLayout = "time-first"
@@ -43,6 +43,16 @@ class SpeechCard:
     frames_per_step: int = (
         1  # autoregressive: the decoder's mel is (1, frames_per_step · mels), earliest first
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechCard(ModelSection, TextSection):
+    """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out.
+
+    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one a mel band.
+    """
+
+    spectrum: Spectrum
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
@@ -60,9 +70,8 @@ class SpeechModel:
     @property
     def roles(self) -> tuple[str, ...]:
         """What each of the files is."""
-        if self.card.kind == "parallel":
-            return ("model", *(["postnet"] if self.card.postnet else []))
-        return ("encoder", "decoder", *(["postnet"] if self.card.postnet else []))
+        first = ["model"] if self.card.kind == "parallel" else ["encoder", "decoder"]
+        return (*first, *(["postnet"] if self.card.postnet else []))
 
 
 @dataclass(frozen=True)
@@ -70,30 +79,6 @@ class _Top:
     """The keys outside any section."""
 
     task: Literal["speech"]
-
-
-@dataclass(frozen=True)
-class _Text:
-    """Section [text]."""
-
-    symbols: tuple[str, ...]
-    lower: bool = SpeechCard.lower
-    end: str = SpeechCard.end
-
-
-@dataclass(frozen=True)
-class _Model:
-    """Section [model]."""
-
-    kind: ModelKind
-    input: str = SpeechCard.input
-    mel: str = SpeechCard.mel
-    layout: MelLayout = SpeechCard.layout
-    decoder: str = SpeechCard.decoder
-    postnet: str = SpeechCard.postnet
-    stop_threshold: float = SpeechCard.stop_threshold
-    max_frames: int = SpeechCard.max_frames
-    frames_per_step: int = SpeechCard.frames_per_step
 
 
 @dataclass(frozen=True)
@@ -107,15 +92,13 @@ class _Normalise:
 def read_speech_card(path: Path) -> SpeechCard:
     """The card in a TOML file, or a CardError that names the file and every problem in it."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_speech_card(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CardError(f"{path}: no such card; docs/noise-speech.md says what it holds") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise CardError(f"{path}: expected a readable TOML file, got: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
         raise CardError(f"{path}: expected TOML, got: {problem}") from None
-    try:
-        return parse_speech_card(document)
     except CardError as problem:
         raise CardError(f"{path}: {problem}") from None
 
@@ -130,8 +113,8 @@ def parse_speech_card(document: Mapping[str, Any]) -> SpeechCard:
     ]
     if problems:
         raise CardError("; ".join(problems))
-    text = fit_fields(_Text, tables["text"], "text.", problems)
-    model = fit_fields(_Model, tables["model"], "model.", problems)
+    text = fit_fields(TextSection, tables["text"], "text.", problems)
+    model = fit_fields(ModelSection, tables["model"], "model.", problems)
     spectrum = fit_fields(Spectrum, tables["spectrum"], "spectrum.", problems)
     scale = fit_fields(_Normalise, tables["normalise"], "normalise.", problems)
     if not problems:

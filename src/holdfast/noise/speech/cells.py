@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from holdfast.graph.kept import Made, kept
 from holdfast.graph.rewrite.types import CannotRewrite, Context, Rewritten
 from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
-from holdfast.noise.speech.acoustic import Feed, Spoken, Voice, feeds_of, open_voice
+from holdfast.noise.speech.acoustic import Spoken, Voice, feeds_of, open_voice
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.clips import Clip, clip_key, read_wav
 from holdfast.noise.speech.options import CLEAN, System
@@ -35,7 +36,7 @@ from holdfast.noise.speech.spectrum import Mel, Vocoder, Wave, log_mel, wave_of
 class Graphs:
     """Rewritten files by role, what was done to each in words, and whether anything was."""
 
-    paths: tuple[tuple[str, Path], ...]
+    paths: Mapping[str, Path]
     how: str
     changed: bool
     key: str
@@ -46,47 +47,31 @@ def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder
 
     Static integers are calibrated on `texts`, said by the clean model.
     """
+    import onnx
+
     chosen = part("rewrite", precision)
-    calibrated = bool(chosen.facts.get("calibrated", False))
-    key = _key(model, precision, texts if calibrated else ())
-    said = texts if calibrated else None
-    paths, facts = kept(folder / key[:32], key, lambda: _made(model, precision, said))
-    roles = tuple((role, paths[_ending(role)]) for role in model.roles)
+    said = texts if chosen.facts.get("calibrated", False) else None
+    versions = [onnx.__version__, runtime().__version__]
+    made_by = [precision, chosen.function, said or (), code_of("speech"), versions]
+    key = fingerprint.of([model.sha256, model.card, *made_by])
+    paths, facts = kept(folder / key[:32], key, lambda: _rewrite(model, precision, said))
+    roles = {role: paths[f"-{role}.onnx"] for role in model.roles}
     return Graphs(roles, str(facts["how"]), bool(facts["changed"]), key)
 
 
-def _ending(role: str) -> str:
-    return f"-{role}.onnx"
-
-
-def _made(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Made:
+def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Made:
     """Every graph rewritten; `texts` are said by the clean model to calibrate, None: not calibrated."""
     feeds = {} if texts is None else feeds_of(open_voice(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
-    made = {
-        role: _rewritten(file, precision, feeds.get(role))
-        for role, file in zip(model.roles, model.files, strict=True)
-    }
+    made: dict[str, Rewritten] = {}
+    for role, file in zip(model.roles, model.files, strict=True):
+        given: Any = partial(iter, feeds[role]) if role in feeds else None
+        made[role] = part("rewrite", precision).function(load_proto(file), Context(None, given, "input"))
     several = len(made) > 1
     how = [f"{role}: {m.how or 'nothing to change'}" if several else m.how for role, m in made.items()]
     facts = {"how": "; ".join(how), "changed": any(m.changed for m in made.values())}
-    return Made({_ending(role): m.model.SerializeToString() for role, m in made.items()}, facts)
-
-
-def _rewritten(file: Path, precision: str, feeds: list[Feed] | None) -> Rewritten:
-    given: Any = None if feeds is None else lambda: iter(feeds)
-    context = Context(None, given, "input")
-    made: Rewritten = part("rewrite", precision).function(load_proto(file), context)
-    return made
-
-
-def _key(model: SpeechModel, precision: str, texts: tuple[str, ...]) -> str:
-    import onnx
-
-    versions = [onnx.__version__, runtime().__version__]
-    function = part("rewrite", precision).function
-    return fingerprint.of([model.sha256, model.card, precision, function, texts, code_of("speech"), versions])
+    return Made({f"-{role}.onnx": m.model.SerializeToString() for role, m in made.items()}, facts)
 
 
 @dataclass(frozen=True)
@@ -125,13 +110,13 @@ class Studio:
 
     model: SpeechModel
     vocoder: Vocoder
-    graphs: Mapping[str, Mapping[str, Path]]  # precision -> role -> rewritten file
+    graphs: Mapping[str, Graphs]  # by precision
     voices: dict[str, Voice] = field(default_factory=dict)
 
     def voice(self, precision: str) -> Voice:
         """The model in that precision ("": as it is)."""
         if precision not in self.voices:
-            graphs = self.graphs[precision] if precision else None
+            graphs = self.graphs[precision].paths if precision else None
             self.voices[precision] = open_voice(self.model, graphs)
         return self.voices[precision]
 
@@ -145,7 +130,7 @@ class Studio:
 
     def wave(self, mel: Mel, system: System) -> Wave:
         """The wave the system's vocoder makes of a log mel spectrogram."""
-        how = Vocoder(system.operator, self.vocoder.iterations, self.vocoder.momentum, self.vocoder.seed)
+        how = dataclasses.replace(self.vocoder, operator=system.operator)
         return wave_of(mel, system.spectrum(self.model.card.spectrum), how)
 
     def measured(self, take: Take, system: System, said: Callable[[str], Spoken]) -> Measured:
@@ -206,8 +191,7 @@ class SpeechWork(Work[Clip, Studio]):
 
     def open(self, threads: int) -> Studio:
         """The model, with one thread always: sums must not depend on the number of cores."""
-        paths = {name: dict(graphs.paths) for name, graphs in self.graphs.items()}
-        return Studio(self.model, self.vocoder, paths)
+        return Studio(self.model, self.vocoder, self.graphs)
 
     def compute(self, state: Studio, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The measurements of each clip."""
@@ -221,10 +205,9 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
     operator = part("stft", system.operator)
     settings = [part("spectrum", name).function for name in system.settings]
     graph = graphs[system.precision].key if system.precision else ""
-    needs = str(operator.facts.get("needs", ""))
     version = ""
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        version = metadata.version(needs) if needs else ""
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):  # an operator that needs no library
+        version = metadata.version(str(operator.facts.get("needs", "")))
     return [system, operator.function, operator.facts["inverse"], settings, graph, version]
 
 
@@ -238,23 +221,16 @@ def _measure(studio: Studio, clip: Clip, systems: Sequence[System], strict: bool
         # Of the folder: the cell may be read for the same recording in another one.
         said_of = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
         return [Measured(clip.name, failed=said_of) for _ in systems]
-    said: dict[str, Spoken] = {"": take.spoken}
-
-    def speak(precision: str) -> Spoken:
-        if precision not in said:
-            said[precision] = studio.voice(precision).speak(clip.text)
-        return said[precision]
-
-    return [_attempt(studio, take, system, speak) for system in systems]
-
-
-def _attempt(studio: Studio, take: Take, system: System, said: Callable[[str], Spoken]) -> Measured:
-    try:
-        return studio.measured(take, system, said)
-    except (DataError, ModelError) as problem:
-        if system == CLEAN:
-            raise
-        return Measured(take.clip.name, failed=str(problem))
+    speak = cache(lambda name: studio.voice(name).speak(clip.text) if name else take.spoken)
+    found = []
+    for system in systems:
+        try:
+            found.append(studio.measured(take, system, speak))
+        except (DataError, ModelError) as problem:
+            if system == CLEAN:
+                raise
+            found.append(Measured(clip.name, failed=str(problem)))
+    return found
 
 
 def measure_systems(

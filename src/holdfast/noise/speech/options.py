@@ -7,7 +7,7 @@ stft        the vocoder's Fourier transform by another library (kind `stft`), or
 A setting is a function that gives the spectrum with one value as named; a card that has that value anyway has
 no such noise:
 
-    @stage("spectrum", group="window", systems="…")
+    @stage("spectrum", family="stft", systems="…")
     def symmetric_window(spectrum: Spectrum) -> Spectrum: ...
 """
 
@@ -16,12 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from holdfast.core.errors import InputError
-from holdfast.core.registry import Part, names, part, stage
+from holdfast.core.registry import names, part, stage
 from holdfast.noise.speech.spectrum import Spectrum
 from holdfast.noise.suite import PRECISION, NoiseSelection
-from holdfast.stages.families import is_installed
+from holdfast.stages.families import Family, Option, family
+from holdfast.stages.families import options as options_of
 
 STFT = "stft"
+STFT_FAMILY = Family(
+    STFT,
+    "Short-time Fourier transform",
+    "pre- and post-processing",
+    kinds=("stft", "spectrum"),
+    tasks=(),
+    depends=True,
+)
 REFERENCE = "numpy"  # the operator of the clean system
 # Not part of the suite for pictures, but what speech and language models on CPUs are mostly run in
 ALSO = ("int8-dynamic",)
@@ -53,73 +62,33 @@ class System:
             clean = part("spectrum", name).function(clean)
         return clean
 
+    def apply(self, option: Option) -> System:
+        """The system with this option put in."""
+        kind = kind_of(option)
+        if kind == "rewrite":
+            return replace(self, precision=option.name)
+        if kind == "stft":
+            return replace(self, operator=option.name)
+        return replace(self, settings=(*self.settings, option.name))
+
 
 CLEAN = System()
 
 
-@dataclass(frozen=True)
-class SpeechOption:
-    """One way a deployed system differs, with its description."""
-
-    family: str
-    kind: str  # of the registered part: rewrite, stft or spectrum
-    name: str
-    summary: str = ""
-    systems: str = ""
-    default: bool = True
-    missing: str = ""
-    calibrated: bool = False
-    aliases: tuple[str, ...] = ()
-    alike: str = ""  # products with the same output
-
-    @property
-    def label(self) -> str:
-        """family=name, as the command line takes it."""
-        return f"{self.family}={self.name}"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """family=name of the option and of its aliases."""
-        return (self.label, *(f"{self.family}={name}" for name in self.aliases))
-
-    def of(self, system: System) -> System:
-        """The system with this option put in."""
-        if self.kind == "rewrite":
-            return replace(system, precision=self.name)
-        if self.kind == "stft":
-            return replace(system, operator=self.name)
-        return replace(system, settings=(*system.settings, self.name))
+def kind_of(option: Option) -> str:
+    """The kind of the registered part: rewrite, stft or spectrum."""
+    if option.family == PRECISION:
+        return "rewrite"
+    return "stft" if option.name in names("stft") else "spectrum"
 
 
-def options() -> tuple[SpeechOption, ...]:
+def options() -> tuple[Option, ...]:
     """All options, installed or not: precisions, operators, settings."""
-    rewrites = [part("rewrite", n) for n in names("rewrite")]
-    found = [_option(p, PRECISION) for p in rewrites if p.facts.get("family") == PRECISION]
-    found += [_option(part("stft", n), STFT) for n in names("stft") if n != REFERENCE]
-    found += [_option(part("spectrum", n), STFT) for n in names("spectrum")]
-    return tuple(found)
+    precisions = [replace(o, default=o.default or o.name in ALSO) for o in options_of(family(PRECISION))]
+    return (*precisions, *(o for o in options_of(STFT_FAMILY) if o.name != REFERENCE))
 
 
-def _option(registered: Part, family: str) -> SpeechOption:
-    facts = registered.facts
-    needs = facts.get("needs", "")
-    missing = ""
-    if needs and not is_installed(needs):
-        missing = f"{needs} is not installed: pip install 'holdfast[{facts.get('extra', '')}]'"
-    return SpeechOption(
-        family=family,
-        kind=registered.kind,
-        name=registered.name,
-        summary=registered.summary,
-        systems=str(facts.get("systems", "")),
-        default=bool(facts.get("default", True)) or registered.name in ALSO,
-        missing=missing,
-        calibrated=bool(facts.get("calibrated", False)),
-        aliases=facts.get("aliases", ()),
-    )
-
-
-def select_options(selection: NoiseSelection) -> list[SpeechOption]:
+def select_options(selection: NoiseSelection) -> list[Option]:
     """The selected options; UnknownName for a word that means none, InputError if none is left."""
     offered = options()
     selection.check(offered, "noise of speech")
@@ -133,81 +102,74 @@ def select_options(selection: NoiseSelection) -> list[SpeechOption]:
 
 
 @stage(
-    "spectrum", group="window", systems="numpy.hanning, scipy.signal.windows.hann, MATLAB's hann as they come"
+    "spectrum", family=STFT, systems="numpy.hanning, scipy.signal.windows.hann, MATLAB's hann as they come"
 )
 def symmetric_window(spectrum: Spectrum) -> Spectrum:
     """A symmetric Hann window, w[n] = ½ − ½ cos(2πn / (L − 1)): both its ends are 0."""
     return replace(spectrum, periodic=False)
 
 
-@stage("spectrum", group="window", systems="librosa, torch.hann_window, scipy.signal.get_window")
+@stage("spectrum", family=STFT, systems="librosa, torch.hann_window, scipy.signal.get_window")
 def periodic_window(spectrum: Spectrum) -> Spectrum:
     """A periodic Hann window, w[n] = ½ − ½ cos(2πn / L): copies of it add up to a constant."""
     return replace(spectrum, periodic=True)
 
 
-@stage(
-    "spectrum", group="frames", systems="TensorFlow's tf.signal.stft, Kaldi with snip-edges, CMSIS-DSP ports"
-)
+@stage("spectrum", family=STFT, systems="TensorFlow's tf.signal.stft, Kaldi with snip-edges, CMSIS-DSP ports")
 def not_centred(spectrum: Spectrum) -> Spectrum:
     """Frame i begins at sample i · hop; nothing is added at the ends."""
     return replace(spectrum, centre=False)
 
 
-@stage("spectrum", group="frames", systems="librosa, torch.stft, scipy.signal.stft as they come")
+@stage("spectrum", family=STFT, systems="librosa, torch.stft, scipy.signal.stft as they come")
 def centred(spectrum: Spectrum) -> Spectrum:
     """Frame i is centred at sample i · hop; half a frame is added at each end."""
     return replace(spectrum, centre=True)
 
 
-@stage("spectrum", group="frames", systems="librosa since 0.10, scipy.signal.stft as they come")
+@stage("spectrum", family=STFT, systems="librosa since 0.10, scipy.signal.stft as they come")
 def constant_padding(spectrum: Spectrum) -> Spectrum:
     """Half a frame of zeros at each end."""
     return replace(spectrum, padding="constant")
 
 
-@stage("spectrum", group="frames", systems="torch.stft, torchaudio, Whisper, librosa before 0.10")
+@stage("spectrum", family=STFT, systems="torch.stft, torchaudio, Whisper, librosa before 0.10")
 def reflect_padding(spectrum: Spectrum) -> Spectrum:
     """Half a frame at each end, mirrored."""
     return replace(spectrum, padding="reflect")
 
 
-@stage(
-    "spectrum",
-    "power-2",
-    group="mel",
-    systems="torchaudio's MelSpectrogram and librosa.feature.melspectrogram",
-)
+@stage("spectrum", family=STFT, systems="torchaudio's MelSpectrogram and librosa.feature.melspectrogram")
 def power_2(spectrum: Spectrum) -> Spectrum:
     """Squared magnitudes under the mel filters."""
     return replace(spectrum, power=2.0)
 
 
-@stage("spectrum", "power-1", group="mel", systems="Tacotron 2, FastSpeech 2, HiFi-GAN and their vocoders")
+@stage("spectrum", family=STFT, systems="Tacotron 2, FastSpeech 2, HiFi-GAN and their vocoders")
 def power_1(spectrum: Spectrum) -> Spectrum:
     """Magnitudes under the mel filters."""
     return replace(spectrum, power=1.0)
 
 
-@stage("spectrum", "htk-scale", group="mel", systems="torchaudio, TensorFlow and HTK as they come")
+@stage("spectrum", family=STFT, systems="torchaudio, TensorFlow and HTK as they come")
 def htk_scale(spectrum: Spectrum) -> Spectrum:
     """HTK's mel scale, logarithmic from 0 Hz on."""
     return replace(spectrum, mel_scale="htk")
 
 
-@stage("spectrum", "slaney-scale", group="mel", systems="librosa as it comes; Tacotron 2")
+@stage("spectrum", family=STFT, systems="librosa as it comes; Tacotron 2")
 def slaney_scale(spectrum: Spectrum) -> Spectrum:
     """Slaney's mel scale, linear below 1000 Hz."""
     return replace(spectrum, mel_scale="slaney")
 
 
-@stage("spectrum", "no-mel-norm", group="mel", systems="torchaudio, TensorFlow, Kaldi and HTK as they come")
+@stage("spectrum", family=STFT, systems="torchaudio, TensorFlow, Kaldi and HTK as they come")
 def no_mel_norm(spectrum: Spectrum) -> Spectrum:
     """Mel filters with peaks of 1: wide ones, which lie high, add up more."""
     return replace(spectrum, mel_norm="none")
 
 
-@stage("spectrum", "slaney-norm", group="mel", systems="librosa as it comes; Tacotron 2")
+@stage("spectrum", family=STFT, systems="librosa as it comes; Tacotron 2")
 def slaney_norm(spectrum: Spectrum) -> Spectrum:
     """Mel filters of equal area."""
     return replace(spectrum, mel_norm="slaney")

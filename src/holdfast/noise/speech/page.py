@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,21 @@ from numpy.typing import NDArray
 from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
-from holdfast.noise.page import about_section, suite_page, table_figure
-from holdfast.noise.speech.cells import Studio, Take
-from holdfast.noise.speech.clips import Clip, wav_bytes
-from holdfast.noise.speech.options import CLEAN, System
+from holdfast.noise.page import (
+    about_section,
+    failed_alerts,
+    heading,
+    options_section,
+    suite_page,
+    table_figure,
+)
+from holdfast.noise.speech.cells import Studio
+from holdfast.noise.speech.clips import wav_bytes
+from holdfast.noise.speech.options import CLEAN, System, kind_of
 from holdfast.noise.speech.result import (
     Row,
     SpeechNoise,
     SpeechSuite,
-    clips_of,
     options_table,
     paper_table,
     short,
@@ -32,7 +39,7 @@ from holdfast.noise.suite import distinct, worst_of_each
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, fragment
-from holdfast.report.tables import Table
+from holdfast.report.tables import Table, many
 
 FILE = "shown-{}.npz"
 RECORDING, CLEAN_NAME = "recording", "clean"
@@ -74,20 +81,21 @@ class Shown:
 def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
     """The clip of the shortest text through the worst systems; None if no clip can be shown."""
     plan = prepared.plan
-    paths = {name: dict(graphs.paths) for name, graphs in prepared.graphs.items()}
-    studio = Studio(plan.model, plan.vocoder, paths)
-    take = _take(studio, sorted(plan.data.clips, key=lambda c: len(c.text)), prepared.reserved.without)
-    if take is None:
+    studio = Studio(plan.model, plan.vocoder, prepared.graphs)
+    # Of the clips that every system is tested on, if there is one that can be run.
+    for clip in sorted(plan.data.clips, key=lambda c: (c.name in prepared.reserved.without, len(c.text))):
+        with suppress(DataError):
+            take = studio.take(clip)
+            break
+    else:
         return None
     spectrum = plan.model.card.spectrum
     sounds = [_sound(RECORDING, take.target, take.recording), _sound(CLEAN_NAME, take.heard, take.wave)]
     for system in _worst(prepared, made):
-        try:
+        with suppress(DataError, ModelError):  # reported in its row
             spoken = studio.voice(system.precision).speak(take.clip.text)
             wave = studio.wave(spoken.mel, system)
             sounds.append(_sound(system.name, log_mel(wave, spectrum), wave))
-        except (DataError, ModelError):  # told in its row
-            continue
     return Shown(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
 
 
@@ -95,28 +103,14 @@ def _sound(label: str, mel: Mel, wave: Wave) -> Sound:
     return Sound(label, mel.astype(np.float32), wave.astype(np.float32))
 
 
-def _take(studio: Studio, clips: Sequence[Clip], held: frozenset[str]) -> Take | None:
-    """The first clip that can be run, of those every system is tested on if there is one."""
-    for clip in sorted(clips, key=lambda c: c.name in held):
-        try:
-            return studio.take(clip)
-        except DataError:
-            continue
-    return None
-
-
 def _worst(prepared: Prepared, made: SpeechNoise) -> list[System]:
     """The worst precision, the worst operator, the worst setting, and what was combined."""
     known = {one.option.label: one.option for one in prepared.candidates}
-    worst = [
-        known[row.label] for row in worst_of_each(distinct(made.rows), lambda row: known[row.label].kind)
-    ]
-    found = [option.of(CLEAN) for option in worst]
+    worst = worst_of_each(distinct(made.rows), lambda row: kind_of(known[row.label]))
+    found = [CLEAN.apply(known[row.label]) for row in worst]
     together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
     first = [s for s in found if s.precision]
-    if together and first:
-        found.append(System(first[0].precision, together[-1].operator, together[-1].settings))
-    return found
+    return [*found, *(replace(together[-1], precision=s.precision) for s in first[:1] if together)]
 
 
 def save_shown(one: Shown, folder: Path) -> None:
@@ -147,19 +141,16 @@ def open_shown(folder: Path, model: str) -> Shown | None:
         return None
 
 
-def spectrogram_section(
-    one: Shown, identifier: str = "spectrograms", named: str = "See and hear it"
-) -> Section:
+def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
     """A row of pictures for every deployed system beside the clean one, each with its sound."""
     recording, clean, *noised = one.sounds
     rows = [_own(recording, clean, one.rate), *(_row(clean, sound, one.rate) for sound in noised)]
     body = fragment("speech_pictures.html", rows=rows)
-    title = f"{one.model} says “{one.text}”"
     rate = _thinned(clean.wave, one.rate)[1]
-    note = f"Clip {one.clip}." + (
-        f" Sounds at {rate} samples a second to keep the page small." * (rate < one.rate)
-    )
-    return Section(identifier, named, (Figure(title, body, note, wide=True),), _LEAD)
+    slower = f" Sounds at {rate} samples a second to keep the page small." if rate < one.rate else ""
+    note = f"Clip {one.clip}.{slower}"
+    figure = Figure(f"{one.model} says “{one.text}”", body, note, wide=True)
+    return Section(identifier, title, (figure,), _LEAD)
 
 
 def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:
@@ -191,8 +182,8 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
     }
 
 
-def _range(first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
-    return float(min(first.min(), second.min())), float(max(first.max(), second.max()))
+def _range(*mels: NDArray[np.float32]) -> tuple[float, float]:
+    return float(min(mel.min() for mel in mels)), float(max(mel.max() for mel in mels))
 
 
 def spectrogram(
@@ -241,15 +232,16 @@ def write(suite: SpeechSuite, out: Path, shown: Sequence[Shown] = ()) -> Path:
 def page(suite: SpeechSuite, shown: Sequence[Shown] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first = suite.models[0]
+    notes = [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
     return suite_page(
-        [m.model for m in suite.models],
+        suite,
         suite.data,
-        facts=_facts(suite),
+        {"clips": first.clips, "options run": sum(r.heard is not None for m in suite.models for r in m.rows)},
+        _cards,
+        _card,
         verdict=" ".join(lead(m) for m in suite.models),
-        cards=_cards(first) if len(suite.models) == 1 else tuple(map(_card, suite.models[:6])),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        command=suite.command,
-        alerts=_alerts(suite),
+        alerts=(*failed_alerts(suite, "clip"), *notes),
         sections=tuple(_sections(suite, shown)),
     )
 
@@ -267,28 +259,17 @@ def lead(model: SpeechNoise) -> str:
     )
 
 
-def _facts(suite: SpeechSuite) -> tuple[tuple[str, str], ...]:
-    options = sum(r.heard is not None for m in suite.models for r in m.rows)
-    return (
-        ("clips", str(suite.models[0].clips)),
-        ("models", str(len(suite.models))),
-        ("options run", str(options)),
-        ("made", suite.created),
-    )
-
-
-def _cards(model: SpeechNoise) -> tuple[Card, ...]:
+def _cards(model: SpeechNoise) -> list[Card]:
     found = [Card("own error", short(model.own.mean), "clean system against the recordings, warped in time")]
-    names = {"precision": "worst precision", "stft": "worst STFT"}
     worst = {row.family: row for row in worst_of_each(distinct(model.rows), lambda row: row.family)}
     found += [
-        Card(title, short(worst[family].harm[0]), f"{worst[family].option}: MSE, log mel of the wave")
-        for family, title in names.items()
-        if family in worst
+        Card(f"worst {title}", short(row.harm[0]), f"{row.option}: MSE, log mel of the wave")
+        for family, title in (("precision", "precision"), ("stft", "STFT"))
+        if (row := worst.get(family))
     ]
     if model.combined is not None and model.combined.heard is not None:
         found.append(Card("both together", short(model.combined.heard.mean), "MSE, log mel of the wave"))
-    return tuple(found)
+    return found
 
 
 def _card(model: SpeechNoise) -> Card:
@@ -299,28 +280,16 @@ def _card(model: SpeechNoise) -> Card:
     return Card(model.model, value, f"{label}; own error {short(model.own.mean)}")
 
 
-def _alerts(suite: SpeechSuite) -> tuple[Alert, ...]:
-    lost = sum(len(m.failed) for m in suite.models)
-    said = f"{clips_of(lost)} failed and {'are' if lost != 1 else 'is'} not in the numbers"
-    notes = [f"{m.model}: {note}" for m in suite.models for note in m.notes]
-    return tuple(Alert(text, "about") for text in [*([said] if lost else []), *notes])
-
-
 def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
     table = paper_table(suite)
     body = table_figure("", table, _READING, name="System noise of speech", wide=True)
     found = [Section("noise", "System noise", (body,), f"{table.caption}.")]
-    several = len(suite.models) > 1
     for place, model in enumerate(suite.models):
-        end = f"-{place + 1}" if several else ""
         mine = options_table(model)
-        title = f"Option by option: {model.model}" if several else "Option by option"
-        told = f"Integer precisions are calibrated on {model.calibration}." if model.calibration else ""
-        figures = (_chart(model), table_figure("", mine, told, name="Option by option", wide=True))
-        found.append(Section(f"options{end}", title, figures, f"{mine.caption}."))
-        seen = [one for one in shown if one.model == model.model]
-        named = f"See and hear it: {model.model}" if several else "See and hear it"
-        found += [spectrogram_section(one, f"spectrograms{end}", named) for one in seen[:1]]
+        found.append(options_section(suite, place, _chart(model), mine, f"{mine.caption}."))
+        clip = next((one for one in shown if one.model == model.model), None)
+        if clip is not None:
+            found.append(spectrogram_section(clip, *heading(suite, place, "spectrograms", "See and hear it")))
     return [*found, _about(suite)]
 
 
@@ -337,11 +306,10 @@ def _chart(model: SpeechNoise) -> Figure:
         "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "
         "interval."
     )
-    body = decades(
-        [g for g in groups if g.spots], model.own.mean, title="MSE of the log mel of the wave", desc=note,
-        told=f"own error {short(model.own.mean)}",
-    )  # fmt: skip
-    return Figure(f"MSE of the log mel of the wave, {clips_of(model.clips)}", body, note, wide=True)
+    title, own = "MSE of the log mel of the wave", model.own.mean
+    shown = [g for g in groups if g.spots]
+    body = decades(shown, own, title=title, desc=note, told=f"own error {short(own)}")
+    return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
 def _spot(row: Row) -> Spot:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.noise.suite import Estimate, OptionRow, Outcome, cost_table, distinct, joint_outcome
-from holdfast.report.tables import Cell, Column, Table, table_of
-
-METRICS: tuple[str, ...] = ("mel", "heard", "wave")
+from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,7 @@ def suite_folder(suite: SpeechSuite, runs: Path) -> Path:
     return folder_of(runs, name, same)
 
 
-NAMES = {
-    "heard": "log mel of the wave",
-    "wave": "wave",
-    "mel": "log mel before the vocoder",
-}
+NAMES = {"heard": "log mel of the wave", "wave": "wave", "mel": "log mel before the vocoder"}
 _FIRST = ("FP16", "INT8", "BF16")  # the paper's two, then others
 
 
@@ -118,10 +113,10 @@ def paper_table(suite: SpeechSuite) -> Table:
     groups = groups_of(suite)
     rows: list[list[Cell]] = []
     for model in suite.models:
-        for metric in ("heard", "wave", "mel"):
+        for metric, name in NAMES.items():
             cells = [_mean_worst([r for r in model.rows if r.group.upper() == g], metric) for g in groups]
             own = short(model.own.mean) if metric == "heard" else ""
-            rows.append([model.model, NAMES[metric], *cells, _combined(model, metric), own])
+            rows.append([model.model, name, *cells, _combined(model, metric), own])
     columns = ["method", "MSE of"]
     columns += [g if g == "STFT" else f"precision {g}" for g in groups]
     caption = (
@@ -138,58 +133,55 @@ def short(value: float) -> str:
 
 
 def _mean_worst(rows: Sequence[Row], metric: str) -> str:
-    numbers = [n.mean for r in distinct(rows) if (n := number(r, metric)) is not None]
+    numbers = [value for r in distinct(rows) if (value := mean(r, metric)) is not None]
     if not numbers:
         outcome = joint_outcome(rows)
         return "–" if outcome == "not run" else outcome
-    mean = short(sum(numbers) / len(numbers))
-    return mean if len(numbers) == 1 else f"{mean} ({short(max(numbers))})"
+    average = short(sum(numbers) / len(numbers))
+    return average if len(numbers) == 1 else f"{average} ({short(max(numbers))})"
 
 
-def number(row: Row, metric: str) -> Number | None:
-    """The row's number of that metric."""
-    found: Number | None = getattr(row, metric)
-    return found
+def mean(row: Row | None, metric: str) -> float | None:
+    """The row's mean of that metric over the clips."""
+    found: Number | None = getattr(row, metric, None)
+    return found.mean if found else None
 
 
 def _combined(model: SpeechNoise, metric: str) -> str:
-    found = number(model.combined, metric) if model.combined is not None else None
-    return short(found.mean) if found is not None else "–"
+    found = mean(model.combined, metric)
+    return "–" if found is None else short(found)
 
 
 def options_table(model: SpeechNoise) -> Table:
     """Every option of one model: its three errors, its error against the recordings, words."""
-    columns: list[Column | str] = ["noise", "option", Column("mel of the wave", -3), "95 % interval"]
-    columns += [Column("wave", -3), Column("mel before", -3), Column("to recordings", -3)]
-    columns.append("what is to be said")
+    columns: list[Column[Row]] = [
+        Column("noise", get=lambda r: r.family),
+        Column("option", get=lambda r: r.option),
+        Column("mel of the wave", -3, get=partial(mean, metric="heard")),
+        Column("95 % interval", get=lambda r: _interval(r.heard)),
+        Column("wave", -3, get=partial(mean, metric="wave")),
+        Column("mel before", -3, get=partial(mean, metric="mel")),
+        Column("to recordings", -3, get=partial(mean, metric="own")),
+        Column("what is to be said", get=words),
+    ]
     shown = [*model.rows, *([model.combined] if model.combined else [])]
     caption = (
-        f"{model.model} ({model.kind}): MSE against the clean system on {clips_of(model.clips)}. That system "
-        f"itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
+        f"{model.model} ({model.kind}): MSE against the clean system on {many(model.clips, 'clip')}. That "
+        f"system itself is {short(model.own.mean)} from the recordings, of which the vocoder alone makes "
         f"{short(model.copy.mean)}; its waves have a power of {short(model.power)}, so that unrelated ones "
         f"differ by {short(2 * model.power)}"
     )
-    return Table(columns, [_option(row) for row in shown], caption)
+    return Table.of(shown, columns, caption)
 
 
-def _option(row: Row) -> list[Cell]:
-    if row.heard is None or row.wave is None or row.own is None:
-        said = f"{row.outcome}: {row.note}".rstrip(": ")
-        return [row.family, row.option, None, "", None, None, None, said]
-    between = f"[{short(row.heard.low)}, {short(row.heard.high)}]"
-    before = row.mel.mean if row.mel else None
-    return [
-        row.family, row.option, row.heard.mean, between, row.wave.mean, before, row.own.mean, words(row)
-    ]  # fmt: skip
-
-
-def clips_of(count: int) -> str:
-    """So many clips, in words."""
-    return f"{count} clip{'s' if count != 1 else ''}"
+def _interval(found: Number | None) -> str:
+    return f"[{short(found.low)}, {short(found.high)}]" if found else ""
 
 
 def words(row: Row) -> str:
     """What is to be said of a row beside its numbers."""
+    if row.heard is None:
+        return f"{row.outcome}: {row.note}".rstrip(": ")
     note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
     said = [note if row.outcome == "measured" else f"{row.outcome}: {note}"] if note else []
     if row.alike:
@@ -197,35 +189,28 @@ def words(row: Row) -> str:
     if row.longer:
         verb = "has" if row.longer == 1 else "have"
         said.append(
-            f"{row.longer} of {clips_of(row.clips)} {verb} another length; compared over common frames"
+            f"{row.longer} of {many(row.clips, 'clip')} {verb} another length; compared over common frames"
         )
     if row.unstopped:
         stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
-        said.append(f"{row.unstopped} of {clips_of(row.clips)} never {stop}")
+        said.append(f"{row.unstopped} of {many(row.clips, 'clip')} never {stop}")
     if row.failed:
-        said.append(f"{clips_of(row.failed)} failed")
+        said.append(f"{many(row.failed, 'clip')} failed")
     return "; ".join(said)
 
 
 def csv_table(suite: SpeechSuite) -> Table:
     """Every number: one row per model and option, the clean system with its own error first."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[dict[str, Any]] = []
     for m in suite.models:
         clean = Row("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
         for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
-            cells: dict[str, Cell] = {
-                "model": m.model,
-                "data": suite.data,
-                "kind": m.kind,
-                "noise": row.family,
-            }
+            cells = {"model": m.model, "data": suite.data, "kind": m.kind, "noise": row.family}
             for name in ("option", "outcome", "clips", "longer", "unstopped", "failed"):
                 cells[name] = getattr(row, name)
-            for metric in (*METRICS, "own"):
-                found = number(row, metric)
-                cells[metric] = found.mean if found else None
-                cells[f"{metric} low"] = found.low if found else None
-                cells[f"{metric} high"] = found.high if found else None
+            for metric in ("mel", "heard", "wave", "own"):
+                for end, name in (("", "mean"), (" low", "low"), (" high", "high")):
+                    cells[metric + end] = getattr(getattr(row, metric), name, None)
             rows.append(cells)
     return table_of(rows)
 

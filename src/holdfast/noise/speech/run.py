@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.seeds import generator
@@ -20,7 +19,7 @@ from holdfast.metrics.intervals import mean_interval
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
-from holdfast.noise.speech.options import CLEAN, STFT, SpeechOption, System, select_options
+from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
 from holdfast.noise.speech.result import Number, Row, SpeechNoise
 from holdfast.noise.speech.spectrum import Vocoder
 from holdfast.noise.suite import (
@@ -34,14 +33,16 @@ from holdfast.noise.suite import (
     Reserved,
     Watch,
     distinct,
+    extrapolate,
     hold_back,
     skipped_options,
     spread,
     unwatched,
     worst_of_each,
 )
+from holdfast.stages.families import Option
 
-SpeechCandidate: TypeAlias = Candidate[SpeechOption, System]
+SpeechCandidate: TypeAlias = Candidate[System]
 SAMPLE = 2  # clips an estimate runs: each is seconds of sound through every system
 ROUNDING = 1e-15  # mean square errors that double precision makes by itself, amplified by the vocoder
 FIELDS = ("mel", "heard", "wave", "own")
@@ -89,26 +90,22 @@ def prepare(plan: SpeechPlan) -> Prepared:
     reserved = reserve(plan)
     candidates: list[SpeechCandidate] = []
     graphs: dict[str, Graphs] = {}
+    clean = plan.model.card.spectrum
     for option in select_options(plan.selection):
+        system = CLEAN.apply(option)
         if option.missing:
             candidates.append(Candidate(option, "not installed", option.missing))
         elif option.family == PRECISION:
             candidates.append(_precision(option, plan, reserved.items, graphs))
-        elif (system := option.of(CLEAN)).other_spectrum and _differs(system, plan):
+        elif system.operator != CLEAN.operator or system.spectrum(clean) != clean:  # not what the card says
             candidates.append(Candidate(option, "measured", option.summary, system))
     if not candidates:
         raise DataError("no noise is left to run: what is asked for is how the card has it anyway")
     return Prepared(plan, tuple(candidates), graphs, reserved)
 
 
-def _differs(system: System, plan: SpeechPlan) -> bool:
-    """Whether the option is not what the card says anyway."""
-    clean = plan.model.card.spectrum
-    return bool(system.operator != CLEAN.operator or system.spectrum(clean) != clean)
-
-
 def _precision(
-    option: SpeechOption, plan: SpeechPlan, texts: tuple[str, ...], graphs: dict[str, Graphs]
+    option: Option, plan: SpeechPlan, texts: tuple[str, ...], graphs: dict[str, Graphs]
 ) -> SpeechCandidate:
     try:
         made = graphs_of(plan.model, option.name, texts, plan.runs / CELLS / REWRITTEN)
@@ -117,7 +114,7 @@ def _precision(
     if not made.changed:
         return Candidate(option, "no effect", made.how or "nothing in the graphs it could change")
     graphs[option.name] = made
-    return Candidate(option, "measured", made.how, option.of(CLEAN))
+    return Candidate(option, "measured", made.how, CLEAN.apply(option))
 
 
 def reserve(plan: SpeechPlan) -> Reserved[str]:
@@ -146,11 +143,8 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
     lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
     failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
     if not clean:
-        raise DataError(
-            f"none of the {len(failed)} clips can be used; first {failed[0]}"
-            if len(failed) > 1
-            else f"the clip cannot be used: {failed[0]}"
-        )
+        several = f"none of the {len(failed)} clips can be used; first {failed[0]}"
+        raise DataError(several if len(failed) > 1 else f"the clip cannot be used: {failed[0]}")
     rows = _mark_alike([_row(one, found) for one in prepared.candidates])
     calibrated = any(one.option.calibrated and one.variant is not None for one in prepared.candidates)
     return SpeechNoise(
@@ -207,17 +201,16 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
         return Row(family, name, "impossible", f"every clip failed: {first}", failed=lost)
     outcome, note = _outcome(good, one.note)
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
-    numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
     return Row(
         family,
         name,
         outcome,
         note,
+        **{key: None if None in got else _number(got) for key, got in values.items()},
         clips=len(good),
         longer=sum(m.frames != m.clean_frames for m in good),
         unstopped=sum(not m.stopped for m in good),
         failed=lost,
-        **numbers,
     )
 
 
@@ -259,7 +252,7 @@ def _combined(prepared: Prepared, rows: Sequence[Row], watch: Watch) -> Row | No
     worst = {row.family: known[row.label] for row in worst_of_each(distinct(rows), lambda row: row.family)}
     if len(worst) < 2:
         return None
-    system = worst[STFT].of(worst[PRECISION].of(CLEAN))
+    system = CLEAN.apply(worst[PRECISION]).apply(worst[STFT])
     found = _run_systems(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
     option = dataclasses.replace(worst[STFT], name=system.name)
     return _row(Candidate(option, "measured", "", system), found, "combined")
@@ -286,10 +279,5 @@ def estimate(plan: SpeechPlan) -> Estimate:
         )
         if found.missing == 0:
             return found
-        few = clips[:SAMPLE]
-        began = time.perf_counter()
-        measure_systems(work, few, Store(folder / "cells"))
-        seconds = time.perf_counter() - began
-        written = sum(f.stat().st_size for f in (folder / "cells").rglob("*.json") if f.is_file())
-    times = len(clips) / len(few) * found.missing / cells
-    return dataclasses.replace(found, seconds=seconds * times, bytes=round(written * times), sample=len(few))
+        few, timed = clips[:SAMPLE], folder / "cells"
+        return extrapolate(found, len(few), timed, lambda: measure_systems(work, few, Store(timed)))

@@ -22,12 +22,13 @@ from holdfast.data.open import open_dataset
 from holdfast.graph.rewrite.follow.walk import unchanged
 from holdfast.noise.suite import CALIBRATION_ITEMS, Candidate, NoiseSelection, Reserved, hold_back, spread
 from holdfast.noise.vision.sweep import Variant
+from holdfast.report.tables import many
 from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Family, Option, families, options
+from holdfast.stages.families import Family, Option, applied, families, options
 from holdfast.stages.normalise import square
 
-ImageCandidate: TypeAlias = Candidate[Option, Variant]
+ImageCandidate: TypeAlias = Candidate[Variant]
 
 
 @dataclass(frozen=True)
@@ -65,27 +66,24 @@ def _nothing(model: Model, selection: NoiseSelection) -> str:
 
 
 def _of_family(of: Family, context: SuiteContext, selection: NoiseSelection) -> Iterator[ImageCandidate]:
-    task = context.model.card.task
-    for offered in options(of):
-        if not selection.takes(offered):
-            continue
-        named = selection.singles_out(offered)
-        if task not in offered.tasks:
-            if named:
-                fitting = ", ".join(offered.tasks)
-                raise InputError(
-                    f"--only {offered.label}: is for models to {fitting}; "
-                    f"{context.model.name} is one to {task}"
-                )
+    for offered in filter(selection.takes, options(of)):
+        unfit = not_for(offered, context.model)
+        if (unfit or offered.missing) and selection.singles_out(offered):
+            raise InputError(f"--only {offered.label}: {unfit or offered.missing}")
+        if unfit:
             continue
         if offered.missing:
-            if named:
-                raise InputError(f"--only {offered.label}: {offered.missing}")
             yield Candidate(offered, "not installed", offered.missing)
-            continue
-        made = build_variant(context, [offered])
-        if made is not None:
+        elif (made := build_variant(context, [offered])) is not None:
             yield made
+
+
+def not_for(option: Option, model: Model) -> str:
+    """Why an option does not concern a model of this task; empty if it does."""
+    task = model.card.task
+    if task in option.tasks:
+        return ""
+    return f"is for models to {', '.join(option.tasks)}; {model.name} is one to {task}"
 
 
 def reason_of(text: str, model: Model) -> str:
@@ -109,10 +107,7 @@ def no_fit(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
 
 def build_variant(context: SuiteContext, chosen: Sequence[Option]) -> ImageCandidate | None:
     """The options applied one after the other and built; None if that is the pipeline as it was trained."""
-    pipeline = context.clean
-    for one in chosen:
-        pipeline = one.noise(pipeline)
-    last = chosen[-1]
+    pipeline, last = applied(context.clean, chosen), chosen[-1]
     if pipeline.infer == Deployed():
         pipeline = pipeline.replace(infer="onnxruntime")
     if pipeline == context.clean:
@@ -143,12 +138,12 @@ def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_IT
     if free and spare is not None:
         taken = spread(free, min(images, len(free)))
         verb = "is" if len(taken) == 1 else "are"
-        return Reserved(taken, f"{_counted(len(taken))} of {spare.name} that {verb} not tested on")
+        return Reserved(taken, f"{many(len(taken), 'image')} of {spare.name} that {verb} not tested on")
     none = "" if spare is None else f" ({spare.name} holds no others)"
     held = hold_back(tested.entries, images)
     others = {entry.name for entry in unseen(tested.entries, held)}  # a copy of one held back was seen, too
     if not others:
-        lack = f"{_counted(len(tested))}{none}: none is left to test on; give --calibration DATA"
+        lack = f"{many(len(tested), 'image')}{none}: none is left to test on; give --calibration DATA"
         return Reserved((), f"no image: {lack}", lack=lack)
     words = (
         f"{len(held)} of the {len(tested)} images{none}, on which calibrated variants are then not tested "
@@ -169,11 +164,11 @@ def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]
     alike: dict[int, list[Entry]] = defaultdict(list)
     for entry in tested:
         alike[_size(entry)].append(entry)
-    known = functools.cache(lambda size: {_hash(entry) for entry in alike[size]})
+    known = functools.cache(lambda size: {of_bytes(_data(entry)) for entry in alike[size]})
 
     def new(entry: Entry) -> bool:
         size = _size(entry)
-        return size > 0 and (size not in alike or _hash(entry) not in known(size))
+        return size > 0 and (size not in alike or of_bytes(_data(entry)) not in known(size))
 
     return tuple(filter(new, others))
 
@@ -214,17 +209,9 @@ def _size(entry: Entry) -> int:
         return 0
 
 
-def _hash(entry: Entry) -> str:
-    return of_bytes(_data(entry))
-
-
 def _data(entry: Entry) -> bytes:
     """The encoded image; empty if it cannot be read."""
     try:
         return read_image_file(entry.path) if isinstance(entry, FileEntry) else entry.load().data
     except InputError:
         return b""
-
-
-def _counted(images: int) -> str:
-    return "1 image" if images == 1 else f"{images} images"

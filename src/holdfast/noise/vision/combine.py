@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
 from holdfast.evaluate.difference import Side, common, compare, drawn, side_of
-from holdfast.metrics.intervals import FEWEST, Interval, paired
+from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, distinct, points
 from holdfast.noise.vision.choose import build_variant
 from holdfast.noise.vision.result import ModelNoise
@@ -18,6 +18,11 @@ from holdfast.noise.vision.sweep import CLEAN, Variant
 from holdfast.stages.families import Option
 
 Effect: TypeAlias = Literal["first", "overlaps", "magnified", "adds up"]
+_EFFECTS = {
+    "overlaps": "less on top of the others than alone (effects overlap)",
+    "magnified": "more on top of the others than alone (magnified)",
+    "adds up": "adds up, as far as these images can tell",
+}
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,9 @@ def combine(
         if best is None:
             break
         one, variant = best
-        stair = _Stair(clean, alone[one.label], before, sides[variant.name])
-        steps.append(_step(one, stair, prepared.noise.replicates))
-        before = stair.after
+        after = sides[variant.name]
+        steps.append(_step(one, (clean, alone[one.label], before, after), prepared.noise.replicates))
+        before = after
         chosen.append(one)
         gone = {one.family} | {c.family for c, a in built if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
@@ -129,36 +134,17 @@ def _worst_of(
     return able[min(drops)[1]] if drops else None
 
 
-@dataclass(frozen=True)
-class _Stair:
-    """The four runs of a step: without any noise, with this one alone, with those before it, and with all."""
-
-    clean: Side
-    alone: Side
-    before: Side
-    after: Side
-
-    @property
-    def names(self) -> list[str]:
-        """The images that all four have."""
-        held = set(common(self.clean, self.alone)) & set(common(self.before, self.after))
-        return [record.name for record in self.clean.records if record.name in held]
-
-    def costs(self, names: Sequence[str], replicates: int) -> tuple[Interval, Interval, Interval]:
-        """On these images what the noise adds, what it costs alone, and the first less the second."""
-        clean, alone, before, after = (
-            drawn(side, names, replicates=replicates)
-            for side in (self.clean, self.alone, self.before, self.after)
-        )
-        beyond = paired(clean - alone, before - after, bound=2.0)  # a difference of two differences
-        return paired(after, before), paired(alone, clean), beyond
-
-
-def _step(one: Option, stair: _Stair, replicates: int) -> Step:
-    whole, names = compare(stair.clean, stair.after, replicates=replicates), stair.names
+def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:
+    """The step from four runs: without any noise, with this one alone, with those before it, and with all."""
+    clean, single, before, after = sides
+    whole = compare(clean, after, replicates=replicates)
+    held = set(common(clean, single)) & set(common(before, after))
+    names = [record.name for record in clean.records if record.name in held]
     if not names:
         raise InputError(f"{one.label}: no image could be run with it alone, without it and with all others")
-    extra, alone, beyond = stair.costs(names, replicates)
+    first, other, base, last = (drawn(side, names, replicates=replicates) for side in sides)
+    extra, alone = paired(last, base), paired(other, first)
+    beyond = paired(first - other, base - last, bound=2.0)  # a difference of two differences
     effect: Effect = "overlaps" if beyond.high < 0 else "magnified" if beyond.low > 0 else "adds up"
     effect = effect if len(names) >= FEWEST else "adds up"
     return Step(
@@ -175,22 +161,16 @@ def _step(one: Option, stair: _Stair, replicates: int) -> Step:
         beyond_high=points(beyond.high),
         changed=whole.changed,
         images=whole.images,
-        effect="first" if stair.before is stair.clean else effect,
+        effect="first" if before is clean else effect,
     )
 
 
 def words(staircase: Staircase) -> str:
     """Where effects overlap and where they magnify one another, in a sentence or two."""
-    by: dict[str, list[str]] = {}
-    for step in staircase.steps:
-        by.setdefault(step.effect, []).append(step.added)
     said = []
-    if "overlaps" in by:
-        said.append(f"{', '.join(by['overlaps'])}: less on top of the others than alone (effects overlap)")
-    if "magnified" in by:
-        said.append(f"{', '.join(by['magnified'])}: more on top of the others than alone (magnified)")
-    if "adds up" in by:
-        said.append(f"{', '.join(by['adds up'])}: adds up, as far as these images can tell")
+    for effect, text in _EFFECTS.items():
+        names = [step.added for step in staircase.steps if step.effect == effect]
+        said += [f"{', '.join(names)}: {text}"] if names else []
     return "; ".join(said) + "." if said else "Only one noise has an effect."
 
 

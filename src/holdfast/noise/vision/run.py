@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
@@ -31,6 +32,7 @@ from holdfast.noise.suite import (
     NoiseSelection,
     Outcome,
     Watch,
+    extrapolate,
     points,
     skipped_options,
     spread,
@@ -99,14 +101,14 @@ class Prepared:
     def first(self, count: int) -> Prepared:
         """The same on the first images alone; what precisions are calibrated on does not change."""
         plan = self.noise.plan
-        if count >= len(plan.dataset):
-            return self
-        some = dataclasses.replace(plan, dataset=plan.dataset.first(count))
-        return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=some))
+        return self if count >= len(plan.dataset) else self._with(dataset=plan.dataset.first(count))
 
     def within(self, until: float) -> Prepared:
         """The same with another end (of time.monotonic)."""
-        plan = dataclasses.replace(self.noise.plan, until=until)
+        return self._with(until=until)
+
+    def _with(self, **changes: Any) -> Prepared:
+        plan = dataclasses.replace(self.noise.plan, **changes)
         return dataclasses.replace(self, noise=dataclasses.replace(self.noise, plan=plan))
 
     @property
@@ -119,11 +121,9 @@ class Prepared:
 def prepare(noise: NoisePlan) -> Prepared:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
-    mine = [
-        build_variant(bare.context, [Option(OWN, name, function)]) for name, function in noise.own.items()
-    ]
+    own = [build_variant(bare.context, [Option(OWN, name, function)]) for name, function in noise.own.items()]
     named = select_options(bare.context, noise.selection) if noise.selection != NoiseSelection((OWN,)) else []
-    return dataclasses.replace(bare, candidates=(*named, *(one for one in mine if one is not None)))
+    return dataclasses.replace(bare, candidates=(*named, *filter(None, own)))
 
 
 def prepare_context(noise: NoisePlan) -> Prepared:
@@ -151,12 +151,11 @@ def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True)
     worst = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     combined = None
     if worst is not None:
-        variants, name = ((worst.variant,), worst.variant.name) if worst.variant else ((), worst.note)
         with contextlib.suppress(BudgetSpent):
-            what = f"combined {plan.model.name}"
-            both = run_variants(prepared, variants, watch, what) if variants else {}
-            combined = judge.row(worst, both)
-            combined = dataclasses.replace(combined, family="combined", option=name, note="")
+            if worst.variant:
+                found = run_variants(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+            name = worst.variant.name if worst.variant else worst.note
+            combined = dataclasses.replace(judge.row(worst, found), family="combined", option=name, note="")
     return judge.summary(rows, combined)
 
 
@@ -178,8 +177,7 @@ def run_variants(
 
 def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> SweepPlan:
     """These variants of the plan's model on a dataset, run as the plan says."""
-    base = SweepPlan(plan.model, dataset, variants, plan.runs, jobs=plan.jobs, strict=plan.strict)
-    return dataclasses.replace(base, shard=plan.shard, until=plan.until)
+    return SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
 
 @dataclass(frozen=True)
@@ -299,13 +297,10 @@ def _answers(side: Side) -> str:
 
 def jpeg_share(entries: Sequence[Entry], looked_at: int = 20) -> float:
     """The share of JPEGs among some of the images, evenly spread."""
-    step = max(1, len(entries) // looked_at)
     found = []
-    for entry in entries[::step]:
-        try:
+    for entry in entries[:: max(1, len(entries) // looked_at)]:
+        with contextlib.suppress(ImageError):
             found.append(entry.load().data[:2] == b"\xff\xd8")
-        except ImageError:
-            continue
     return sum(found) / len(found) if found else 0.0
 
 
@@ -328,24 +323,19 @@ def estimate(noise: NoisePlan) -> Estimate:
 
 def _estimated(plan: Plan, prepared: Prepared, folder: Path) -> Estimate:
     variants = prepared.variants
-    plan_all = SweepPlan(plan.model, plan.dataset, variants, plan.runs, strict=plan.strict)
+    whole = sweep_plan(plan, plan.dataset, variants)
     found = Estimate(
         model=plan.model.name,
         items=len(plan.dataset),
         variants=len(variants),
-        cells=steps(plan_all),
-        missing=unfinished(plan_all),
+        cells=steps(whole),
+        missing=unfinished(whole),
         skipped=skipped_options(prepared.candidates),
     )
     if found.missing == 0:
         return found
     few = spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
-    dataset = dataclasses.replace(plan.dataset, entries=few)
-    sweep(SweepPlan(plan.model, dataset.first(1), variants, folder / "warm"))
-    began = time.perf_counter()
-    sweep(SweepPlan(plan.model, dataset, variants, folder / "timed"))
-    seconds = time.perf_counter() - began
-    written = sum(f.stat().st_size for f in (folder / "timed").rglob("*") if f.is_file())
-    # What variants share is counted as if each had its part of it.
-    times = found.items / len(few) * found.missing / found.cells
-    return dataclasses.replace(found, seconds=seconds * times, bytes=round(written * times), sample=len(few))
+    sample = SweepPlan(plan.model, dataclasses.replace(plan.dataset, entries=few), variants=variants)
+    sweep(dataclasses.replace(sample, dataset=sample.dataset.first(1), runs=folder / "warm"))
+    timed = dataclasses.replace(sample, runs=folder / "timed")
+    return extrapolate(found, len(few), timed.runs, lambda: sweep(timed))

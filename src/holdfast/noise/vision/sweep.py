@@ -5,21 +5,19 @@ Each variant's cells are those a plain evaluation of its pipeline would write, s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError
-from holdfast.core.model import Model
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import Pipeline
 from holdfast.engine.cells import CellSet, count_missing, run
 from holdfast.engine.executor import Progress, silent
-from holdfast.engine.pipelines import SHARD, ImagePipeline, ImageRecords, PipelineWork, read_records
+from holdfast.engine.pipelines import ImagePipeline, ImageRecords, PipelineWork, read_records
 from holdfast.engine.store import Store
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, work_for
+from holdfast.noise.suite import check_distinct
 
 CLEAN = "clean"
 
@@ -57,18 +55,11 @@ def same_inputs(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[in
 
 
 @dataclass(frozen=True)
-class SweepPlan:
-    """One model, one data set and the pipelines to run on it."""
+class SweepPlan(Plan):
+    """One model, one dataset and the pipelines to run on it."""
 
-    model: Model
-    dataset: Dataset
-    variants: tuple[Variant, ...]
-    runs: Path
-    jobs: int = 1  # processes; 0: one a core
-    strict: bool = False
-    shard: int = SHARD  # images a process gets at a time
-    until: float = math.inf  # of time.monotonic
-    partial: bool = False  # whether the images finished by then are enough
+    variants: tuple[Variant, ...] = ()
+    partial: bool = False  # whether the images finished by `until` are enough
 
 
 def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult]:
@@ -79,17 +70,16 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
     """
     _check(plan)
     runnable, problems = _runnable(plan)
+    results = {}
     for variant in plan.variants:
         if variant.name in problems:
             progress(images(plan.dataset, variant), 0)
+            results[variant.name] = SweepResult(variant, problem=problems[variant.name])
     entries = plan.dataset.entries if runnable else ()
     store = Store(plan.runs / CELLS)
     found = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
     if len(found.items) < len(entries) and not plan.partial:
         raise BudgetSpent("the time was over before all images were finished")
-    results = {
-        name: SweepResult(v, problem=problems[name]) for v in plan.variants if (name := v.name) in problems
-    }
     for n, variant in enumerate(runnable):
         problem = found.problems.get(n, "")
         cells = None if problem else found.of(n)
@@ -107,8 +97,7 @@ def unfinished(plan: SweepPlan) -> int:
 
 
 def _work(plan: SweepPlan, variants: Sequence[Variant]) -> PipelineWork:
-    base = Plan(plan.model, plan.dataset, runs=plan.runs, strict=plan.strict, shard=plan.shard)
-    return work_for(base, *(ImagePipeline(v.pipeline, v.without) for v in variants))
+    return work_for(plan, *(ImagePipeline(v.pipeline, v.without) for v in variants))
 
 
 def _runnable(plan: SweepPlan) -> tuple[list[Variant], dict[str, str]]:
@@ -135,10 +124,7 @@ def steps(plan: SweepPlan) -> int:
 
 
 def _check(plan: SweepPlan) -> None:
-    names = [v.name for v in plan.variants]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise InputError(f"expected variants of different names, got {twice[0]!r} twice")
+    check_distinct([v.name for v in plan.variants], "variants")
     data, task = plan.dataset, plan.model.card.task
     if not data.entries:
         raise DataError(f"{data.name}: the data set is empty; expected at least one image with truth")

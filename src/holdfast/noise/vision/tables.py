@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, fields
+from typing import Any
 
-from holdfast.noise.suite import Estimate, cost_table
+from holdfast.noise.suite import Estimate, cost_table, interval_text
+from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
 from holdfast.report.tables import Cell, Column, Table, many
 from holdfast.stages.families import families
 
-if TYPE_CHECKING:
-    from holdfast.noise.vision.combine import Staircase, Step
-
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
 _ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
 _NOT_RUN = ("not installed", "impossible")
+
+
+def metric_name(of: Any) -> str:
+    """How the metric of a model's noise, a staircase or a diagnosis is written."""
+    return METRICS.get(of.metric, of.metric)
 
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
@@ -43,11 +46,11 @@ def lines_of(model: ModelNoise, groups: Sequence[str]) -> list[Line]:
 def models_table(suite: Suite) -> Table:
     """The paper's table: a row a model, mean (worst) Δ of every family in points of the metric."""
     groups = groups_of(suite)
-    metrics = ", ".join(dict.fromkeys(METRICS.get(m.metric, m.metric) for m in suite.models))
+    metrics = ", ".join(dict.fromkeys(metric_name(m) for m in suite.models))
     rows: list[list[Cell]] = []
     for model in suite.models:
         found = [_mean_worst(made) for made in lines_of(model, groups)]
-        rows.append([model.model, 100 * model.clean, *found, _one(model.combined)])
+        rows.append([model.model, 100 * model.clean, *found, _combined(model.combined)])
     columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2)]
     columns += [f"Δ {title_of(g)}" for g in groups]
     caption = (
@@ -80,7 +83,7 @@ def _mean_worst(made: Line) -> str:
     return f"{made.mean:z.2f} ({made.worst:z.2f})"
 
 
-def _one(row: Row | None) -> str:
+def _combined(row: Row | None) -> str:
     if row is None:
         return "–"
     return row.outcome if row.drop is None else f"{row.drop:z.2f}"
@@ -113,27 +116,30 @@ def _differ(distinct: int, rows: Sequence[Row]) -> str:
 
 def options_table(model: ModelNoise) -> Table:
     """Every option of one model: Δ with its paired interval, what changed, and words."""
-    metric = METRICS.get(model.metric, model.metric)
-    shown = [*model.rows, *([model.combined] if model.combined else [])]
-    columns: list[Column | str] = ["noise", "option"]
-    columns += [Column(f"Δ {metric}", 2), "95 % interval", "changed", "what is to be said"]
+    metric, combined = metric_name(model), model.combined
+    columns: list[Column[Row]] = [
+        Column("noise", get=lambda r: r.family),
+        Column("option", get=lambda r: _together(r) if r is combined else r.option),
+        Column(f"Δ {metric}", 2, get=lambda r: r.drop),
+        Column("95 % interval", get=lambda r: interval_text(r) if r.outcome == "measured" else ""),
+        Column("changed", get=lambda r: "" if r.drop is None else f"{r.changed} of {r.images}"),
+        Column("what is to be said", get=lambda r: words(r, r is combined)),
+    ]
     caption = (
         f"{model.model}: {metric} {100 * model.clean:.2f} clean on {many(model.images, 'image')}. Changed: "
         "images whose prediction is another. An interval that holds 0 may be the choice of images"
     )
-    return Table(columns, [_option(r, r is model.combined) for r in shown], caption)
+    return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
 
 
-def _option(row: Row, combined: bool) -> list[Cell]:
-    name = f"{row.option.count('=')} worst together" if combined else row.option
-    if row.drop is None or row.low is None or row.high is None:
-        return [row.family, name, None, "", "", f"{row.outcome}: {row.note}" if row.note else row.outcome]
-    between = "" if row.outcome != "measured" else f"[{row.low:z.2f}, {row.high:z.2f}]"
-    return [row.family, name, row.drop, between, f"{row.changed} of {row.images}", words(row, combined)]
+def _together(row: Row) -> str:
+    return f"{row.option.count('=')} worst together"
 
 
 def words(row: Row, combined: bool = False) -> str:
     """What is to be said of a row beside its numbers."""
+    if row.drop is None:
+        return f"{row.outcome}: {row.note}" if row.note else row.outcome
     said = [row.option] if combined else []
     if row.outcome in ("identical", "no effect"):
         said.append(f"{row.outcome}: {row.note}")
@@ -159,7 +165,7 @@ def staircase_table(made: Staircase) -> Table:
     columns: list[Column[tuple[int, Step]]] = [
         Column("step", get=lambda e: e[0]),
         Column("added", get=lambda e: e[1].added),
-        Column(METRICS.get(made.metric, made.metric), 2, get=lambda e: 100 * e[1].value),
+        Column(metric_name(made), 2, get=lambda e: 100 * e[1].value),
         Column("Δ so far", 2, get=lambda e: e[1].drop),
         Column("adds", 2, get=lambda e: e[1].extra),
         Column("95 % interval", get=lambda e: f"[{e[1].extra_low:z.2f}, {e[1].extra_high:z.2f}]"),
@@ -173,12 +179,7 @@ def staircase_table(made: Staircase) -> Table:
 def staircase_csv(made: Staircase) -> Table:
     """The same with plain numbers alone, each in a column of its own, and what they are of."""
     about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
-    fields = {
-        "step": "step", "added": "added", "value": "value", "drop": "drop", "low": "low", "high": "high",
-        "adds": "extra", "adds low": "extra_low", "adds high": "extra_high", "alone": "alone",
-        "beyond low": "beyond_low", "beyond high": "beyond_high", "changed": "changed", "images": "images",
-        "effect": "effect",
-    }  # fmt: skip
-    steps = [{**asdict(s), "step": n, "value": 100 * s.value} for n, s in enumerate(made.steps, 1)]
-    rows = [[*about.values(), *(step[name] for name in fields.values())] for step in steps]
-    return Table([*about, *fields], rows)
+    names = ["step", *(f.name.replace("extra", "adds").replace("_", " ") for f in fields(Step))]
+    steps = [asdict(step) | {"value": 100 * step.value} for step in made.steps]
+    rows = [[*about.values(), number, *step.values()] for number, step in enumerate(steps, 1)]
+    return Table([*about, *names], rows)

@@ -14,12 +14,8 @@ from holdfast.noise.speech.stft.numpy import padded, window_of
 
 def _settings(spectrum: Spectrum) -> dict[str, Any]:
     # The window is handed over whole: librosa by itself can only make a periodic one.
-    return {
-        "n_fft": spectrum.n_fft,
-        "hop_length": spectrum.hop,
-        "window": window_of(spectrum),
-        "center": spectrum.centre,
-    }
+    window = window_of(spectrum)
+    return {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "window": window, "center": spectrum.centre}
 
 
 def inverse_librosa(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
@@ -45,18 +41,14 @@ def librosa(wave: Wave, spectrum: Spectrum) -> Complex:
     return np.asarray(found, np.complex128)
 
 
-def _as_it_comes(spectrum: Spectrum) -> Spectrum:
-    return dataclasses.replace(spectrum, periodic=True, centre=True, padding="constant")
-
-
 def inverse_librosa_default(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
     """The wave by librosa.istft as it comes."""
-    return inverse_librosa(transform, _as_it_comes(spectrum), length)
+    default = dataclasses.replace(spectrum, periodic=True, centre=True, padding="constant")
+    return inverse_librosa(transform, default, length)
 
 
 @stage(
     "stft",
-    "librosa-default",
     inverse=inverse_librosa_default,
     needs="librosa",
     extra="speech",

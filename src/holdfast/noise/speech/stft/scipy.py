@@ -22,9 +22,8 @@ def inverse_scipy(transform: Complex, spectrum: Spectrum, length: int | None = N
     from scipy import signal
 
     window = window_of(spectrum)
-    settings = _settings(spectrum, window)
-    _, wave = signal.istft(transform / window.sum(), boundary=spectrum.centre, **settings)
-    return fitted(np.asarray(wave, np.float64), length)
+    scaled, settings = transform / window.sum(), _settings(spectrum, window)
+    return fitted(signal.istft(scaled, boundary=spectrum.centre, **settings)[1], length)
 
 
 @stage("stft", inverse=inverse_scipy, needs="scipy", extra="speech", systems="SciPy with the card's settings")
@@ -35,7 +34,7 @@ def scipy(wave: Wave, spectrum: Spectrum) -> Complex:
     padded(wave, spectrum)  # one line for a wave that is too short, instead of SciPy's own way out
     window = window_of(spectrum)
     ends = _MIRROR[spectrum.padding] if spectrum.centre else None
-    _, _, found = signal.stft(wave, boundary=ends, padded=False, **_settings(spectrum, window))
+    found = signal.stft(wave, boundary=ends, padded=False, **_settings(spectrum, window))[2]
     return np.asarray(found * window.sum(), np.complex128)
 
 
@@ -46,7 +45,6 @@ def inverse_scipy_default(transform: Complex, spectrum: Spectrum, length: int | 
 
 @stage(
     "stft",
-    "scipy-default",
     inverse=inverse_scipy_default,
     needs="scipy",
     extra="speech",
@@ -61,13 +59,11 @@ def inverse_scipy_unscaled(transform: Complex, spectrum: Spectrum, length: int |
     """The wave by scipy.signal.istft as it comes."""
     from scipy import signal
 
-    _, wave = signal.istft(transform, **_settings(spectrum, "hann"))
-    return fitted(np.asarray(wave, np.float64), length)
+    return fitted(signal.istft(transform, **_settings(spectrum, "hann"))[1], length)
 
 
 @stage(
     "stft",
-    "scipy-unscaled",
     inverse=inverse_scipy_unscaled,
     needs="scipy",
     extra="speech",
@@ -78,8 +74,7 @@ def scipy_unscaled(wave: Wave, spectrum: Spectrum) -> Complex:
     """scipy.signal.stft as it comes, divided by the sum of its window: hundreds of times smaller."""
     from scipy import signal
 
-    _, _, found = signal.stft(wave, **_settings(spectrum, "hann"))
-    return np.asarray(found, np.complex128)
+    return np.asarray(signal.stft(wave, **_settings(spectrum, "hann"))[2], np.complex128)
 
 
 def _whole(spectrum: Spectrum) -> Wave:

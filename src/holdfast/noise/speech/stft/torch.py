@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,44 +18,45 @@ from holdfast.noise.speech.stft.numpy import padded, window_of
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums in the same order on every machine, and no threads that wait for one another on short waves."""
+    """Sums in the same order on every machine, and no threads that wait for one another on short waves.
+
+    Warnings of spectral leakage, which is what is measured here, are not shown.
+    """
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         torch.set_num_threads(before)
 
 
-def _settings(spectrum: Spectrum, kind: Any) -> dict[str, Any]:
+def _card_settings(spectrum: Spectrum, kind: Any) -> dict[str, Any]:
     import torch
 
-    return {
-        "n_fft": spectrum.n_fft,
-        "hop_length": spectrum.hop,
-        "window": torch.from_numpy(window_of(spectrum)).to(kind),
-        "center": spectrum.centre,
-    }
+    window = torch.from_numpy(window_of(spectrum)).to(kind)
+    return {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "window": window, "center": spectrum.centre}
 
 
-def _forward(wave: Wave, spectrum: Spectrum, single: bool) -> Complex:
+def _default_settings(spectrum: Spectrum) -> dict[str, Any]:
+    return {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "win_length": spectrum.window_length}
+
+
+def _forward(wave: Wave, settings: dict[str, Any], kind: Any) -> Complex:
     import torch
 
-    padded(wave, spectrum)  # one line for a wave that is too short
-    kind = torch.float32 if single else torch.float64
-    told = torch.from_numpy(np.ascontiguousarray(wave, np.float64)).to(kind)
-    settings = _settings(spectrum, kind)
+    given = torch.from_numpy(np.ascontiguousarray(wave, np.float64)).to(kind)
     with _one_thread():
-        found = torch.stft(told, pad_mode=spectrum.padding, return_complex=True, **settings)
-    return np.asarray(found.numpy(), np.complex128)
+        return np.asarray(torch.stft(given, return_complex=True, **settings).numpy(), np.complex128)
 
 
 def _backward(transform: Complex, settings: dict[str, Any], kind: Any, length: int | None) -> Wave:
     import torch
 
-    given = torch.from_numpy(np.ascontiguousarray(transform)).to(kind)
+    given = torch.from_numpy(np.ascontiguousarray(transform)).to(kind.to_complex())
     try:
         with _one_thread():
             return np.asarray(torch.istft(given, length=length, **settings).numpy(), np.float64)
@@ -63,52 +65,47 @@ def _backward(transform: Complex, settings: dict[str, Any], kind: Any, length: i
         raise DataError(f"torch.istft does not take back what torch.stft gave: {said}") from None
 
 
-def inverse_torch(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
-    """The wave by torch.istft in double precision with the card's settings."""
+def inverse_torch(
+    transform: Complex, spectrum: Spectrum, length: int | None = None, dtype: str = "float64"
+) -> Wave:
+    """The wave by torch.istft with the card's settings."""
     import torch
 
-    return _backward(transform, _settings(spectrum, torch.float64), torch.complex128, length)
+    kind = getattr(torch, dtype)
+    return _backward(transform, _card_settings(spectrum, kind), kind, length)
 
 
 @stage("stft", inverse=inverse_torch, needs="torch", extra="torch", systems="torch.stft; torchaudio")
-def torch(wave: Wave, spectrum: Spectrum) -> Complex:
+def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
     """torch.stft in double precision, told to do what the card says."""
-    return _forward(wave, spectrum, single=False)
-
-
-def inverse_torch_float32(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
-    """The wave by torch.istft in single precision with the card's settings."""
     import torch
 
-    return _backward(transform, _settings(spectrum, torch.float32), torch.complex64, length)
+    padded(wave, spectrum)  # one line for a wave that is too short
+    kind = getattr(torch, dtype)
+    return _forward(wave, {**_card_settings(spectrum, kind), "pad_mode": spectrum.padding}, kind)
 
 
 @stage(
     "stft",
-    "torch-float32",
-    inverse=inverse_torch_float32,
+    inverse=partial(inverse_torch, dtype="float32"),
     needs="torch",
     extra="torch",
     systems="torch.stft on the float32 waves that torchaudio loads",
 )
 def torch_float32(wave: Wave, spectrum: Spectrum) -> Complex:
     """torch.stft in single precision, as it is nearly always run, told to do what the card says."""
-    return _forward(wave, spectrum, single=True)
+    return torch(wave, spectrum, "float32")
 
 
 def inverse_torch_default(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:
     """The wave by torch.istft without a window."""
     import torch
 
-    settings = {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "win_length": spectrum.window_length}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _backward(transform, settings, torch.complex128, length)
+    return _backward(transform, _default_settings(spectrum), torch.float64, length)
 
 
 @stage(
     "stft",
-    "torch-default",
     inverse=inverse_torch_default,
     needs="torch",
     extra="torch",
@@ -118,12 +115,4 @@ def torch_default(wave: Wave, spectrum: Spectrum) -> Complex:
     """torch.stft as it comes: centred, mirrored ends, a rectangular window."""
     import torch
 
-    settings = {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "win_length": spectrum.window_length}
-    told = torch.from_numpy(np.ascontiguousarray(wave, np.float64))
-    with (
-        _one_thread(),
-        warnings.catch_warnings(),
-    ):  # torch warns of spectral leakage, which is what is measured here
-        warnings.simplefilter("ignore")
-        found = torch.stft(told, return_complex=True, **settings)
-    return np.asarray(found.numpy(), np.complex128)
+    return _forward(wave, _default_settings(spectrum), torch.float64)
