@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,14 +35,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Likeness:
-    """Choices, how far what they give is from the dump, and the other choices that give the very same.
-
-    One of `same` is what to write in place of, or in addition to, the choice of that stage.
-    """
+    """Choices, how far what they give is from the dump, and the other choices that give the very same."""
 
     choices: str
     apart: Apart
-    same: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()  # what to write in place of, or in addition to, the choice of that stage
     tried: int = 1  # how many combinations of choices it stands for
 
     @property
@@ -128,17 +126,12 @@ def like_input(model: Model, train: Pipeline, data: bytes, dump: Tensor) -> list
 
 def _input_tried(row: Mapping[str, str], train: Pipeline, near: Apart, digest: str) -> Trial:
     """What was tried of a row of stages by name."""
-    usual = Pipeline()
-    chosen = {
-        kind: f"{'resize' if kind == 'fit' else kind}={name}"
-        for kind, name in row.items()
-        if (kind, name) != ("fit", "card")
-    }
+    families = {kind: "resize" if kind == "fit" else kind for kind in row}
+    named = {kind: name for kind, name in row.items() if (kind, name) != ("fit", "card")}
+    chosen = {kind: f"{families[kind]}={name}" for kind, name in named.items()}
     changes = sum(getattr(train, kind) != name for kind, name in row.items())
-    odd = sum(
-        getattr(usual, kind) != name and not part(kind, name).facts.get("paper", False)
-        for kind, name in row.items()
-    )
+    unusual = [(kind, name) for kind, name in row.items() if getattr(Pipeline(), kind) != name]
+    odd = sum(not part(kind, name).facts.get("paper", False) for kind, name in unusual)
     return Trial(chosen, near, digest, changes, odd)
 
 
@@ -192,7 +185,7 @@ def like_output(
 
     def near(chosen: Sequence[Option]) -> float:
         pipeline, changes = _changed(train, chosen)
-        known = next((tried for seen, tried in found if seen == pipeline), None)
+        known = next((trial for seen, trial in found if seen == pipeline), None)
         if known is None:
             ready = _effective(prepare(pipeline), model)
             far, digest = _output_apart(model, ready, data, dump)
@@ -201,19 +194,21 @@ def like_output(
             found.append((pipeline, known))
         return known.apart.mean
 
+    def with_one(one: Option) -> list[Option]:
+        return [*(o for o in best if o.family != one.family), one]
+
     best: list[Option] = []
     nearest = near(best)
     while True:
-        tried = {
-            one: _quietly(near, [o for o in best if o.family != one.family] + [one])
-            for one in _candidates(model, best)
-        }
-        one = min(tried, key=lambda o: (tried[o], not o.paper), default=None)
-        if one is None or tried[one] >= nearest:
+        tried: dict[Option, float] = {}
+        for one in _candidates(model, best):
+            with suppress(HoldfastError):
+                tried[one] = near(with_one(one))
+        nearer = min(tried, key=lambda o: (tried[o], not o.paper), default=None)
+        if nearer is None or tried[nearer] >= nearest:
             break
-        nearest = tried[one]
-        best = [o for o in best if o.family != one.family] + [one]
-    return ranked(tried for _, tried in found)
+        nearest, best = tried[nearer], with_one(nearer)
+    return ranked(trial for _, trial in found)
 
 
 def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[Option]]:
@@ -244,13 +239,6 @@ def _candidates(model: Model, best: Sequence[Option]) -> list[Option]:
     task = model.card.task
     every = [o for f in families() if f.where != "post-processing" for o in options(f)]
     return [o for o in every if not o.missing and o not in best and task in o.tasks]
-
-
-def _quietly(near: Callable[[Sequence[Option]], float], chosen: Sequence[Option]) -> float:
-    try:
-        return near(chosen)
-    except HoldfastError:
-        return float("inf")
 
 
 def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -> tuple[Apart, str]:

@@ -221,7 +221,7 @@ def show(options: ShowOptions) -> int:
     if not made and not maps:
         hint = "" if loaded else "; what changes the graph needs --model"
         raise InputError(f"nothing to show: no noise asked for changes a picture or a feature map{hint}")
-    say(to_text(shown_table(made, maps)))
+    say(to_text(shown_table([*made, *maps])))
     if options.folder:
         save_pictures(made, options.folder)
     say(f"page: {write(made, maps, image.name, options.out, command_line(options)).resolve()}")

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +39,13 @@ PLAIN = Input(Size(224, 224), policy="crop", short_side=256)  # when no model sa
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One pre-processing option on one picture: both pictures, and how far they are apart.
-
-    `difference` is |noised − original| of each channel, stretched so that its largest value is 255.
-    """
+    """One pre-processing option on one picture: both pictures, and how far they are apart."""
 
     option: Option
     original: Image
     noised: Image
-    difference: Image
-    largest: tuple[int, int, int]
+    difference: Image  # |noised − original| of each channel, stretched so that its largest value is 255
+    largest: tuple[int, ...]  # of R, G, B
     mean: float
 
     @property
@@ -57,9 +54,10 @@ class Shown:
         return not any(self.largest)
 
 
-def shown(
-    data: bytes, model: Model | None, selection: NoiseSelection
-) -> Iterator[Shown | tuple[Option, str]]:
+Failure: TypeAlias = tuple[Option, str]  # an option that cannot be shown, and why
+
+
+def shown(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Shown | Failure]:
     """Each pre-processing option on the picture, or the option with the reason why it cannot be shown.
 
     Decoders and colours are compared at the picture's own size, resizes at the network's.
@@ -68,24 +66,21 @@ def shown(
     clean = Pipeline(decode=card.decode, resize=card.resize) if card else Pipeline()
     fed = card.input if card else PLAIN
     original = stages_of(clean, fed, data)
-    for family in families():
-        if family.where != "pre-processing":
+    before = [family for family in families() if family.where == "pre-processing"]
+    for option in (o for family in before for o in options(family) if selection.takes(o)):
+        pipeline = option.noise(clean)
+        if pipeline == clean:
             continue
-        for option in options(family):
-            pipeline = option.noise(clean)
-            if not selection.takes(option) or pipeline == clean:
-                continue
-            useless = option.missing or no_fit(pipeline, clean, fed)
-            if useless:
-                yield option, useless
-                continue
-            try:
-                noised = stages_of(pipeline, fed, data)
-            except HoldfastError as problem:
-                yield option, str(problem)
-                continue
-            at = "resize" if family.name == "resize" else "colour"
-            yield compared(option, original[at], noised[at])
+        if useless := option.missing or no_fit(pipeline, clean, fed):
+            yield option, useless
+            continue
+        try:
+            noised = stages_of(pipeline, fed, data)
+        except HoldfastError as problem:
+            yield option, str(problem)
+            continue
+        at = "resize" if option.family == "resize" else "colour"
+        yield compared(option, original[at], noised[at])
 
 
 def stages_of(pipeline: Pipeline, fed: Input, data: bytes) -> dict[str, Image]:
@@ -102,8 +97,7 @@ def compared(option: Option, original: Image, noised: Image) -> Shown:
     gap = np.abs(noised.astype(np.int16) - original.astype(np.int16))
     most = gap.max(axis=(0, 1))
     stretched = (gap * (255.0 / np.maximum(most, 1))).round().astype(np.uint8)
-    largest = (int(most[0]), int(most[1]), int(most[2]))
-    return Shown(option, original, noised, stretched, largest, float(gap.mean()))
+    return Shown(option, original, noised, stretched, tuple(map(int, most)), float(gap.mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +178,7 @@ def features(
     selection: NoiseSelection,
     images: tuple[Entry, ...],
     folder: Path | None = None,
-) -> Iterator[Feature | tuple[Option, str]]:
+) -> Iterator[Feature | Failure]:
     """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
 
     Rewritten graphs that a suite has built in `folder` are not built again.
@@ -192,24 +186,24 @@ def features(
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
     calibration = Calibration(images or (OnePicture("picture", data),), clean)
-    for family in families():
-        for option in options(family) if "rewrite" in family.kinds else ():
-            if not selection.takes(option) or option.missing or model.card.task not in option.tasks:
-                continue
-            infer = option.noise(clean).infer
-            names = infer.rewrites if isinstance(infer, Deployed) else ()
-            try:
-                graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
-                found = feature(model.read(), graph, option.label, tensor) if changed else None
-            except HoldfastError as problem:
-                yield option, one_line(problem)
-                continue
-            if found is not None:
-                yield found
-            elif changed:
-                yield option, "no feature map has the same name before and after"
-            else:
-                yield option, how or unchanged(model.read(), family.name)
+    rewriting = [family for family in families() if "rewrite" in family.kinds]
+    for option in (o for family in rewriting for o in options(family) if selection.takes(o)):
+        if option.missing or model.card.task not in option.tasks:
+            continue
+        infer = option.noise(clean).infer
+        names = infer.rewrites if isinstance(infer, Deployed) else ()
+        try:
+            graph, changed, how = _graph(model, Deployed(names, "onnxruntime", calibration, folder))
+            found = feature(model.read(), graph, option.label, tensor) if changed else None
+        except HoldfastError as problem:
+            yield option, one_line(problem)
+            continue
+        if found is not None:
+            yield found
+        elif changed:
+            yield option, "no feature map has the same name before and after"
+        else:
+            yield option, how or unchanged(model.read(), option.family)
 
 
 def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
@@ -222,9 +216,8 @@ def _graph(model: Model, infer: Deployed) -> tuple[bytes, bool, str]:
 
 
 def picture_section(
-    made: Sequence[Shown | tuple[Option, str]], features: Sequence[Feature] = (), name: str = "",
-    limit: int = 60,
-) -> Section:  # fmt: skip
+    made: Sequence[Shown | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
+) -> Section:
     """A row of three pictures for every option that changes a pixel; the others in words."""
     drawn = [one for one in made if isinstance(one, Shown) and not one.same][:limit]
     same = [one.option.label for one in made if isinstance(one, Shown) and one.same]
@@ -236,42 +229,39 @@ def picture_section(
     return Section("pictures", "See it", (Figure(title, body, note, wide=True),), _LEAD)
 
 
-def shown_table(
-    made: Sequence[Shown | tuple[Option, str]], maps: Sequence[Feature | tuple[Option, str]] = ()
-) -> Table:
+def shown_table(found: Sequence[Shown | Feature | Failure]) -> Table:
     """How far every option moves the picture, in numbers."""
     rows: list[list[Cell]] = []
-    for one in (*made, *maps):
-        if isinstance(one, tuple):
-            rows.append([one[0].label, None, None, None, None, one[1]])
+    for one in found:
+        if isinstance(one, Shown):
+            rows.append([one.option.label, *one.largest, one.mean, "no pixel differs" if one.same else ""])
         elif isinstance(one, Feature):
             said = f"feature map {one.tensor}: mean difference {100 * one.relative:.1f} % of the mean value"
             rows.append([one.label, None, None, None, None, said])
         else:
-            rows.append([one.option.label, *one.largest, one.mean, "no pixel differs" if one.same else ""])
+            rows.append([one[0].label, None, None, None, None, one[1]])
     columns: list[Column | str] = ["noise", "largest R", "G", "B", Column("mean", 2), "what is to be said"]
     return Table(columns, rows, "Levels (of 255) by which the picture differs")
 
 
 def write(
-    made: Sequence[Shown | tuple[Option, str]], maps: Sequence[Feature | tuple[Option, str]], name: str,
-    out: Path, command: str,
-) -> Path:  # fmt: skip
+    made: Sequence[Shown | Failure], maps: Sequence[Feature | Failure], name: str, out: Path, command: str
+) -> Path:
     """Write the page, whole or not at all, and return its path."""
     seen = [one for one in made if isinstance(one, Shown)]
     differ = sum(not one.same for one in seen)
-    worst = max(seen, key=lambda one: one.mean, default=None)
-    told = (
-        f" The largest on average: {worst.option.label}, {worst.mean:.2f} levels." if differ and worst else ""
-    )
-    table = scroll(to_html(shown_table(made, maps)), "In numbers")
+    verdict = f"{differ} of {len(seen)} options change this picture."
+    if differ:
+        worst = max(seen, key=lambda one: one.mean)
+        verdict += f" The largest on average: {worst.option.label}, {worst.mean:.2f} levels."
+    table = scroll(to_html(shown_table([*made, *maps])), "In numbers")
     numbers = Section("numbers", "In numbers", (Figure("", table, wide=True),))
     features = [one for one in maps if isinstance(one, Feature)]
     page = Document(
         title=f"Noise on {name}",
         subject=("System noise", name),
         facts=(("options", str(len(seen))), ("that change a pixel", str(differ))),
-        verdict=f"{differ} of {len(seen)} options change this picture.{told}",
+        verdict=verdict,
         cards=(),
         minor=(),
         rule="",
@@ -293,13 +283,11 @@ def _row(one: Shown) -> dict[str, object]:
 
 
 def _feature_row(one: Feature) -> dict[str, object]:
-    size = f"{one.original.shape[1]}×{one.original.shape[0]}"
-    other = f"{one.noised.shape[1]}×{one.noised.shape[0]}"
-    sizes = size if size == other else f"{size}, then {other}"
+    sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in (one.original.shape, one.noised.shape)))
+    difference = f"mean difference {100 * one.relative:.1f} % of the mean value"
     return {
         "label": one.label,
-        "note": f"feature map {one.tensor} ({sizes}); mean difference {100 * one.relative:.1f} % of the "
-        "mean value",
+        "note": f"feature map {one.tensor} ({sizes}); {difference}",
         "pictures": [(name, *embedded(_grey(values), lossless=True)) for name, values in _named(one)],
     }
 
@@ -329,13 +317,13 @@ def embedded(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
-def save_pictures(made: Sequence[Shown | tuple[Option, str]], folder: Path) -> None:
+def save_pictures(made: Sequence[Shown | Failure], folder: Path) -> None:
     """Write the pictures of every option as PNG files."""
     from PIL import Image as Pillow
 
     for one in [one for one in made if isinstance(one, Shown)]:
+        name = one.option.label.replace("=", "-")
         for what in ("original", "noised", "difference"):
             out = io.BytesIO()
             Pillow.fromarray(getattr(one, what)).save(out, "PNG")
-            name = one.option.label.replace("=", "-")
             write_atomic(folder / f"{name}-{what}.png", out.getvalue(), durable=False)
