@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.pipeline import Pipeline
     from holdfast.diagnose.run import Diagnosis
 
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 LOOKED_AT = 16  # images of a dataset that are run in lockstep
 
 
@@ -52,17 +53,12 @@ def _diagnosis(options: DiagnoseOptions) -> Diagnosis:
     dumps = options.input or options.output
     if not (options.deploy or dumps):
         raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
-    if is_picture(options.data):
+    path = Path(options.data)
+    if path.is_file() and path.suffix.lower() in PICTURES:
         return _on_picture(options)
     if dumps:
         raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
     return _on_data(options)
-
-
-def is_picture(where: str) -> bool:
-    """Whether a word names one picture rather than a data set."""
-    path = Path(where)
-    return path.is_file() and path.suffix.lower() in (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 
 
 def _on_picture(options: DiagnoseOptions) -> Diagnosis:

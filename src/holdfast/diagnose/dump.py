@@ -187,7 +187,8 @@ def like_output(
         pipeline, changes = _changed(train, chosen)
         known = next((trial for seen, trial in found if seen == pipeline), None)
         if known is None:
-            ready = _effective(prepare(pipeline), model)
+            ready = prepare(pipeline)
+            _check_effective(ready, model)
             far, digest = _output_apart(model, ready, data, dump)
             odd = sum(not o.paper for o in changes)
             known = Trial({o.family: o.label for o in changes}, far, digest, len(changes), odd)
@@ -225,14 +226,13 @@ def _changed(train: Pipeline, chosen: Sequence[Option]) -> tuple[Pipeline, list[
     return pipeline, changes
 
 
-def _effective(ready: Pipeline, model: Model) -> Pipeline:
-    """The pipeline; CannotRewrite if the graph has nothing one of its rewrites could change: no choice."""
+def _check_effective(ready: Pipeline, model: Model) -> None:
+    """Raise CannotRewrite if the graph has nothing that one of the rewrites could change: no choice."""
     infer = ready.infer
     if isinstance(infer, Deployed) and infer.folder:
         for name in infer.rewrites:
             if not replace(infer, rewrites=(name,)).built(model).changed:
                 raise CannotRewrite(f"nothing in {model.name} that {name} could change")
-    return ready
 
 
 def _candidates(model: Model, best: Sequence[Option]) -> list[Option]:

@@ -20,6 +20,7 @@ from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, Sh
 
 if TYPE_CHECKING:
     from holdfast.core.dataset import Dataset
+    from holdfast.engine.manifest import Manifest
     from holdfast.evaluate.run import Plan
     from holdfast.noise.suite import Estimate, NoiseSelection
     from holdfast.noise.vision.combine import Staircase
@@ -52,7 +53,7 @@ def suite(options: NoiseOptions) -> int:
 def _pictures(options: NoiseOptions) -> int:
     """Run, show and save the suite of image models, and return the exit code."""
     from holdfast.noise.vision.page import write
-    from holdfast.noise.vision.result import as_plain, save, suite_folder
+    from holdfast.noise.vision.result import SUITES, suite_folder
     from holdfast.noise.vision.run import estimate
     from holdfast.noise.vision.tables import (
         estimate_table,
@@ -72,11 +73,11 @@ def _pictures(options: NoiseOptions) -> int:
     tables = [table for m in made.models for table in (options_table(m), families_table(m))]
     return finish(
         options,
+        made,
+        SUITES,
         suite_folder(made, options.runs),
         tables=[models_csv(made)] if options.csv else [*tables, models_table(made)],
-        save=lambda folder: save(made, folder),
-        plain=lambda: as_plain(made),
-        write=lambda out: write(made, out),
+        write=write,
         messages=_messages(made),
         failed=any(model.failed for model in made.models),
     )
@@ -92,12 +93,12 @@ def _messages(made: Suite) -> Iterable[str]:
 
 def finish(
     options: NoiseOptions,
+    suite: Any,
+    manifest: Manifest[Any],
     folder: Path,
     *,
     tables: Sequence[Table],
-    save: Callable[[Path], object],
-    plain: Callable[[], Any],
-    write: Callable[[Path], Path],
+    write: Callable[[Any, Path], Path],
     messages: Iterable[str],
     failed: bool,
 ) -> int:
@@ -109,11 +110,11 @@ def finish(
         if place:
             say("")
         options.print_table(table)
-    save(folder)
+    manifest.save(suite, folder)
     if options.json:
-        write_json(options.json, plain())
+        write_json(options.json, manifest.to_plain(suite))
     if options.out:
-        say(f"report: {write(options.out).resolve()}", sys.stderr)
+        say(f"report: {write(suite, options.out).resolve()}", sys.stderr)
     for message in messages:
         sys.stderr.write(f"{message}\n")
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")

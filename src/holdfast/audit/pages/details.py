@@ -78,7 +78,7 @@ def _noise_pictures(state: AuditState) -> list[Section]:
     labels = tuple(one for one in ("ceil=ceil", "precision=int8-minmax") if one in built)
     try:
         picture = entry.load().data
-        kept = prepared.calibrated_on, prepared.context.folder
+        kept = prepared.context.reserved.items, prepared.context.folder
         maps = list(features(model, picture, NoiseSelection(only=labels), *kept)) if labels else []
         few = list(shown(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
     except HoldfastError:  # an unreadable image, a graph that cannot be rewritten: reported in the tables

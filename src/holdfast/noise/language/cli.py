@@ -25,7 +25,7 @@ def language(options: NoiseOptions) -> int:
     """Run, show and save the suite, and return the exit code."""
     from holdfast.engine.progress import progress
     from holdfast.noise.language.page import write
-    from holdfast.noise.language.result import as_plain, rows_csv, save, suite_folder
+    from holdfast.noise.language.result import SUITES, rows_csv, suite_folder
     from holdfast.noise.language.run import measure, prepare
 
     began = time.perf_counter()
@@ -35,11 +35,11 @@ def language(options: NoiseOptions) -> int:
     made = dataclasses.replace(measure(prepared, progress), **stamp(command_line(options), began))
     return finish(
         options,
+        made,
+        SUITES,
         suite_folder(made, options.runs),
         tables=[rows_csv(made)] if options.csv else _tables(made),
-        save=lambda folder: save(made, folder),
-        plain=lambda: as_plain(made),
-        write=lambda out: write(made, out),
+        write=write,
         messages=_messages(made),
         failed=any(of.failed for model in made.models for of in model.sets),
     )

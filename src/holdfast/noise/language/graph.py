@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError, ModelError
-from holdfast.graph.session import condense, open_session
+from holdfast.graph.session import condense
 
 Dim = int | str
 _MASK, _POSITIONS, _BRANCH = "attention_mask", "position_ids", "use_cache_branch"
@@ -263,12 +262,3 @@ class Runner:
                 f"{self.where}: ONNX Runtime cannot run {len(rows)} rows of {max(map(len, rows))} tokens: "
                 f"{condense(problem, 300)}"
             ) from problem
-
-
-def open_runner(causal: Causal, source: bytes | Path, where: str, threads: int) -> Runner:
-    """A language model's session on the CPU, all graph optimisations on; threads 0 means all cores."""
-    try:
-        session = open_session(source, threads=threads, inter_threads=1)
-    except Exception as problem:
-        raise ModelError(f"{where}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
-    return Runner(causal, session, where)

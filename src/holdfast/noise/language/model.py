@@ -123,10 +123,10 @@ def _first(path: Path, encoder: Any) -> tuple[int, ...]:
     if not isinstance(config, dict) or not config.get("add_bos_token"):
         return ()
     token = config.get("bos_token")
-    text = token.get("content") if isinstance(token, dict) else token
-    number = encoder.token_to_id(text) if isinstance(text, str) else None
+    token = token.get("content") if isinstance(token, dict) else token
+    number = encoder.token_to_id(token) if isinstance(token, str) else None
     if number is None:
-        what = f"add_bos_token is true, but bos_token {text!r} is no token of {path.name}"
+        what = f"add_bos_token is true, but bos_token {token!r} is no token of {path.name}"
         raise InputError(f"{file}: {what}")
     return (number,)
 
@@ -167,7 +167,7 @@ class LanguageModel:
             lines = [self._lines_if_any(question) for question in window]
             found = self._found(lines)
             for question, own, results in zip(window, lines, found, strict=True):
-                yield _scored(question, own, results) if own else _unscored(question)
+                yield _scored(question, own, results)
 
     def lines(self, question: Question) -> tuple[Line, ...]:
         """The endings as the model reads them; prompts too long for it are cut from the left."""
@@ -221,7 +221,9 @@ class LanguageModel:
         found: list[list[_Found | None]] = [[None] * len(own) for own in lines]
         single: list[tuple[int, int, Line]] = []
         for place, own in enumerate(lines):
-            common = _common(own) if self.shares and len(own) > 1 else 0
+            # Before the token that foretells the first ending's first.
+            most = min((line.start for line in own), default=1) - 1
+            common = _count_shared([line.ids[:most] for line in own]) if self.shares and len(own) > 1 else 0
             if common >= LEAST_SHARED:
                 found[place] = list(self._behind(own, common))
             else:
@@ -246,13 +248,8 @@ def _counted(questions: int) -> str:
     return "1 question" if questions == 1 else f"{questions} questions"
 
 
-def _common(own: Sequence[Line]) -> int:
-    """How many first tokens all lines share, before the one that foretells the first ending's first."""
-    most = min(line.start for line in own) - 1
-    return _count_shared([line.ids[:most] for line in own])
-
-
 def _count_shared(rows: Sequence[Sequence[int]]) -> int:
+    """How many first tokens all rows share."""
     columns = zip(*rows, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
 
@@ -278,6 +275,10 @@ def _of_row(logits: NDArray[Any], line: Line, skipped: int) -> _Found:
 
 
 def _scored(question: Question, lines: Sequence[Line], found: Sequence[_Found]) -> Scored:
+    """The score of a question; one that the model cannot read, without lines, has no number."""
+    if not lines:
+        count = len(question.endings)
+        return Scored(question.name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
     return Scored(
         question.name,
         tuple(total for total, _ in found),
@@ -285,12 +286,6 @@ def _scored(question: Question, lines: Sequence[Line], found: Sequence[_Found]) 
         tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings),
         tuple(greedy for _, greedy in found),
     )
-
-
-def _unscored(question: Question) -> Scored:
-    """The score of a question that the model cannot read: no number."""
-    count = len(question.endings)
-    return Scored(question.name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count)
 
 
 def likelihood(logits: NDArray[Any], targets: Sequence[int], chunk: int = 64) -> tuple[float, bool]:

@@ -14,8 +14,8 @@ from holdfast.core.errors import DataError, ModelError, UnknownName
 from holdfast.core.fingerprint import of, of_file
 from holdfast.core.model import read_onnx
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.session import open_session
-from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of, open_runner
+from holdfast.graph.session import condense, open_session
+from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of
 from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
 from holdfast.noise.language.questions import SHIPPED
 
@@ -49,7 +49,11 @@ def open_language(
     known = [n for n in (_configured(file), positions_of(proto, causal), causal.length) if n is not None]
     del proto  # hundreds of megabytes that the session holds again
     source = read_onnx(used) if used.suffix == ".gz" else used
-    runner = open_runner(causal, source, str(used), threads)
+    try:
+        session = open_session(source, threads=threads, inter_threads=1)
+    except Exception as problem:
+        raise ModelError(f"{used}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    runner = Runner(causal, session, str(used))
     _fit(tokens, causal.vocabulary or int(runner.logits([[0]]).shape[2]), file)
     positions = min(known, default=None)
     return LanguageModel(

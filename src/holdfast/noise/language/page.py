@@ -20,7 +20,7 @@ from holdfast.noise.page import about_section, drop_spot, suite_page, table_figu
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, joined
-from holdfast.report.tables import Table
+from holdfast.report.tables import Cell, Table
 
 _READING = (
     "A dot is what one precision costs in points of accuracy, its line the paired 95 % interval over "
@@ -147,7 +147,7 @@ def _spot(row: Row) -> Spot:
 
 def _about(suite: LanguageSuite) -> Section:
     models = Table(["model", "sha256"], [[m.model, m.sha256[:16]] for m in suite.models])
-    rows = [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets]
+    rows: list[list[Cell]] = [[s.data, s.kind, s.questions, s.sha256[:16]] for s in suite.models[0].sets]
     tables = {"Models": models, "Sets": Table(["set", "kind", "questions", "sha256"], rows)}
     figures = [table_figure(name, table, sortable=False) for name, table in tables.items()]
     return about_section(figures, suite.versions)

@@ -95,8 +95,8 @@ class LanguageSuite:
 
 
 MANIFEST = "language.json"
-_manifest = Manifest(MANIFEST, "noise-language", LanguageSuite, "a language run")
-as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
+SUITES = Manifest(MANIFEST, "noise-language", LanguageSuite, "a language run")
+as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
 def suite_folder(suite: LanguageSuite, runs: Path) -> Path:

@@ -112,17 +112,14 @@ class Voice:
             watch("encoder", feed)
             frames, stopped = self._decoded(self.nets["encoder"](feed), watch)
         if "postnet" in self.nets:
-            frames = self._postnet(frames, watch)
+            net = self.nets["postnet"]
+            given = frames if card.layout == "time-first" else frames.T
+            feed = {next(iter(net.inputs)): np.ascontiguousarray(given[None], np.float32)}
+            watch("postnet", feed)
+            frames = _frames(net(feed)[net.outputs[0]], card, net)
         if not np.isfinite(frames).all():
             raise DataError("the model gave NaN or infinite values")
         return Spoken(np.asarray(frames * np.array(card.std) + np.array(card.mean)), stopped)
-
-    def _postnet(self, frames: Mel, watch: Watch) -> Mel:
-        net, card = self.nets["postnet"], self.model.card
-        given = frames if card.layout == "time-first" else frames.T
-        feed: Feed = {next(iter(net.inputs)): np.ascontiguousarray(given[None], np.float32)}
-        watch("postnet", feed)
-        return _frames(net(feed)[net.outputs[0]], card, net)
 
     def _decoded(self, encoded: Feed, watch: Watch) -> tuple[Mel, bool]:
         card, net = self.model.card, self.nets["decoder"]
@@ -193,33 +190,29 @@ def open_voice(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> 
     if digest_of(model.files) != model.sha256:  # cells are named by it
         raise ModelError(f"{model.path}: the model was changed meanwhile; run the same command again")
     nets = {}
-    for role, path in zip(model.roles, model.files, strict=True):
-        nets[role] = _opened((graphs or {}).get(role, path), path)
+    for role, file in zip(model.roles, model.files, strict=True):
+        path = (graphs or {}).get(role, file)
+        load_proto(path)  # one clear line for a file that is no ONNX
+        try:
+            session = open_session(path, threads=1, inter_threads=1)
+        except Exception as problem:
+            raise ModelError(f"{file}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+        inputs = {i.name: tuple(i.shape) for i in session.get_inputs()}
+        nets[role] = Net(file, inputs, tuple(o.name for o in session.get_outputs()), session)
         _check(nets[role], role, model)
     return Voice(model, nets)
-
-
-def _opened(path: Path, named: Path) -> Net:
-    load_proto(path)  # one clear line for a file that is no ONNX
-    try:
-        session = open_session(path, threads=1, inter_threads=1)
-    except Exception as problem:
-        raise ModelError(f"{named}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
-    inputs = {i.name: tuple(i.shape) for i in session.get_inputs()}
-    return Net(named, inputs, tuple(o.name for o in session.get_outputs()), session)
 
 
 def _check(net: Net, role: str, model: SpeechModel) -> None:
     """Raise ModelError if a graph lacks an input or output that the card or its role needs."""
     card = model.card
+    states = [NEXT + name for name in net.inputs if name not in ("memory", "frame")]
     inputs, outputs = {
         "model": ([card.input], [card.mel]),
         "encoder": ([card.input], ["memory"]),
-        "decoder": (["memory", "frame"], ["mel", "stop"]),
+        "decoder": (["memory", "frame"], ["mel", "stop", *states]),
         "postnet": ([], []),
     }[role]
-    if role == "decoder":
-        outputs = outputs + [NEXT + name for name in net.inputs if name not in ("memory", "frame")]
     for kind, wanted, there in (("input", inputs, net.inputs), ("output", outputs, net.outputs)):
         for name in wanted:
             if name not in there:

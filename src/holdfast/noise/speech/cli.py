@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from holdfast.noise.cli import finish, models_and_data, note_aliases, print_esti
 from holdfast.noise.options import NoiseOptions
 
 if TYPE_CHECKING:
-    from holdfast.noise.speech.clips import ClipSet
     from holdfast.noise.speech.page import Shown
     from holdfast.noise.speech.result import SpeechSuite
     from holdfast.noise.speech.run import SpeechPlan
@@ -24,12 +24,11 @@ def speech(options: NoiseOptions) -> int:
     """Run, show and save the suite of every model, and return the exit code."""
     from holdfast.noise.speech.page import save_shown, write
     from holdfast.noise.speech.result import (
-        as_plain,
+        SUITES,
         csv_table,
         estimate_table,
         options_table,
         paper_table,
-        save,
         suite_folder,
     )
     from holdfast.noise.speech.run import estimate
@@ -39,23 +38,20 @@ def speech(options: NoiseOptions) -> int:
         estimates = [estimate(plan) for plan in plans]
         return print_estimates(estimate_table(estimates), estimates)
     made, sounds = suite_of(plans, command_line(options))
-
-    def save_all(folder: Path) -> None:
-        save(made, folder)
-        for sound in sounds:
-            save_shown(sound, folder)
-
-    tables = [*map(options_table, made.models), paper_table(made)]
-    return finish(
+    tables, folder = [*map(options_table, made.models), paper_table(made)], suite_folder(made, options.runs)
+    code = finish(
         options,
-        suite_folder(made, options.runs),
+        made,
+        SUITES,
+        folder,
         tables=[csv_table(made)] if options.csv else tables,
-        save=save_all,
-        plain=lambda: as_plain(made),
-        write=lambda out: write(made, out, sounds),
+        write=partial(write, shown=sounds),
         messages=_messages(made),
         failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
     )
+    for sound in sounds:
+        save_shown(sound, folder)
+    return code
 
 
 def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
@@ -91,7 +87,10 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     selection = NoiseSelection(options.only, options.skip, options.all)
     select_options(selection)
     note_aliases([word for word in (*options.only, *options.skip) if word.startswith(f"{PRECISION}=")])
-    clips, spare = open_clips(data, options.images), _spare(options, data)
+    clips = open_clips(data, options.images)
+    # Clips that are not tested on: those named, or those beyond --images.
+    source = options.calibration or (data if options.images is not None else None)
+    spare = open_clips(source) if source else None
     if clips.problems and options.strict:
         raise DataError(clips.problems[0])
     for problem in clips.problems[:10]:
@@ -111,15 +110,6 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
         )
         for model in [load_speech(name, card) for name, card in names]
     ]
-
-
-def _spare(options: NoiseOptions, data: str) -> ClipSet | None:
-    """Clips that are not tested on: those named, or those beyond --images."""
-    from holdfast.noise.speech.clips import open_clips
-
-    if options.calibration:
-        return open_clips(options.calibration)
-    return open_clips(data) if options.images is not None else None
 
 
 def report(run: Path, out: Path) -> None:

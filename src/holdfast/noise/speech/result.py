@@ -84,8 +84,8 @@ class SpeechSuite:
 
 
 MANIFEST = "speech.json"
-_manifest = Manifest(MANIFEST, "noise of speech", SpeechSuite, "a noise run")
-as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
+SUITES = Manifest(MANIFEST, "noise of speech", SpeechSuite, "a noise run")
+as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
 def suite_folder(suite: SpeechSuite, runs: Path) -> Path:
@@ -201,11 +201,12 @@ def words(row: Row) -> str:
 
 def csv_table(suite: SpeechSuite) -> Table:
     """Every number: one row per model and option, the clean system with its own error first."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Cell]] = []
     for m in suite.models:
         clean = Row("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
         for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
-            cells = {"model": m.model, "data": suite.data, "kind": m.kind, "noise": row.family}
+            cells: dict[str, Cell] = {"model": m.model, "data": suite.data, "kind": m.kind}
+            cells["noise"] = row.family
             for name in ("option", "outcome", "clips", "longer", "unstopped", "failed"):
                 cells[name] = getattr(row, name)
             for metric in ("mel", "heard", "wave", "own"):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.core.errors import DataError, ModelError, one_line
 from holdfast.core.seeds import generator
@@ -20,7 +20,7 @@ from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.cells import Graphs, Measured, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
-from holdfast.noise.speech.result import Number, Row, SpeechNoise
+from holdfast.noise.speech.result import Number, Row, SpeechNoise, mean
 from holdfast.noise.speech.spectrum import Vocoder
 from holdfast.noise.suite import (
     CALIBRATION_ITEMS,
@@ -146,6 +146,10 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
         several = f"none of the {len(failed)} clips can be used; first {failed[0]}"
         raise DataError(several if len(failed) > 1 else f"the clip cannot be used: {failed[0]}")
     rows = _mark_alike([_row(one, found) for one in prepared.candidates])
+    endless = [one.clip for one in clean if not one.stopped]
+    where = f"{len(endless)} of {len(clean)} clips ({', '.join(endless[:3])})"
+    ended = f"ended at max_frames {plan.model.card.max_frames}"
+    note = f"the clean model never stops by itself on {where}: {ended}"
     calibrated = any(one.option.calibrated and one.variant is not None for one in prepared.candidates)
     return SpeechNoise(
         model=plan.model.name,
@@ -160,7 +164,7 @@ def measure(prepared: Prepared, watch: Watch = unwatched) -> SpeechNoise:
         spectrum=dataclasses.asdict(plan.model.card.spectrum),
         vocoder=vocoder_words(plan.vocoder),
         calibration=prepared.reserved.words if calibrated else "",
-        notes=_notes(clean, plan.model.card.max_frames),
+        notes=(note,) if endless else (),
         failed=tuple(failed),
     )
 
@@ -170,13 +174,6 @@ def vocoder_words(how: Vocoder) -> str:
     phase = "zero initial phase" if how.seed is None else f"initial phase from seed {how.seed}"
     momentum = f", momentum {how.momentum:g}" if how.momentum else ""
     return f"Griffin-Lim, {how.iterations} iterations, {phase}{momentum}"
-
-
-def _notes(clean: Sequence[Measured], most: int) -> tuple[str, ...]:
-    endless = [one.clip for one in clean if not one.stopped]
-    where = f"{len(endless)} of {len(clean)} clips ({', '.join(endless[:3])})"
-    said = f"the clean model never stops by itself on {where}: ended at max_frames {most}"
-    return (said,) if endless else ()
 
 
 def _run_systems(
@@ -201,12 +198,13 @@ def _row(one: SpeechCandidate, found: dict[System, tuple[Measured, ...]], family
         return Row(family, name, "impossible", f"every clip failed: {first}", failed=lost)
     outcome, note = _outcome(good, one.note)
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
+    numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
     return Row(
         family,
         name,
         outcome,
         note,
-        **{key: None if None in got else _number(got) for key, got in values.items()},
+        **numbers,
         clips=len(good),
         longer=sum(m.frames != m.clean_frames for m in good),
         unstopped=sum(not m.stopped for m in good),
@@ -232,12 +230,9 @@ def _mark_alike(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _alike(first: Row, second: Row) -> bool:
-    if first.outcome != "measured" or second.outcome != "measured":
-        return False
-    pairs = [(getattr(first, key), getattr(second, key)) for key in FIELDS]
-    return all(
-        a is not None and b is not None and math.isclose(a.mean, b.mean, rel_tol=1e-6) for a, b in pairs
-    )
+    means = [(mean(first, key), mean(second, key)) for key in FIELDS]
+    close = (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6) for a, b in means)
+    return first.outcome == second.outcome == "measured" and all(close)
 
 
 def _number(values: Sequence[float]) -> Number:

@@ -189,25 +189,18 @@ def griffin_lim(magnitude: NDArray[np.float64], spectrum: Spectrum, how: Vocoder
     """The wave whose transform's magnitudes are near these (bins, frames)."""
     operator = part("stft", how.operator)
     forward, backward = operator.function, operator.facts["inverse"]
-    now = _begun(magnitude, how.seed)
+    now = magnitude.astype(np.complex128)
+    if how.seed is not None:
+        rng = generator(how.seed, "griffin-lim", *magnitude.shape)
+        now = np.asarray(magnitude * np.exp(1j * rng.uniform(-np.pi, np.pi, magnitude.shape)))
+    frames = magnitude.shape[1]
     before: Complex | None = None
     for _ in range(how.iterations):
-        heard = _frames(forward(backward(now, spectrum), spectrum), magnitude.shape[1])
+        heard = forward(backward(now, spectrum), spectrum)[:, :frames]
+        # Operators differ by one frame in how they treat the end.
+        heard = np.pad(heard, ((0, 0), (0, frames - heard.shape[1])))
         ahead = heard if before is None else heard + how.momentum * (heard - before)
         before = heard
         now = magnitude * (ahead / np.maximum(np.abs(ahead), TINY))
     wave: Wave = backward(now, spectrum)
     return wave
-
-
-def _begun(magnitude: NDArray[np.float64], seed: int | None) -> Complex:
-    if seed is None:
-        return magnitude.astype(np.complex128)
-    angle = generator(seed, "griffin-lim", *magnitude.shape).uniform(-np.pi, np.pi, magnitude.shape)
-    return np.asarray(magnitude * np.exp(1j * angle))
-
-
-def _frames(transform: Complex, frames: int) -> Complex:
-    """The transform with so many frames: operators differ by one in how they treat the end."""
-    missing = frames - transform.shape[1]
-    return np.pad(transform, ((0, 0), (0, missing))) if missing > 0 else transform[:, :frames]

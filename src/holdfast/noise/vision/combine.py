@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -71,7 +71,9 @@ def combine(
     Each family takes part with its worst option, or with `every` one of its options at each step. Where the
     plan's time is over, the steps made so far are the result.
     """
-    candidates = _candidates(suite, prepared.options, every)
+    known = prepared.options
+    alone_rows = [r for r in distinct(suite.rows) if r.family not in APART]
+    candidates = [known[r.label] for r in alone_rows] if every else worst_options(suite.rows, known)
     if not candidates:
         raise InputError("no noise changes anything here: there is nothing to combine")
     plan = prepared.noise.plan
@@ -91,10 +93,10 @@ def combine(
             break
         if not chosen:
             alone = {c.label: sides[v.name] for c, v in able if v.name in sides}
-        best = _worst_of(clean, able, sides)
-        if best is None:
+        ran = [(c, v) for c, v in able if v.name in sides]
+        if not ran:
             break
-        one, variant = best
+        one, variant = min(ran, key=lambda pair: _gain(clean, sides[pair[1].name]))
         after = sides[variant.name]
         steps.append(_step(one, (clean, alone[one.label], before, after), prepared.noise.replicates))
         before = after
@@ -104,12 +106,6 @@ def combine(
     return Staircase(
         plan.model.name, plan.dataset.name, suite.metric, clean.value, tuple(steps), tuple(left_out)
     )
-
-
-def _candidates(suite: ModelNoise, known: Mapping[str, Option], every: bool) -> list[Option]:
-    if not every:
-        return worst_options(suite.rows, known)
-    return [known[r.label] for r in distinct(suite.rows) if r.family not in APART]
 
 
 def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: str) -> dict[str, Side]:
@@ -123,15 +119,8 @@ def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: 
     return found
 
 
-def _worst_of(
-    clean: Side, able: Sequence[tuple[Option, Variant]], sides: dict[str, Side]
-) -> tuple[Option, Variant] | None:
-    drops = [
-        (compare(clean, sides[v.name], replicates=1).interval.estimate, place)
-        for place, (_, v) in enumerate(able)
-        if v.name in sides
-    ]
-    return able[min(drops)[1]] if drops else None
+def _gain(clean: Side, noised: Side) -> float:
+    return compare(clean, noised, replicates=1).interval.estimate
 
 
 def _step(one: Option, sides: tuple[Side, Side, Side, Side], replicates: int) -> Step:

@@ -143,8 +143,8 @@ class _NoiseManifest(Manifest[Suite]):
 
 
 MANIFEST = "noise.json"
-_manifest = _NoiseManifest(MANIFEST, "noise", Suite, "a noise run")
-as_plain, save, open_suite = _manifest.to_plain, _manifest.save, _manifest.open
+SUITES = _NoiseManifest(MANIFEST, "noise", Suite, "a noise run")
+as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
 def suite_folder(suite: Suite, runs: Path) -> Path:

@@ -17,7 +17,6 @@ from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.pipeline import Noise, pipeline_of
-from holdfast.engine.pipelines import ImageRecords
 from holdfast.engine.records import Failed, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment
@@ -93,11 +92,6 @@ class Prepared:
         """The options of the suite by their labels."""
         return {one.option.label: one.option for one in self.candidates}
 
-    @property
-    def calibrated_on(self) -> tuple[Entry, ...]:
-        """The images integer precisions are calibrated on."""
-        return self.context.reserved.items
-
     def first(self, count: int) -> Prepared:
         """The same on the first images alone; what precisions are calibrated on does not change."""
         plan = self.noise.plan
@@ -145,7 +139,7 @@ def measure(prepared: Prepared, watch: Watch = unwatched, together: bool = True)
     plan = prepared.noise.plan
     found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
     prepared = prepared.first(found[CLEAN].images)
-    judge = _judge(prepared, found[CLEAN])
+    judge = _Judge(prepared, found[CLEAN])
     rows = tuple(judge.row(a, found) for a in prepared.candidates)
     chosen = worst_options(rows, prepared.options) if together else []
     worst = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
@@ -180,20 +174,19 @@ def sweep_plan(plan: Plan, dataset: Dataset, variants: tuple[Variant, ...]) -> S
     return SweepPlan(**{**vars(plan), "dataset": dataset, "variants": variants})
 
 
-@dataclass(frozen=True)
 class _Judge:
     """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
 
-    prepared: Prepared
-    result: SweepResult
-    cells: ImageRecords
-    clean: Side
-    seen: dict[str, str] = field(default_factory=dict)
-
-    @functools.cached_property
-    def answers(self) -> str:
-        """A hash of every clean prediction."""
-        return _answers(self.clean)
+    def __init__(self, prepared: Prepared, clean: SweepResult) -> None:
+        if clean.problem:
+            raise DataError(clean.problem)
+        self.prepared, self.result, self.cells = prepared, clean, clean.read()
+        failed = [r for r in self.cells.records if isinstance(r, Failed)]
+        if len(failed) == len(self.cells.records):
+            raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
+        self.clean = side_of(prepared.noise.plan, prepared.alignment, self.cells.records)
+        self.answers = _answers(self.clean)
+        self.seen: dict[str, str] = {}
 
     @functools.cached_property
     def jpeg(self) -> float:
@@ -277,17 +270,6 @@ class _Judge:
             alignment=self.prepared.alignment.to_plain(),
             settings=settings_plain(plan.settings),
         )
-
-
-def _judge(prepared: Prepared, clean: SweepResult) -> _Judge:
-    if clean.problem:
-        raise DataError(clean.problem)
-    cells = clean.read()
-    failed = [r for r in cells.records if isinstance(r, Failed)]
-    if len(failed) == len(cells.records):
-        raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
-    side = side_of(prepared.noise.plan, prepared.alignment, cells.records)
-    return _Judge(prepared, clean, cells, side)
 
 
 def _answers(side: Side) -> str:

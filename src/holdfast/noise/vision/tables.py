@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.noise.suite import Estimate, cost_table, interval_text
 from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
-from holdfast.report.tables import Cell, Column, Table, many
+from holdfast.report.tables import Cell, Column, Table, many, table_of
 from holdfast.stages.families import families
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
@@ -19,7 +19,7 @@ _NOT_RUN = ("not installed", "impossible")
 
 def metric_name(of: Any) -> str:
     """How the metric of a model's noise, a staircase or a diagnosis is written."""
-    return METRICS.get(of.metric, of.metric)
+    return METRICS.get(of.metric, str(of.metric))
 
 
 def groups_of(suite: Suite) -> tuple[str, ...]:
@@ -63,16 +63,15 @@ def models_table(suite: Suite) -> Table:
 def models_csv(suite: Suite) -> Table:
     """The same with numbers alone: mean, worst and the worst option of every family."""
     groups = groups_of(suite)
-    columns = ["model", "data", "task", "metric", "images", "clean"]
-    for g in groups:
-        columns += [g.lower(), f"{g.lower()} worst", f"{g.lower()} worst option"]
-    rows: list[list[Cell]] = []
+    rows = []
     for model in suite.models:
-        row: list[Cell] = [model.model, suite.data, model.task, model.metric, model.images, 100 * model.clean]
-        for made in lines_of(model, groups):
-            row += [made.mean, made.worst, made.option or made.words]
-        rows.append([*row, model.combined.drop if model.combined else None])
-    return Table([*columns, "combined"], rows)
+        about = {"model": model.model, "data": suite.data, "task": model.task, "metric": model.metric}
+        row: dict[str, Cell] = {**about, "images": model.images, "clean": 100 * model.clean}
+        for name, made in zip(map(str.lower, groups), lines_of(model, groups), strict=True):
+            worst = {f"{name} worst": made.worst, f"{name} worst option": made.option or made.words}
+            row |= {name: made.mean, **worst}
+        rows.append({**row, "combined": model.combined.drop if model.combined else None})
+    return table_of(rows)
 
 
 def _mean_worst(made: Line) -> str:
@@ -106,20 +105,21 @@ def families_table(model: ModelNoise) -> Table:
 
 def _differ(distinct: int, rows: Sequence[Row]) -> str:
     """How many of the options that could be run differ, and how many could not: 6 of 7 differ (2 …)."""
-    words = [(sum(r.outcome == outcome for r in rows), outcome) for outcome in _NOT_RUN]
-    there = len(rows) - sum(count for count, _ in words)
-    left = ", ".join(f"{count} {outcome}" for count, outcome in words if count)
+    counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
+    there = len(rows) - sum(counts.values())
+    left = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     if not there:
         return left
-    return f"{distinct} of {there} differ ({left})" if left else f"{distinct} of {there} differ"
+    return f"{distinct} of {there} differ" + (f" ({left})" if left else "")
 
 
 def options_table(model: ModelNoise) -> Table:
     """Every option of one model: Δ with its paired interval, what changed, and words."""
     metric, combined = metric_name(model), model.combined
+    together = f"{combined.option.count('=')} worst together" if combined else ""
     columns: list[Column[Row]] = [
         Column("noise", get=lambda r: r.family),
-        Column("option", get=lambda r: _together(r) if r is combined else r.option),
+        Column("option", get=lambda r: together if r is combined else r.option),
         Column(f"Δ {metric}", 2, get=lambda r: r.drop),
         Column("95 % interval", get=lambda r: interval_text(r) if r.outcome == "measured" else ""),
         Column("changed", get=lambda r: "" if r.drop is None else f"{r.changed} of {r.images}"),
@@ -130,10 +130,6 @@ def options_table(model: ModelNoise) -> Table:
         "images whose prediction is another. An interval that holds 0 may be the choice of images"
     )
     return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
-
-
-def _together(row: Row) -> str:
-    return f"{row.option.count('=')} worst together"
 
 
 def words(row: Row, combined: bool = False) -> str:
