@@ -117,11 +117,10 @@ def _side(prepared: Prepared, made: SweepResult) -> Side:
     """The records of a finished variant, ready to be compared."""
     if made.problem:
         raise ModelError(f"{made.variant.name}: {made.problem}")
-    cells = made.read()
-    failed = [r for r in cells.records if isinstance(r, Failed)]
-    if len(failed) == len(cells.records):
-        raise ModelError(f"{made.variant.name}: every image failed; first {failed[0]}")
-    return side_of(prepared.noise.plan, prepared.alignment, cells.records)
+    records = made.read().records
+    if all(isinstance(r, Failed) for r in records):
+        raise ModelError(f"{made.variant.name}: every image failed; first {records[0]}")
+    return side_of(prepared.noise.plan, prepared.alignment, records)
 
 
 def _share(prepared: Prepared, label: str, sides: Mapping[str, Side], note: str) -> Share:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,15 +106,16 @@ def _probe(runner: Runner, tokens: Tokens) -> dict[str, Any]:
     text = (*tokens.first, *tokens.encode(_PROBE)) or (0,)
     ids = (text * 8)[: min(8, runner.causal.length or 8)]
     other = (*ids[:-1], (ids[-1] + 1) % tokens.size)
-    causal, rows, notes = runner.causal, 1, []
-    if causal.alone or causal.batch == 1:
-        logits = np.concatenate([runner.logits([ids]), runner.logits([other])])
-        if causal.alone:
-            notes.append("its 8-bit ranges are taken at run time: each ending is run alone, without padding")
-    else:
-        logits, rows = _together(runner, ids, other)
-        if rows == 1:
+    causal, rows, notes, logits = runner.causal, 1, list[str](), None
+    if causal.alone:
+        notes.append("its 8-bit ranges are taken at run time: each ending is run alone, without padding")
+    elif causal.batch != 1:
+        with suppress(DataError):
+            logits, rows = runner.logits([ids, other]), causal.batch or MOST_ROWS
+        if logits is None:
             notes.append("runs one row at a time: the graph does not take several")
+    if logits is None:
+        logits = np.concatenate([runner.logits([ids]), runner.logits([other])])
     whole, changed = (np.asarray(part, np.float64) for part in logits)
     if not causal.alone and _differ(whole[:-1], changed[:-1], logits.dtype.name):
         raise ModelError(
@@ -122,29 +124,16 @@ def _probe(runner: Runner, tokens: Tokens) -> dict[str, Any]:
         )
     shares = False
     if causal.continues and not causal.alone:
-        shares = not _differ(_split(runner, ids), whole[3:], logits.dtype.name)
+        behind = np.full(1, np.nan)
+        with suppress(DataError):
+            behind = np.asarray(runner.logits([ids[3:]], runner.read(ids[:3]))[0], np.float64)
+        shares = not _differ(behind, whole[3:], logits.dtype.name)
         if not shares:
             notes.append("behind a past it says other than when it reads the whole: endings are read whole")
     words = int(logits.shape[2])
     if tokens.size < 0.9 * words:
         notes.append(f"the model has {words} words, its tokenizer {tokens.size}: are they of one model?")
     return {"words": words, "rows": rows, "shares": shares, "notes": tuple(notes)}
-
-
-def _together(runner: Runner, ids: tuple[int, ...], other: tuple[int, ...]) -> tuple[Any, int]:
-    """The logits of two rows, run at once if the graph can."""
-    try:
-        return runner.logits([ids, other]), runner.causal.batch or MOST_ROWS
-    except DataError:
-        return np.concatenate([runner.logits([ids]), runner.logits([other])]), 1
-
-
-def _split(runner: Runner, ids: tuple[int, ...]) -> Any:
-    """The logits of all but three tokens, read behind those three."""
-    try:
-        return np.asarray(runner.logits([ids[3:]], runner.read(ids[:3]))[0], np.float64)
-    except DataError:
-        return np.full(1, np.nan)
 
 
 def _differ(a: Any, b: Any, dtype: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,29 +22,23 @@ def ids_of(text: str, card: SpeechCard) -> NDArray[np.int64]:
     """The ids (1, t) of a text, longest symbols first; DataError for characters the card does not know."""
     told = text.lower() if card.lower else text
     places = {symbol: place for place, symbol in enumerate(card.symbols)}
+    known = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
     found: list[int] = []
     at = 0
-    for hit in _pattern(card.symbols).finditer(told):
-        if hit.start() != at:
-            break
+    while at < len(told):
+        hit = known.match(told, at)
+        if hit is None:
+            raise DataError(
+                f"the card does not know {told[at]!r} (character {at + 1} of {told[:40]!r}); "
+                "add it to text.symbols or write the text without it"
+            )
         found.append(places[hit.group()])
         at = hit.end()
-    if at < len(told):
-        raise DataError(
-            f"the card does not know {told[at]!r} (character {at + 1} of {told[:40]!r}); "
-            "add it to text.symbols or write the text without it"
-        )
     if card.end:
         found.append(places[card.end])
     if not found:
         raise DataError("the text is empty")
     return np.array([found], np.int64)
-
-
-@functools.lru_cache(maxsize=8)
-def _pattern(symbols: tuple[str, ...]) -> re.Pattern[str]:
-    longest = sorted(symbols, key=len, reverse=True)
-    return re.compile("|".join(re.escape(symbol) for symbol in longest))
 
 
 Feed: TypeAlias = dict[str, NDArray[Any]]

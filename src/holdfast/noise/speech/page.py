@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,7 @@ from holdfast.noise.page import (
 from holdfast.noise.speech.cells import Studio
 from holdfast.noise.speech.clips import wav_bytes
 from holdfast.noise.speech.options import CLEAN, System, kind_of
-from holdfast.noise.speech.result import (
-    Row,
-    SpeechNoise,
-    SpeechSuite,
-    options_table,
-    paper_table,
-    short,
-)
+from holdfast.noise.speech.result import Row, SpeechNoise, SpeechSuite, options_table, paper_table, short
 from holdfast.noise.speech.run import Prepared
 from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.noise.suite import distinct, worst_of_each
@@ -41,8 +35,8 @@ from holdfast.report.html import data_uri, picture_uri, write_page
 from holdfast.report.parts import Alert, Card, Figure, Section, fragment
 from holdfast.report.tables import Table, many
 
+Floats: TypeAlias = NDArray[np.float32]
 FILE = "shown-{}.npz"
-RECORDING, CLEAN_NAME = "recording", "clean"
 LOUDEST = 75_000  # bytes of a sound on the page, before base64 makes four of three
 _DARK_TO_LIGHT = ((8, 10, 36), (48, 38, 120), (140, 50, 120), (224, 96, 70), (252, 200, 90), (252, 250, 210))
 _BELOW_TO_ABOVE = ((20, 70, 160), (120, 170, 220), (244, 244, 240), (232, 150, 110), (160, 30, 30))
@@ -63,8 +57,8 @@ class Sound:
     """A wave with its log mel spectrogram (frames, mels), as the card's analysis has it."""
 
     label: str
-    mel: NDArray[np.float32]
-    wave: NDArray[np.float32]
+    mel: Floats
+    wave: Floats
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ def shown(prepared: Prepared, made: SpeechNoise) -> Shown | None:
     else:
         return None
     spectrum = plan.model.card.spectrum
-    sounds = [_sound(RECORDING, take.target, take.recording), _sound(CLEAN_NAME, take.heard, take.wave)]
+    sounds = [_sound("recording", take.target, take.recording), _sound("clean", take.heard, take.wave)]
     for system in _worst(prepared, made):
         with suppress(DataError, ModelError):  # reported in its row
             spoken = studio.voice(system.precision).speak(take.clip.text)
@@ -154,19 +148,17 @@ def spectrogram_section(one: Shown, identifier: str, title: str) -> Section:
 
 
 def _own(recording: Sound, clean: Sound, rate: int) -> dict[str, object]:
-    low, high = _range(recording.mel, clean.mel)
+    scale = _range(recording.mel, clean.mel)
+    named = (("recording", recording), ("clean system", clean))
     return {
         "label": "clean system and recording",
         "note": "the model's own error: everything below is to be seen beside it",
-        "pictures": [
-            ("recording", *spectrogram(recording.mel, low, high), sound_uri(recording.wave, rate)),
-            ("clean system", *spectrogram(clean.mel, low, high), sound_uri(clean.wave, rate)),
-        ],
+        "pictures": [(name, *spectrogram(s.mel, *scale), sound_uri(s.wave, rate)) for name, s in named],
     }
 
 
 def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
-    low, high = _range(clean.mel, noised.mel)
+    scale = _range(clean.mel, noised.mel)
     common = min(len(clean.mel), len(noised.mel))
     difference = noised.mel[:common] - clean.mel[:common]
     largest = float(np.abs(difference).max()) or 1.0
@@ -175,22 +167,19 @@ def _row(clean: Sound, noised: Sound, rate: int) -> dict[str, object]:
         "label": noised.label,
         "note": f"MSE {short(mse)} on this clip; the strongest colour is ±{short(largest)}",
         "pictures": [
-            ("clean", *spectrogram(clean.mel, low, high), ""),
-            ("deployed", *spectrogram(noised.mel, low, high), sound_uri(noised.wave, rate)),
+            ("clean", *spectrogram(clean.mel, *scale), ""),
+            ("deployed", *spectrogram(noised.mel, *scale), sound_uri(noised.wave, rate)),
             ("deployed − clean", *spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
         ],
     }
 
 
-def _range(*mels: NDArray[np.float32]) -> tuple[float, float]:
+def _range(*mels: Floats) -> tuple[float, float]:
     return float(min(mel.min() for mel in mels)), float(max(mel.max() for mel in mels))
 
 
 def spectrogram(
-    mel: NDArray[np.float32],
-    low: float,
-    high: float,
-    colours: tuple[tuple[int, int, int], ...] = _DARK_TO_LIGHT,
+    mel: Floats, low: float, high: float, colours: Sequence[tuple[int, int, int]] = _DARK_TO_LIGHT
 ) -> tuple[str, int, int]:
     """A log mel spectrogram (frames, mels) as a PNG in a data URI, low ones at the bottom, and its size."""
     from PIL import Image
@@ -204,14 +193,14 @@ def spectrogram(
     return picture_uri(picture.quantize(64), "PNG", optimize=True), *picture.size
 
 
-def sound_uri(wave: NDArray[np.float32], rate: int) -> str:
+def sound_uri(wave: Floats, rate: int) -> str:
     """The wave as a wav file in a data URI, at a lower rate if it would be too large for a page."""
     thinned, slower = _thinned(wave, rate)
     loudest = max(1.0, float(np.abs(thinned).max()))  # a wave beyond full scale is made as loud as can be
     return data_uri(wav_bytes(thinned / loudest, slower), "audio/wav")
 
 
-def _thinned(wave: NDArray[np.float32], rate: int) -> tuple[NDArray[np.float64], int]:
+def _thinned(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
     """The wave at a half, a third, … of its rate, so that it is small enough; what is higher is cut off."""
     factor = 1
     while 2 * len(wave) // factor > LOUDEST and rate // (factor + 1) >= 4000:
@@ -295,12 +284,9 @@ def _sections(suite: SpeechSuite, shown: Sequence[Shown]) -> list[Section]:
 
 def _chart(model: SpeechNoise) -> Figure:
     """Every option's error of what is heard, beside the model's own."""
-    titles = {"precision": "Precision", "stft": "STFT"}
-    groups = [
-        Group(title, [_spot(r) for r in model.rows if r.family == family]) for family, title in titles.items()
-    ]
-    if model.combined is not None:
-        groups.append(Group("Combined", [_spot(model.combined)]))
+    titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
+    rows = [*model.rows, *([model.combined] if model.combined else [])]
+    groups = [Group(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()]
     note = (
         "The dashed line is the clean system's own error against the recordings; what lies far to its left "
         "is little beside what the model gets wrong anyway. A dot is the mean over clips, its line the 95 % "

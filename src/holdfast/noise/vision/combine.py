@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
+from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, common, compare, drawn, side_of
 from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, distinct, points
@@ -113,9 +114,9 @@ def _sides(prepared: Prepared, variants: Sequence[Variant], watch: Watch, what: 
     plan = prepared.noise.plan
     found = {}
     for name, made in run_variants(prepared, tuple(variants), watch, f"{what} {plan.model.name}").items():
-        cells = made.read() if not made.problem else None
-        if cells is not None and any(not hasattr(r, "reason") for r in cells.records):
-            found[name] = side_of(plan, prepared.alignment, cells.records)
+        records = made.read().records  # none of a variant with a problem
+        if not all(isinstance(r, Failed) for r in records):
+            found[name] = side_of(plan, prepared.alignment, records)
     return found
 
 

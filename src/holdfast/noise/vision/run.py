@@ -181,10 +181,10 @@ class _Judge:
         if clean.problem:
             raise DataError(clean.problem)
         self.prepared, self.result, self.cells = prepared, clean, clean.read()
-        failed = [r for r in self.cells.records if isinstance(r, Failed)]
-        if len(failed) == len(self.cells.records):
-            raise DataError(f"none of the {len(failed)} images could be evaluated; first {failed[0]}")
-        self.clean = side_of(prepared.noise.plan, prepared.alignment, self.cells.records)
+        records = self.cells.records
+        if all(isinstance(r, Failed) for r in records):
+            raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
+        self.clean = side_of(prepared.noise.plan, prepared.alignment, records)
         self.answers = _answers(self.clean)
         self.seen: dict[str, str] = {}
 
