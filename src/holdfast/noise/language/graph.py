@@ -17,23 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError, ModelError
+from holdfast.graph.inspect import TensorInfo, inputs_of, outputs_of
+from holdfast.graph.nodes import subgraphs
 from holdfast.graph.session import condense
 
-Dim = int | str
 _MASK, _POSITIONS, _BRANCH = "attention_mask", "position_ids", "use_cache_branch"
 _PAST = re.compile(r"past(?:_key_values)?(?P<rest>\.\d+\..*(?:key|value))$")
 _INTEGERS = ("int64", "int32")
 # Operators that take their ranges from all values of a tensor, so that a row depends on its neighbours.
 _WHOLE_TENSOR = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
-
-
-@dataclass(frozen=True)
-class Value:
-    """An input or output by name: its numpy type and shape; a free dimension is a name, None is unknown."""
-
-    name: str
-    dtype: str
-    shape: tuple[Dim, ...] | None
 
 
 @dataclass(frozen=True)
@@ -51,10 +43,10 @@ class Past:
 class Causal:
     """The roles of a causal language model's inputs and outputs; None where the graph has no such thing."""
 
-    ids: Value
-    mask: Value | None
-    positions: Value | None
-    branch: Value | None  # use_cache_branch: whether the past is to be used
+    ids: TensorInfo
+    mask: TensorInfo | None
+    positions: TensorInfo | None
+    branch: TensorInfo | None  # use_cache_branch: whether the past is to be used
     past: tuple[Past, ...]
     logits: str
     vocabulary: int | None  # None: the file does not say
@@ -70,9 +62,7 @@ class Causal:
 
 def causal_of(proto: Any, where: str = "the graph") -> Causal:
     """The roles of the inputs and outputs of an ONNX language model; ModelError of one line if it is none."""
-    weights = {w.name for w in proto.graph.initializer}
-    inputs = [_value(v) for v in proto.graph.input if v.name not in weights]
-    outputs = [_value(v) for v in proto.graph.output]
+    inputs, outputs = inputs_of(proto), outputs_of(proto)
     ids = _ids(inputs, where)
     named = {v.name: v for v in inputs}
     past = tuple(_past(v, outputs, where) for v in inputs if _PAST.match(v.name))
@@ -100,13 +90,11 @@ def causal_of(proto: Any, where: str = "the graph") -> Causal:
     )
 
 
-def _ids(inputs: Sequence[Value], where: str) -> Value:
+def _ids(inputs: Sequence[TensorInfo], where: str) -> TensorInfo:
     """The input of token numbers: `input_ids`, or the only one of integers that has no other known role."""
-    found = [v for v in inputs if v.name == "input_ids"] or [
-        v
-        for v in inputs
-        if v.dtype in _INTEGERS and v.name not in (_MASK, _POSITIONS) and len(v.shape or (0, 0)) == 2
-    ]
+    pairs = [v for v in inputs if v.dtype in _INTEGERS and len(v.shape or (0, 0)) == 2]
+    found = [v for v in inputs if v.name == "input_ids"]
+    found = found or [v for v in pairs if v.name not in (_MASK, _POSITIONS)]
     if len(found) != 1:
         there = ", ".join(f"{v.name} {v.dtype}" for v in inputs) or "none"
         raise ModelError(
@@ -119,9 +107,9 @@ def _ids(inputs: Sequence[Value], where: str) -> Value:
     return found[0]
 
 
-def _past(value: Value, outputs: Sequence[Value], where: str) -> Past:
+def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> Past:
     _rank(value, 4, "(batch, heads, past, size)", where)
-    heads, size = (value.shape or ())[1:4:2] or ("?", "?")
+    heads, size = value.shape[1:4:2] or ("?", "?")
     if not isinstance(heads, int) or not isinstance(size, int):
         raise ModelError(
             f"{where}: input {value.name!r}: expected the shape (batch, heads, past, size) with heads and "
@@ -134,10 +122,10 @@ def _past(value: Value, outputs: Sequence[Value], where: str) -> Past:
     return Past(value.name, present, value.dtype, heads, size)
 
 
-def _logits(outputs: Sequence[Value], where: str) -> tuple[str, int | None]:
+def _logits(outputs: Sequence[TensorInfo], where: str) -> tuple[str, int | None]:
     """The name of the logits and their number of words: `logits`, or the only output of three dimensions."""
     found = [v for v in outputs if v.name == "logits"] or [
-        v for v in outputs if v.shape is not None and len(v.shape) == 3 and v.dtype.startswith("float")
+        v for v in outputs if len(v.shape) == 3 and v.dtype.startswith("float")
     ]
     if len(found) != 1:
         there = ", ".join(f"{v.name} {v.shape}" for v in outputs[:4]) + (", …" if len(outputs) > 4 else "")
@@ -151,37 +139,23 @@ def _logits(outputs: Sequence[Value], where: str) -> tuple[str, int | None]:
     return found[0].name, _fixed(found[0], 2)
 
 
-def _rank(value: Value | None, rank: int, wanted: str, where: str) -> None:
-    if value is not None and value.shape is not None and len(value.shape) != rank:
+def _rank(value: TensorInfo | None, rank: int, wanted: str, where: str) -> None:
+    if value is not None and len(value.shape or range(rank)) != rank:  # a shape may be unknown
         raise ModelError(f"{where}: {value.name!r}: expected {rank} dimensions {wanted}, got {value.shape}")
 
 
-def _fixed(value: Value, axis: int) -> int | None:
-    size = value.shape[axis] if value.shape is not None else None
+def _fixed(value: TensorInfo, axis: int) -> int | None:
+    size = value.shape[axis] if value.shape else None
     return size if isinstance(size, int) and size > 0 else None
-
-
-def _value(value: Any) -> Value:
-    from onnx import helper
-
-    kind = value.type.tensor_type
-    try:
-        dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
-    except (KeyError, ValueError, TypeError):
-        dtype = "unknown"
-    if not kind.HasField("shape"):
-        return Value(value.name, dtype, None)
-    shape = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim)
-    return Value(value.name, dtype, shape)
 
 
 def _operators(proto: Any) -> Iterator[str]:
     """Every operator of the graph, of the graphs inside its nodes and of its functions."""
-    todo = [list(proto.graph.node), *(list(f.node) for f in proto.functions)]
+    todo = [proto.graph, *proto.functions]
     while todo:
-        for node in todo.pop():
+        for node in todo.pop().node:
             yield node.op_type
-            todo += [list(a.g.node) for a in node.attribute if a.HasField("g")]
+            todo += subgraphs(node)
 
 
 Feeds: TypeAlias = dict[str, NDArray[Any]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from holdfast.core.errors import DataError, ModelError, UnknownName
 from holdfast.core.fingerprint import of, of_file
 from holdfast.core.model import read_onnx
 from holdfast.graph.inspect import load_proto
+from holdfast.graph.nodes import needed, part_of
 from holdfast.graph.session import condense, open_session
 from holdfast.noise.language.graph import Causal, Runner, causal_of, feeds_of
 from holdfast.noise.language.model import MOST_ROWS, LanguageModel, Tokens, find_tokenizer, open_tokens
@@ -198,7 +198,6 @@ def positions_of(proto: Any, causal: Causal) -> int | None:
     running the few nodes that make the numbers, on four tokens.
     """
     sizes = {w.name: tuple(w.dims) for w in proto.graph.initializer if len(w.dims) == 2}
-    makers = {name: place for place, node in enumerate(proto.graph.node) for name in node.output}
     lookups = {
         (node.input[0], node.input[1])
         for node in proto.graph.node
@@ -206,52 +205,27 @@ def positions_of(proto: Any, causal: Causal) -> int | None:
     }
     bounds = []
     for table, numbers in lookups:
-        last = _last_number(proto, causal, numbers, makers)
+        last = _last_number(proto, causal, numbers)
         if last is not None:
             bounds.append(sizes[table][0] - (last - (_TOKENS - 1)))
     return min((bound for bound in bounds if bound > 0), default=None)
 
 
-def _last_number(proto: Any, causal: Causal, numbers: str, makers: Mapping[str, int]) -> int | None:
+def _last_number(proto: Any, causal: Causal, numbers: str) -> int | None:
     """The number of the last of four tokens, when they are counted up one by one; None if they are not."""
     if causal.positions is not None and numbers == causal.positions.name:
         return _TOKENS - 1
-    places = _ancestors(proto, numbers, makers)
-    found = _value(proto, causal, numbers, places) if places else None
-    if found is None or found.size < _TOKENS:
+    feeds = feeds_of(causal, [[0] * min(_TOKENS, causal.length or _TOKENS)])
+    if not 0 < len(needed(proto.graph, [numbers], feeds)) <= _MOST_NODES:
+        return None
+    try:
+        session = open_session(part_of(proto, feeds, [numbers]).SerializeToString(), threads=1)
+        given = {one.name: feeds[one.name] for one in session.get_inputs()}
+        found = np.asarray(session.run([numbers], given)[0])
+    except Exception:  # noqa: BLE001 - then it is not a table of positions that can be told
+        return None
+    if found.size < _TOKENS:
         return None
     last = found.reshape(-1, found.shape[-1])[0]
     counted = len(last) == _TOKENS and np.array_equal(np.diff(last), [1] * (_TOKENS - 1))
     return int(last[-1]) if counted else None
-
-
-def _ancestors(proto: Any, name: str, makers: Mapping[str, int]) -> list[int]:
-    """The places of the nodes that make a value, in the graph's order; none if they are too many."""
-    todo, kept = [name], set[int]()
-    while todo and len(kept) <= _MOST_NODES:
-        place = makers.get(todo.pop())
-        if place is not None and place not in kept:
-            kept.add(place)
-            todo += list(proto.graph.node[place].input)
-    return sorted(kept) if len(kept) <= _MOST_NODES else []
-
-
-def _value(proto: Any, causal: Causal, wanted: str, places: list[int]) -> Any:
-    """What these nodes make of four equal tokens; None if they cannot be run by themselves."""
-    import onnx
-    from onnx import helper
-
-    nodes = [proto.graph.node[place] for place in places]
-    used = {name for node in nodes for name in node.input}
-    inputs = [v for v in proto.graph.input if v.name in used]
-    weights = [w for w in proto.graph.initializer if w.name in used]
-    graph = helper.make_graph(nodes, "positions", inputs, [onnx.ValueInfoProto(name=wanted)], weights)
-    small = helper.make_model(graph, opset_imports=list(proto.opset_import), ir_version=proto.ir_version)
-    small.functions.extend(proto.functions)
-    feeds = feeds_of(causal, [[0] * min(_TOKENS, causal.length or _TOKENS)])
-    try:
-        session = open_session(small.SerializeToString(), threads=1)
-        given = {v.name: feeds[v.name] for v in inputs if v.name in feeds}
-        return np.asarray(session.run([wanted], given)[0])
-    except Exception:  # noqa: BLE001 - then it is not a table of positions that can be told
-        return None

@@ -187,77 +187,62 @@ def _set(prepared: Prepared, model: str, data: str, results: Mapping[Piece, Any]
     if failed and prepared.plan.strict:  # of pieces that a run without it has left
         raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; leave out --strict to go on")
     answers = {q.name: q.answer for q in text.questions}
-    judge = _Judge(clean, answers, results)
-    found = [(t, judge.scores(t)) for t in trials[1:]]
     default = DEFAULT_RULES[text.kind]
-    rules = sorted(rules_for(text.kind), key=lambda r: r != default)
-    calibrated = any(is_calibrated(t.precision) for t, _ in found)
+    rules = []
+    for rule in sorted(rules_for(text.kind), key=lambda r: r != default):
+        right = hits(list(clean.values()), [answers[name] for name in clean], rule)
+        rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
+        rules.append(RuleNoise(rule, float(right.mean()), rows))
+    calibrated = any(is_calibrated(t.precision) for t in trials[1:])
+    # A model that must say a word by itself has no blind pick.
+    chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(
         data=data,
         kind=text.kind,
         sha256=text.sha256,
         questions=len(clean),
-        chance=_chance(text),
-        rules=tuple(judge.rule(rule, found) for rule in rules),
+        chance=sum(chances) / len(chances),
+        rules=tuple(rules),
         calibration=prepared.reserved[data].words if calibrated else "",
         notes=(*text.problems, *prepared.notes[model, data]),
         failed=failed,
     )
 
 
-def _chance(text: TextSet) -> float:
-    """The accuracy of picking an ending blindly; 0 where the model must say a word by itself."""
-    shares = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
-    return sum(shares) / len(shares)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """The scores of the file as it is, by question, against which every precision is compared."""
-
-    clean: Mapping[str, Scored]
-    answers: Mapping[str, int]
-    results: Mapping[Piece, Any]
-
-    def scores(self, trial: Trial) -> list[Scored] | Row:
-        """The scores of a precision, or the row that says why there are none."""
-        if not trial.pieces:
-            return Row(trial.precision, trial.outcome, trial.note)
-        problem = next((r["problem"] for p in trial.pieces if isinstance(r := self.results[p], dict)), "")
-        if problem:
-            return Row(trial.precision, "impossible", problem)
-        found = scores_of(self.results, trial)
-        if all(map(has_failed, found)):
-            why = f"no likelihood (NaN) for any of {len(found)} questions; {trial.note}"
-            return Row(trial.precision, "impossible", why, failed=len(found))
-        return found
-
-    def rule(self, rule: TextRule, found: Sequence[tuple[Trial, list[Scored] | Row]]) -> RuleNoise:
-        """The set by one rule."""
-        clean = list(self.clean.values())
-        right = hits(clean, [self.answers[s.name] for s in clean], rule)
-        rows = [s if isinstance(s, Row) else self._row(trial, s, rule) for trial, s in found]
-        return RuleNoise(rule, float(right.mean()), tuple(rows))
-
-    def _row(self, trial: Trial, after: Sequence[Scored], rule: TextRule) -> Row:
-        before = [self.clean[s.name] for s in after]
-        answers = [self.answers[s.name] for s in after]
-        change = compare(before, after, answers, rule, generator(0, "difference"))
-        same = list(before) == list(after)
-        return Row(
-            trial.precision,
-            "no effect" if same else "measured",
-            f"{EXACTLY}; {trial.note}" if same else trial.note,
-            value=change.after,
-            drop=points(change.drop.estimate),
-            low=points(_whole(change.drop.low, len(after))),
-            high=points(_whole(change.drop.high, len(after))),
-            changed=change.changed,
-            lost=change.flips.lost,
-            gained=change.flips.gained,
-            questions=len(after),
-            failed=sum(map(has_failed, after)),
-        )
+def _row(
+    trial: Trial,
+    rule: TextRule,
+    clean: Mapping[str, Scored],
+    answers: Mapping[str, int],
+    results: Mapping[Piece, Any],
+) -> Row:
+    """The row of a precision: its scores against those of the file as it is, or why there are none."""
+    if not trial.pieces:
+        return Row(trial.precision, trial.outcome, trial.note)
+    problem = next((r["problem"] for p in trial.pieces if isinstance(r := results[p], dict)), "")
+    if problem:
+        return Row(trial.precision, "impossible", problem)
+    after = scores_of(results, trial)
+    if all(map(has_failed, after)):
+        why = f"no likelihood (NaN) for any of {len(after)} questions; {trial.note}"
+        return Row(trial.precision, "impossible", why, failed=len(after))
+    before = [clean[s.name] for s in after]
+    change = compare(before, after, [answers[s.name] for s in after], rule, generator(0, "difference"))
+    same = before == after
+    return Row(
+        trial.precision,
+        "no effect" if same else "measured",
+        f"{EXACTLY}; {trial.note}" if same else trial.note,
+        value=change.after,
+        drop=points(change.drop.estimate),
+        low=points(_whole(change.drop.low, len(after))),
+        high=points(_whole(change.drop.high, len(after))),
+        changed=change.changed,
+        lost=change.flips.lost,
+        gained=change.flips.gained,
+        questions=len(after),
+        failed=sum(map(has_failed, after)),
+    )
 
 
 def _whole(share: float, questions: int) -> float:
@@ -268,7 +253,7 @@ def _whole(share: float, questions: int) -> float:
 def estimate(prepared: Prepared) -> list[Estimate]:
     """An estimate for each model and set; some questions of each trial are run now, in one thread."""
     each = product(prepared.plan.subjects, prepared.plan.sets)
-    return [_of(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
+    return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
 
 
 def graphs_of(prepared: Prepared) -> tuple[int, int]:
@@ -277,7 +262,7 @@ def graphs_of(prepared: Prepared) -> tuple[int, int]:
     return len(graphs), sum(graph.stat().st_size for graph in graphs)
 
 
-def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
+def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
     store, work = prepared.plan.store, ScoringWork(1)
     able = [t for t in trials if t.pieces]
     missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
@@ -287,7 +272,11 @@ def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         if not left:
             continue
         few = spread(trial.questions, min(SAMPLE, len(trial.questions)))
-        took, kept = _timed(trial, few)
+        model = open_language(left[0].path, left[0].tokenizer, 1, left[0].graph)
+        model.score(few[0])  # warm
+        began = time.perf_counter()
+        scores = list(model.score_all(few))
+        took, kept = time.perf_counter() - began, len(to_json(packed(scores)))
         # By length: a long text takes longer than a short one.
         times = sum(_length(p.questions) for p in left) / _length(few)
         seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
@@ -304,16 +293,6 @@ def _of(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         sample=sample,
         skipped=tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces),
     )
-
-
-def _timed(trial: Trial, few: Sequence[Question]) -> tuple[float, int]:
-    """Seconds and bytes of a few questions, the model open and warm."""
-    piece = trial.pieces[0]
-    model = open_language(piece.path, piece.tokenizer, 1, piece.graph)
-    model.score(few[0])
-    began = time.perf_counter()
-    found = list(model.score_all(few))
-    return time.perf_counter() - began, len(to_json(packed(found)))
 
 
 def _length(questions: Sequence[Question]) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 import wave as riff
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
+from holdfast.noise.speech.card import shipped_folder
 from holdfast.noise.speech.spectrum import Wave
 
 METADATA, WAVS = "metadata.csv", "wavs"
@@ -47,7 +47,7 @@ def open_clips(name_or_path: str | Path, limit: int | None = None) -> ClipSet:
     """The clips of a folder, or the shipped ones by their name; DataError if none can be used."""
     path = Path(name_or_path)
     if str(name_or_path) == SHIPPED and not path.exists():
-        path = Path(str(resources.files("holdfast"))) / "models" / "speech" / SHIPPED
+        path = shipped_folder() / SHIPPED
     file = path / METADATA
     if path.is_file() and path.name == METADATA:
         path, file = path.parent, path

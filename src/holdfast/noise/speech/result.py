@@ -116,7 +116,8 @@ def paper_table(suite: SpeechSuite) -> Table:
         for metric, name in NAMES.items():
             cells = [_mean_worst([r for r in model.rows if r.group.upper() == g], metric) for g in groups]
             own = short(model.own.mean) if metric == "heard" else ""
-            rows.append([model.model, name, *cells, _combined(model, metric), own])
+            both = mean(model.combined, metric)
+            rows.append([model.model, name, *cells, "–" if both is None else short(both), own])
     columns = ["method", "MSE of"]
     columns += [g if g == "STFT" else f"precision {g}" for g in groups]
     caption = (
@@ -145,11 +146,6 @@ def mean(row: Row | None, metric: str) -> float | None:
     """The row's mean of that metric over the clips."""
     found: Number | None = getattr(row, metric, None)
     return found.mean if found else None
-
-
-def _combined(model: SpeechNoise, metric: str) -> str:
-    found = mean(model.combined, metric)
-    return "–" if found is None else short(found)
 
 
 def options_table(model: SpeechNoise) -> Table:
