@@ -5,9 +5,9 @@ import pytest
 
 from helpers import models as making
 from holdfast.core.pipeline import open_machine, open_preparation, pipeline_of
-from holdfast.diagnose.dump import Likeness, Trial, like_input, like_output, ranked
+from holdfast.diagnose.dump import Likeness, Trial, like_input, like_output, like_table, ranked
 from holdfast.diagnose.lockstep import Apart
-from holdfast.diagnose.page import like_table, like_text
+from holdfast.diagnose.page import like_text
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.choose import calibrated
 from holdfast.noise.vision.show import OnePicture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from holdfast.core.registry import lookup, names, part
 from holdfast.core.types import Image, Tensor
 from holdfast.diagnose.lockstep import Apart, apart
 from holdfast.graph.rewrite.types import CannotRewrite
+from holdfast.report.tables import Cell, Table
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import Option, families, is_installed, options
 
@@ -254,3 +256,27 @@ def _output_apart(model: Model, pipeline: Pipeline, data: bytes, dump: Tensor) -
     tried = [(apart(value.reshape(dump.shape), dump), value) for value in fitting]
     far, value = min(tried, key=lambda one: one[0].mean)
     return far, fingerprint.of_bytes(value.tobytes())
+
+
+def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
+    """The choices whose result is nearest to a dump; last what else gives the very same result."""
+    rows: list[list[Cell]] = [
+        [
+            place,
+            one.choices,
+            "exactly" if one.exact else "",
+            size_text(one.apart.largest),
+            size_text(one.apart.mean),
+            ", ".join(one.same),
+        ]
+        for place, one in enumerate(found[:most], 1)
+    ]
+    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
+    end = "" if found[0].exact else "; none of them reproduces it"
+    tried = sum(one.tried for one in found)
+    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
+
+
+def size_text(value: float) -> str:
+    """A difference as it is written; infinite ones are of values of different shapes."""
+    return "another shape" if math.isinf(value) else f"{value:.4g}"

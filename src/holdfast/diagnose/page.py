@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.diagnose.dump import Likeness
+from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.lockstep import StageApart, first_apart
 from holdfast.diagnose.run import Blame, Calibrated, Diagnosis, Share
 from holdfast.noise.page import table_figure
@@ -48,14 +48,16 @@ def stage_table(stages: Sequence[StageApart]) -> Table:
     """What every stage hands on in the two systems, compared."""
     columns = ["stage", "images that differ", "largest difference", "mean difference", "share of values"]
     rows: list[list[Cell]] = [
-        [s.stage, f"{s.differ} of {s.images}", _size(s.largest), _size(s.mean), f"{100 * s.share:z.2f} %"]
+        [
+            s.stage,
+            f"{s.differ} of {s.images}",
+            size_text(s.largest),
+            size_text(s.mean),
+            f"{100 * s.share:z.2f} %",
+        ]
         for s in stages
     ]
     return Table(columns, rows, "Training and deployment in lockstep")
-
-
-def _size(value: float) -> str:
-    return "another shape" if math.isinf(value) else f"{value:.4g}"
 
 
 def blame_table(found: Blame) -> Table:
@@ -77,25 +79,6 @@ def blame_table(found: Blame) -> Table:
     return Table(columns, rows, f"Points of {metric_name(found)}: {what}")
 
 
-def like_table(found: Sequence[Likeness], what: str, most: int = 8) -> Table:
-    """The choices whose result is nearest to a dump; last what else gives the very same result."""
-    rows: list[list[Cell]] = [
-        [
-            place,
-            one.choices,
-            "exactly" if one.exact else "",
-            _size(one.apart.largest),
-            _size(one.apart.mean),
-            ", ".join(one.same),
-        ]
-        for place, one in enumerate(found[:most], 1)
-    ]
-    columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
-    end = "" if found[0].exact else "; none of them reproduces it"
-    tried = sum(one.tried for one in found)
-    return Table(columns, rows, f"What the dumped {what} looks like: nearest of {tried} tried{end}")
-
-
 def like_text(table: Table) -> str:
     """The table of a dump for a terminal: what gives the same stands in lines below, which would widen it."""
     lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
@@ -111,7 +94,7 @@ def words(diagnosis: Diagnosis) -> str:
     stages, found = diagnosis.stages, diagnosis.blame
     apart, said = first_apart(stages), ""
     if apart is not None:
-        far = "in shape" if math.isinf(apart.largest) else f"by {_size(apart.largest)} at most"
+        far = "in shape" if math.isinf(apart.largest) else f"by {size_text(apart.largest)} at most"
         part = f"{apart.differ} of {apart.images} images differ there, {far}"
         said = f"They part at the stage {apart.stage}: {part}."
     elif stages:

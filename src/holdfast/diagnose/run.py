@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from holdfast.config.options import carry
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError, ModelError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline
-from holdfast.diagnose.lockstep import StageApart
+from holdfast.core.pipeline import Pipeline, pipeline_of
+from holdfast.data.open import open_dataset
+from holdfast.diagnose.dump import like_input, like_output, like_table, read_dump
+from holdfast.diagnose.lockstep import StageApart, lockstep
+from holdfast.diagnose.options import DiagnoseOptions
+from holdfast.engine.progress import progress
 from holdfast.engine.records import Failed
 from holdfast.evaluate.difference import Side, broken, compare, side_of
-from holdfast.noise.suite import Watch, points
-from holdfast.noise.vision.choose import ImageCandidate, build_variant, reserve
-from holdfast.noise.vision.run import Prepared, run_variants
+from holdfast.evaluate.result import CELLS
+from holdfast.graph.load import load_model
+from holdfast.noise.cli import plan_for
+from holdfast.noise.options import CombineOptions
+from holdfast.noise.suite import REWRITTEN, Watch, points, spread
+from holdfast.noise.vision.choose import ImageCandidate, build_variant, calibrated, not_for, reserve
+from holdfast.noise.vision.run import Prepared, prepare_context, run_variants
+from holdfast.noise.vision.show import OnePicture
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
 from holdfast.stages.deployed import Calibration, Deployed
-from holdfast.stages.families import Option
+from holdfast.stages.families import Option, applied, options_of
 
 DEPLOY = "deploy"
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+LOOKED_AT = 16  # images of a dataset that are run in lockstep
 
 
 @dataclass(frozen=True)
@@ -182,3 +195,72 @@ def calibration_of(model: Model, words: str, *systems: Pipeline) -> Calibrated |
     builds = [infer.built(model) for infer in infers]
     how = ["; ".join(b.how) or ("" if b.changed else "nothing in the graph it could change") for b in builds]
     return Calibrated(images, words, "; ".join(dict.fromkeys(how)))
+
+
+def diagnose(options: DiagnoseOptions) -> Diagnosis:
+    """Run training and deployment beside each other, on a dataset or on one picture with its dumps."""
+    dumps = options.input or options.output
+    if not (options.deploy or dumps):
+        raise InputError("expected --deploy CHOICES, or a dump of the target: --input or --output FILE.npy")
+    path = Path(options.data)
+    if path.is_file() and path.suffix.lower() in PICTURES:
+        return _on_picture(options)
+    if dumps:
+        raise InputError("a dump is compared on one picture: give the picture it is of, not a dataset")
+    return _on_data(options)
+
+
+def _on_picture(options: DiagnoseOptions) -> Diagnosis:
+    picture = Path(options.data)
+    loaded, data = load_model(options.model, options.card), picture.read_bytes()
+    train = _system(pipeline_of(loaded.card), options.train, loaded)
+    spare = open_dataset(options.calibration) if options.calibration else None
+    entry = OnePicture(picture.name, data)
+    images, words = for_picture(loaded, entry, spare, train, options.calibration_images)
+
+    def ready(pipeline: Pipeline) -> Pipeline:
+        return calibrated(pipeline, images, options.runs / CELLS / REWRITTEN)
+
+    found = Diagnosis()
+    if options.deploy:
+        both = ready(train), ready(_system(train, options.deploy, loaded))
+        stages = lockstep(loaded, *both, [(picture.name, data)])
+        found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
+    if options.input:
+        near = like_input(loaded, train, data, read_dump(options.input))
+        found = replace(found, dumps=(like_table(near, "input"),))
+    if options.output:
+        near = like_output(loaded, train, data, read_dump(options.output), ready)
+        seen = found.calibration or Calibrated(len(images.entries), words)
+        found = replace(found, dumps=(*found.dumps, like_table(near, "output")), calibration=seen)
+    return found
+
+
+def _system(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
+    """The pipeline with the options of a text; InputError if one is not for the task or undoes another."""
+    chosen = options_of(text)
+    for place, one in enumerate(chosen):
+        if unfit := not_for(one, model):
+            raise InputError(f"{one.label}: {unfit}")
+        for later in chosen[place + 1 :]:
+            both = applied(pipeline, (one, later))
+            if one.family == later.family and both == applied(pipeline, (later,)):
+                raise InputError(f"{one.label} and {later.label}: the second undoes the first; give one")
+    return applied(pipeline, chosen)
+
+
+def _on_data(options: DiagnoseOptions) -> Diagnosis:
+    plan = plan_for(carry(options, CombineOptions))
+    base = plan.plan
+    train = _system(pipeline_of(base.model.card), options.train, base.model)
+    systems = train, _system(train, options.deploy, base.model)
+    prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
+    context = prepared.context
+    train, deploy = (calibrated(system, context.calibration, context.folder) for system in systems)
+    prepared = replace(prepared, context=replace(context, clean=train))
+    few = spread(base.dataset.entries, min(LOOKED_AT, len(base.dataset)))
+    pictures = ((entry.name, entry.load().data) for entry in few)
+    stages = lockstep(base.model, train, deploy, pictures)
+    seen = calibration_of(base.model, context.reserved.words, train, deploy)
+    costs = blame(prepared, options_of(options.deploy), progress)
+    return Diagnosis(stages, costs, calibration=seen)

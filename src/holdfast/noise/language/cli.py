@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.errors import InputError
+from holdfast.core.language import TextSet
+from holdfast.engine.progress import progress
 from holdfast.noise.cli import finish, note_aliases, print_estimates, reject_options, stamp
+from holdfast.noise.language import result
+from holdfast.noise.language.cells import select_precisions
+from holdfast.noise.language.open import FILES, file_of, shipped, subject_of
+from holdfast.noise.language.page import write
+from holdfast.noise.language.questions import open_text
+from holdfast.noise.language.result import LanguageSuite
+from holdfast.noise.language.run import LanguagePlan, estimate, graphs_of, measure, prepare
 from holdfast.noise.options import NoiseOptions
-
-if TYPE_CHECKING:
-    from holdfast.core.language import TextSet
-    from holdfast.noise.language.open import Subject
-    from holdfast.noise.language.result import LanguageSuite
-    from holdfast.noise.language.run import LanguagePlan, Prepared
-    from holdfast.report.tables import Table
+from holdfast.noise.suite import PRECISION
 
 
 def language(options: NoiseOptions) -> int:
     """Run, show and save the suite, and return the exit code."""
-    from holdfast.engine.progress import progress
-    from holdfast.noise.language.page import write
-    from holdfast.noise.language.result import SUITES, rows_csv, suite_folder
-    from holdfast.noise.language.run import measure, prepare
-
     began = time.perf_counter()
     prepared = prepare(plan_of(options), progress)
     if options.dry_run:
-        return _estimate(prepared)
+        estimates = estimate(prepared)
+        code = print_estimates(result.estimate_table(estimates), estimates)
+        graphs, size = graphs_of(prepared)
+        say(f"graphs   {graphs} rewritten ones, {size / 1e6:.1f} MB, are made and kept in {options.runs}")
+        return code
     made = dataclasses.replace(measure(prepared, progress), **stamp(command_line(options), began))
+    tables = [result.models_table(made), result.rules_table(made)]
+    for model in reversed(made.models):
+        sets = [result.numbers_table(of, model.model) for of in model.sets]
+        tables = [*sets, result.how_table(model), *tables]
     return finish(
         options,
         made,
-        SUITES,
-        suite_folder(made, options.runs),
-        tables=[rows_csv(made)] if options.csv else _tables(made),
+        result.SUITES,
+        result.suite_folder(made, options.runs),
+        tables=[result.rows_csv(made)] if options.csv else tables,
         write=write,
         messages=_messages(made),
         failed=any(of.failed for model in made.models for of in model.sets),
@@ -47,13 +53,6 @@ def language(options: NoiseOptions) -> int:
 
 def plan_of(options: NoiseOptions) -> LanguagePlan:
     """The plan of a command line; InputError for words that are neither model nor set."""
-    from holdfast.core.errors import InputError
-    from holdfast.noise.language.cells import select_precisions
-    from holdfast.noise.language.open import FILES, file_of, shipped
-    from holdfast.noise.language.questions import open_text
-    from holdfast.noise.language.run import LanguagePlan
-    from holdfast.noise.suite import PRECISION
-
     reject_options(options, ("card",))
     precisions = select_precisions(options.only, options.skip, options.all)
     named = [word for word in (*options.only, *options.skip) if word != PRECISION]
@@ -76,8 +75,14 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     spare: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
     if options.calibration:
         spare = (open_text(Path(options.calibration)),) * len(whole)
+    subjects = [subject_of(file) for file in models]
+    names = [s.name for s in subjects]
+    for place, one in enumerate(subjects):  # those of one name are distinguished by their folders
+        if names.count(one.name) > 1:
+            folder = one.path.resolve().parent.name
+            subjects[place] = dataclasses.replace(one, name=f"{folder}/{one.name}")
     return LanguagePlan(
-        _subjects(models),
+        tuple(subjects),
         tuple(dataclasses.replace(s, questions=s.questions[: options.images]) for s in whole),
         options.runs,
         precisions=precisions,
@@ -87,40 +92,6 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
         jobs=options.jobs,
         strict=options.strict,
     )
-
-
-def _subjects(files: Sequence[Path]) -> tuple[Subject, ...]:
-    """The models; those of one name are distinguished by their folders."""
-    from holdfast.noise.language.open import subject_of
-
-    found = [subject_of(file) for file in files]
-    names = [s.name for s in found]
-    return tuple(
-        dataclasses.replace(s, name=f"{s.path.resolve().parent.name}/{s.name}")
-        if names.count(s.name) > 1
-        else s
-        for s in found
-    )
-
-
-def _tables(made: LanguageSuite) -> list[Table]:
-    from holdfast.noise.language.result import how_table, models_table, numbers_table, rules_table
-
-    tables: list[Table] = []
-    for model in made.models:
-        tables += [*(numbers_table(of, model.model) for of in model.sets), how_table(model)]
-    return [*tables, models_table(made), rules_table(made)]
-
-
-def _estimate(prepared: Prepared) -> int:
-    from holdfast.noise.language.result import estimate_table
-    from holdfast.noise.language.run import estimate, graphs_of
-
-    estimates = estimate(prepared)
-    code = print_estimates(estimate_table(estimates), estimates)
-    graphs, size = graphs_of(prepared)
-    say(f"graphs   {graphs} rewritten ones, {size / 1e6:.1f} MB, are made and kept in {prepared.plan.runs}")
-    return code
 
 
 def _messages(made: LanguageSuite) -> Iterable[str]:

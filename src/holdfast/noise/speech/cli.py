@@ -7,44 +7,39 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.errors import DataError
+from holdfast.engine.progress import progress
+from holdfast.engine.versions import versions
 from holdfast.noise.cli import finish, models_and_data, note_aliases, print_estimates, stamp
 from holdfast.noise.options import NoiseOptions
-
-if TYPE_CHECKING:
-    from holdfast.noise.speech.page import Shown
-    from holdfast.noise.speech.result import SpeechSuite
-    from holdfast.noise.speech.run import SpeechPlan
+from holdfast.noise.speech import result
+from holdfast.noise.speech.card import load_speech
+from holdfast.noise.speech.clips import open_clips
+from holdfast.noise.speech.options import select_options
+from holdfast.noise.speech.page import Shown, open_shown, save_shown, shown, write
+from holdfast.noise.speech.result import SpeechSuite
+from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
+from holdfast.noise.suite import PRECISION, NoiseSelection
 
 
 def speech(options: NoiseOptions) -> int:
     """Run, show and save the suite of every model, and return the exit code."""
-    from holdfast.noise.speech.page import save_shown, write
-    from holdfast.noise.speech.result import (
-        SUITES,
-        csv_table,
-        estimate_table,
-        options_table,
-        paper_table,
-        suite_folder,
-    )
-    from holdfast.noise.speech.run import estimate
-
     plans = plans_of(options)
     if options.dry_run:
         estimates = [estimate(plan) for plan in plans]
-        return print_estimates(estimate_table(estimates), estimates)
+        return print_estimates(result.estimate_table(estimates), estimates)
     made, sounds = suite_of(plans, command_line(options))
-    tables, folder = [*map(options_table, made.models), paper_table(made)], suite_folder(made, options.runs)
+    tables = [*map(result.options_table, made.models), result.paper_table(made)]
+    folder = result.suite_folder(made, options.runs)
     code = finish(
         options,
         made,
-        SUITES,
+        result.SUITES,
         folder,
-        tables=[csv_table(made)] if options.csv else tables,
+        tables=[result.csv_table(made)] if options.csv else tables,
         write=partial(write, shown=sounds),
         messages=_messages(made),
         failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
@@ -56,12 +51,6 @@ def speech(options: NoiseOptions) -> int:
 
 def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, list[Shown]]:
     """The suite of all models, and a clip of each to look at and listen to."""
-    from holdfast.engine.progress import progress
-    from holdfast.engine.versions import versions
-    from holdfast.noise.speech.page import shown
-    from holdfast.noise.speech.result import SpeechSuite
-    from holdfast.noise.speech.run import measure, prepare
-
     began = time.perf_counter()
     models, sounds = [], []
     for plan in plans:
@@ -75,13 +64,6 @@ def suite_of(plans: Sequence[SpeechPlan], command: str) -> tuple[SpeechSuite, li
 
 def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     """A plan for each model, the clips last among the words."""
-    from holdfast.core.errors import DataError
-    from holdfast.noise.speech.card import load_speech
-    from holdfast.noise.speech.clips import open_clips
-    from holdfast.noise.speech.options import select_options
-    from holdfast.noise.speech.run import SpeechPlan
-    from holdfast.noise.suite import PRECISION, NoiseSelection
-
     expected = "MODEL… CLIPS: one acoustic model or more, then the clips"
     names, data = models_and_data(options, expected)
     selection = NoiseSelection(options.only, options.skip, options.all)
@@ -114,10 +96,7 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
 
 def report(run: Path, out: Path) -> None:
     """Write a finished run as a page, with the sounds next to it."""
-    from holdfast.noise.speech.page import open_shown, write
-    from holdfast.noise.speech.result import open_suite
-
-    made = open_suite(run)
+    made = result.open_suite(run)
     folder = run if run.is_dir() else run.parent
     found = [open_shown(folder, model.model) for model in made.models]
     say(f"report: {write(made, out, [one for one in found if one is not None]).resolve()}")
