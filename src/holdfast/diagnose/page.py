@@ -47,16 +47,10 @@ def to_texts(found: Diagnosis) -> list[str]:
 def stage_table(stages: Sequence[StageApart]) -> Table:
     """What every stage hands on in the two systems, compared."""
     columns = ["stage", "images that differ", "largest difference", "mean difference", "share of values"]
-    rows: list[list[Cell]] = [
-        [
-            s.stage,
-            f"{s.differ} of {s.images}",
-            size_text(s.largest),
-            size_text(s.mean),
-            f"{100 * s.share:z.2f} %",
-        ]
-        for s in stages
-    ]
+    rows: list[list[Cell]] = []
+    for s in stages:
+        sizes = size_text(s.largest), size_text(s.mean)
+        rows.append([s.stage, f"{s.differ} of {s.images}", *sizes, f"{100 * s.share:z.2f} %"])
     return Table(columns, rows, "Training and deployment in lockstep")
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.engine.manifest import Manifest
     from holdfast.evaluate.run import Plan
     from holdfast.noise.suite import Estimate, NoiseSelection
-    from holdfast.noise.vision.combine import Staircase
     from holdfast.noise.vision.result import ModelNoise, Suite
     from holdfast.noise.vision.run import NoisePlan, Prepared
     from holdfast.report.tables import Table
@@ -52,32 +51,25 @@ def suite(options: NoiseOptions) -> int:
 
 def _pictures(options: NoiseOptions) -> int:
     """Run, show and save the suite of image models, and return the exit code."""
-    from holdfast.noise.vision.page import write
-    from holdfast.noise.vision.result import SUITES, suite_folder
-    from holdfast.noise.vision.run import estimate
-    from holdfast.noise.vision.tables import (
-        estimate_table,
-        families_table,
-        models_csv,
-        models_table,
-        options_table,
-    )
+    from holdfast.noise.suite import cost_table
+    from holdfast.noise.vision import page, result, run, tables
 
     models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
     plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
     if options.dry_run:
-        estimates = [estimate(plan) for plan in plans]
-        return print_estimates(estimate_table(estimates), estimates)
+        estimates = [run.estimate(plan) for plan in plans]
+        counted = "finished cells and Combined are not counted"
+        return print_estimates(estimates, cost_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
     made = suite_of([_measure(plan)[1] for plan in plans], plans[0], command_line(options), began)
-    tables = [table for m in made.models for table in (options_table(m), families_table(m))]
+    each = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
     return finish(
         options,
         made,
-        SUITES,
-        suite_folder(made, options.runs),
-        tables=[models_csv(made)] if options.csv else [*tables, models_table(made)],
-        write=write,
+        result.SUITES,
+        result.suite_folder(made, options.runs),
+        tables=[tables.models_csv(made)] if options.csv else [*each, tables.models_table(made)],
+        write=page.write,
         messages=_messages(made),
         failed=any(model.failed for model in made.models),
     )
@@ -121,7 +113,7 @@ def finish(
     return 4 if failed else 0
 
 
-def print_estimates(table: Table, estimates: Iterable[Estimate]) -> int:
+def print_estimates(estimates: Iterable[Estimate], table: Table) -> int:
     """Print what suites would take and which options they would skip, and return the exit code."""
     from holdfast.report.tables import to_text
 
@@ -164,23 +156,21 @@ def reject_options(options: NoiseOptions, names: Sequence[str]) -> None:
 def combine(options: CombineOptions) -> int:
     """Add the most harmful noise at each step, and see where effects overlap or magnify one another."""
     from holdfast.engine.progress import progress
-    from holdfast.noise.vision.combine import as_plain, words
-    from holdfast.noise.vision.combine import combine as build_up
-    from holdfast.noise.vision.page import write
-    from holdfast.noise.vision.tables import staircase_csv, staircase_table
+    from holdfast.noise.vision import combine as combination
+    from holdfast.noise.vision import page, tables
 
     options.check_output(options.runs)
     began = time.perf_counter()
     plan = plan_for(dataclasses.replace(options, all=False))
     prepared, made = _measure(plan)
-    stairs: Staircase = build_up(prepared, made, progress, options.all)
-    options.print_table(staircase_csv(stairs) if options.csv else staircase_table(stairs))
-    say(words(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
+    stairs = combination.combine(prepared, made, progress, options.all)
+    options.print_table(tables.staircase_csv(stairs) if options.csv else tables.staircase_table(stairs))
+    say(combination.words(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
     if options.json:
-        write_json(options.json, as_plain(stairs))
+        write_json(options.json, combination.as_plain(stairs))
     if options.out:
-        page = write(suite_of([made], plan, command_line(options), began), options.out, (stairs,))
-        say(f"report: {page.resolve()}", sys.stderr)
+        suite = suite_of([made], plan, command_line(options), began)
+        say(f"report: {page.write(suite, options.out, (stairs,)).resolve()}", sys.stderr)
     return 0
 
 
@@ -273,10 +263,8 @@ def _spare(options: CombineOptions, plan: Plan) -> Dataset | None:
     task = plan.model.card.task
     if options.calibration:
         return open_dataset(options.calibration, task=task)
-    whole = options.images is not None
-    return spare_of(
-        options.data, task, options.format, options.split, options.calibration_images, whole=whole
-    )
+    reading = task, options.format, options.split
+    return spare_of(options.data, *reading, options.calibration_images, whole=options.images is not None)
 
 
 def _measure(plan: NoisePlan) -> tuple[Prepared, ModelNoise]:

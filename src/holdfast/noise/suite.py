@@ -210,8 +210,9 @@ def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], ob
     return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
-def cost_table(found: Sequence[Estimate], item: str, variants: str, caption: str, digits: int) -> Table:
+def cost_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
     """What suites would cost: cells, time and disk; `item` and `variants` are what a task calls them."""
+    caption = f"Nothing was run but a sample, in one process; {counted}"
     columns: list[Column[Estimate]] = [
         Column("model", get=lambda e: e.model),
         Column(f"{item}s", get=lambda e: e.items),

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.browser import needs_browser, opened_browser
 from holdfast.diagnose import page as diagnose
-from holdfast.diagnose.run import Blame, Share
+from holdfast.diagnose.run import Blame, Diagnosis, Share
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision import show as noise_pictures
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
@@ -123,7 +123,8 @@ def test_a_long_note_of_a_diagnosis_makes_no_row_a_tower(opened, tmp_path):
     same = ", ".join(f"decode=fast-idct,runtime=library-{i}" for i in range(9))
     columns = ["", "choices", "reproduced", "largest difference", "mean difference", "the same"]
     dump = Table(columns, [[1, "precision=fp16", "exactly", "0", "0", same]])
-    out = diagnose.write(tmp_path / "d.html", ("net", "p.jpg"), (), found, [dump], "holdfast diagnose")
+    made = Diagnosis(blame=found, dumps=(dump,))
+    out = diagnose.write(made, ("net", "p.jpg"), "holdfast diagnose", tmp_path / "d.html")
     page = opened(out, 500)
     for region in ("#blame", "#dump-1"):
         assert max(heights(page, region)) < 300, region

@@ -30,7 +30,7 @@ def language(options: NoiseOptions) -> int:
     prepared = prepare(plan_of(options), progress)
     if options.dry_run:
         estimates = estimate(prepared)
-        code = print_estimates(result.estimate_table(estimates), estimates)
+        code = print_estimates(estimates, result.estimate_table(estimates))
         graphs, size = graphs_of(prepared)
         say(f"graphs   {graphs} rewritten ones, {size / 1e6:.1f} MB, are made and kept in {options.runs}")
         return code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,7 +113,6 @@ RULES = {
     "per-token": "that sum divided by the ending's tokens (length-normalised)",
     "greedy": "right if the model itself would say the last word, token by token",
 }
-NOTHING = "–"
 
 
 def models_table(suite: LanguageSuite) -> Table:
@@ -123,17 +122,13 @@ def models_table(suite: LanguageSuite) -> Table:
     rows_of = [(of, row) for m in suite.models for of in m.sets for row in of.default.rows]
     fewer = any(0 < row.questions < of.questions for of, row in rows_of)
     apart = ", for calibrated precisions on the questions they did not see" if fewer else ""
-    return Table(columns, rows, f"{layout(suite)}; Δ = fp32 − noised in points{apart}: lower is better")
-
-
-def layout(suite: LanguageSuite) -> str:
-    """What the numbers of a cell are: FP32(ACC)/FP16(Δ)/INT8(Δ)."""
-    return "/".join([f"{CLEAN.upper()}(ACC)", *(f"{p.upper()}(Δ)" for p in suite.precisions)])
+    layout = "/".join([f"{CLEAN.upper()}(ACC)", *(f"{p.upper()}(Δ)" for p in suite.precisions)])
+    return Table(columns, rows, f"{layout}; Δ = fp32 − noised in points{apart}: lower is better")
 
 
 def _cell(of: SetNoise, precisions: Sequence[str]) -> str:
     rows = [of.default.row(p) for p in precisions]
-    drops = [NOTHING if r is None or r.drop is None else f"{r.drop:z.2f}" for r in rows]
+    drops = ["–" if r is None or r.drop is None else f"{r.drop:z.2f}" for r in rows]
     return "/".join([f"{100 * of.default.clean:.2f}", *drops])
 
 
@@ -142,10 +137,9 @@ def how_table(model: LanguageNoise) -> Table:
     rows: list[list[Cell]] = []
     for place, first in enumerate(model.sets[0].default.rows):
         said = [(of.data, words(of.default.rows[place])) for of in model.sets]
-        same = len({text for _, text in said}) == 1
-        rows += [
-            [first.precision, "all" if same else data, text] for data, text in said[: 1 if same else None]
-        ]
+        if len({text for _, text in said}) == 1:
+            said = [("all", said[0][1])]
+        rows += [[first.precision, data, text] for data, text in said]
     return Table(["precision", "set", "how it was made"], rows)
 
 
@@ -200,28 +194,18 @@ def words(row: Row) -> str:
 
 def rows_csv(suite: LanguageSuite) -> Table:
     """Everything as one long table: one row per model, set, rule and precision."""
-    return table_of([line for m in suite.models for s in m.sets for line in _lines(m, s)])
-
-
-def _lines(model: LanguageNoise, of: SetNoise) -> Iterator[dict[str, Cell]]:
-    for by in of.rules:
+    rows: list[dict[str, Cell]] = []
+    for model, of, by in ((m, s, r) for m in suite.models for s in m.sets for r in s.rules):
         clean = Row(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
+        about = {"model": model.model, "data": of.data, "kind": of.kind, "rule": by.rule}
         for row in (clean, *by.rows):
-            yield {
-                "model": model.model,
-                "data": of.data,
-                "kind": of.kind,
-                "rule": by.rule,
-                "default rule": by is of.default,
-                "precision": row.precision,
-                "outcome": row.outcome,
-                "questions": row.questions,
-                "fp32": 100 * by.clean,
-                "accuracy": None if row.value is None else 100 * row.value,
-                **{n: getattr(row, n) for n in ("drop", "low", "high", "changed", "lost", "gained")},
-                "failed": row.failed,
-                "note": row.note,
-            }
+            cells: dict[str, Cell] = {**about, "default rule": by is of.default}
+            cells |= {name: getattr(row, name) for name in ("precision", "outcome", "questions")}
+            cells["fp32"] = 100 * by.clean
+            cells["accuracy"] = None if row.value is None else 100 * row.value
+            ends = ("drop", "low", "high", "changed", "lost", "gained", "failed", "note")
+            rows.append(cells | {name: getattr(row, name) for name in ends})
+    return table_of(rows)
 
 
 def estimate_table(found: Sequence[Estimate]) -> Table:

@@ -22,7 +22,7 @@ from holdfast.noise.speech.options import select_options
 from holdfast.noise.speech.page import Shown, open_shown, save_shown, shown, write
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
-from holdfast.noise.suite import PRECISION, NoiseSelection
+from holdfast.noise.suite import PRECISION, NoiseSelection, cost_table
 
 
 def speech(options: NoiseOptions) -> int:
@@ -30,7 +30,8 @@ def speech(options: NoiseOptions) -> int:
     plans = plans_of(options)
     if options.dry_run:
         estimates = [estimate(plan) for plan in plans]
-        return print_estimates(result.estimate_table(estimates), estimates)
+        counted = "finished cells are not redone"
+        return print_estimates(estimates, cost_table(estimates, "clip", "systems", counted, digits=2))
     made, sounds = suite_of(plans, command_line(options))
     tables = [*map(result.options_table, made.models), result.paper_table(made)]
     folder = result.suite_folder(made, options.runs)

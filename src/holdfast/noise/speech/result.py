@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.engine.manifest import Manifest, folder_of
-from holdfast.noise.suite import Estimate, OptionRow, Outcome, cost_table, distinct, joint_outcome
+from holdfast.noise.suite import OptionRow, Outcome, distinct, joint_outcome
 from holdfast.report.tables import Cell, Column, Table, many, table_of
 
 
@@ -210,9 +210,3 @@ def csv_table(suite: SpeechSuite) -> Table:
                     cells[metric + end] = getattr(getattr(row, metric), name, None)
             rows.append(cells)
     return table_of(rows)
-
-
-def estimate_table(found: Sequence[Estimate]) -> Table:
-    """What suites would cost: cells, time and disk."""
-    caption = "Nothing was run but a sample, in one process; finished cells are not redone"
-    return cost_table(found, "clip", "systems", caption, digits=2)

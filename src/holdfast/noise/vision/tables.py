@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from holdfast.noise.suite import Estimate, cost_table, interval_text
+from holdfast.noise.suite import interval_text
 from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.result import Line, ModelNoise, Row, Suite, line
 from holdfast.report.tables import Cell, Column, Table, many, table_of
@@ -148,12 +148,6 @@ def words(row: Row, combined: bool = False) -> str:
     if row.failed:
         said.append(f"{many(row.failed, 'image')} failed")
     return "; ".join(said)
-
-
-def estimate_table(found: Sequence[Estimate]) -> Table:
-    """What suites would cost: cells, time and disk."""
-    caption = "Nothing was run but a sample, in one process; finished cells and Combined are not counted"
-    return cost_table(found, "image", "variants", caption, digits=1)
 
 
 def staircase_table(made: Staircase) -> Table:
