@@ -123,21 +123,17 @@ def read_wav(path: Path, rate: int) -> Wave:
     except (OSError, EOFError, riff.Error) as problem:
         said = str(problem) or "the file ends in its header"
         raise DataError(f"{path}: expected a wav file of 16-bit PCM, got: {said}") from None
-    if channels != 1:
-        raise DataError(f"{path}: expected one channel, got {channels}; mix them down first")
-    if width != 2:
-        raise DataError(f"{path}: expected 16-bit samples, got {8 * width}-bit; convert it first")
-    if got != rate:
-        raise DataError(
-            f"{path}: expected {rate} samples a second, as the card says, got {got}; resample it first"
-        )
-    if len(data) < 2 * frames:
-        raise DataError(
-            f"{path}: cut short: its header tells of {frames} samples, {len(data) // 2} are there; "
-            "copy it again"
-        )
-    if not frames:
-        raise DataError(f"{path}: holds no samples")
+    there = f"its header tells of {frames} samples, {len(data) // 2} are there"
+    checks = [
+        (channels == 1, f"expected one channel, got {channels}; mix them down first"),
+        (width == 2, f"expected 16-bit samples, got {8 * width}-bit; convert it first"),
+        (got == rate, f"expected {rate} samples a second, as the card says, got {got}; resample it first"),
+        (len(data) >= 2 * frames, f"cut short: {there}; copy it again"),
+        (frames > 0, "holds no samples"),
+    ]
+    for right, text in checks:
+        if not right:
+            raise DataError(f"{path}: {text}")
     return np.frombuffer(data, "<i2").astype(np.float64) / FULL
 
 

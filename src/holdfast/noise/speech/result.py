@@ -179,20 +179,17 @@ def words(row: Row) -> str:
     if row.heard is None:
         return f"{row.outcome}: {row.note}".rstrip(": ")
     note = row.note.rstrip(".") if row.alike or row.longer or row.unstopped or row.failed else row.note
-    said = [note if row.outcome == "measured" else f"{row.outcome}: {note}"] if note else []
-    if row.alike:
-        said.append(f"the same errors as {row.alike}")
-    if row.longer:
-        verb = "has" if row.longer == 1 else "have"
-        said.append(
-            f"{row.longer} of {many(row.clips, 'clip')} {verb} another length; compared over common frames"
-        )
-    if row.unstopped:
-        stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
-        said.append(f"{row.unstopped} of {many(row.clips, 'clip')} never {stop}")
-    if row.failed:
-        said.append(f"{many(row.failed, 'clip')} failed")
-    return "; ".join(said)
+    clips, verb = many(row.clips, "clip"), "has" if row.longer == 1 else "have"
+    stop = "stops by itself" if row.unstopped == 1 else "stop by themselves"
+    length = f"{row.longer} of {clips} {verb} another length; compared over common frames"
+    said = [
+        note if row.outcome == "measured" or not note else f"{row.outcome}: {note}",
+        f"the same errors as {row.alike}" if row.alike else "",
+        length if row.longer else "",
+        f"{row.unstopped} of {clips} never {stop}" if row.unstopped else "",
+        f"{many(row.failed, 'clip')} failed" if row.failed else "",
+    ]
+    return "; ".join(filter(None, said))
 
 
 def csv_table(suite: SpeechSuite) -> Table:

@@ -62,27 +62,21 @@ class Spectrum:
     floor: float = 1e-5  # smaller values are raised to it before the logarithm
 
     def __post_init__(self) -> None:
-        for name in ("rate", "n_fft", "hop", "window_length", "mels"):
-            if getattr(self, name) < 1:
-                raise CardError(f"spectrum.{name}: expected 1 or more, got {getattr(self, name)}")
-        if self.window_length > self.n_fft:
-            raise CardError(
-                f"spectrum.window_length: expected at most n_fft {self.n_fft}, got {self.window_length}"
-            )
-        if self.hop > self.window_length:
-            raise CardError(
-                f"spectrum.hop: expected at most window_length {self.window_length}, or samples are skipped, "
-                f"got {self.hop}"
-            )
-        if not 0 <= self.low < self.high <= self.rate / 2:
-            raise CardError(
-                f"spectrum.low, high: expected 0 ≤ low < high ≤ rate / 2 = {self.rate / 2:g}, "
-                f"got {self.low:g} and {self.high:g}"
-            )
-        if self.power not in (1.0, 2.0):
-            raise CardError(f"spectrum.power: expected 1.0 or 2.0, got {self.power:g}")
-        if not self.floor > 0:
-            raise CardError(f"spectrum.floor: expected more than 0, got {self.floor:g}")
+        low, high, half, window = self.low, self.high, self.rate / 2, self.window_length
+        counts = {name: getattr(self, name) for name in ("rate", "n_fft", "hop", "window_length", "mels")}
+        longest = f"at most window_length {window}, or samples are skipped"
+        between = f"0 ≤ low < high ≤ rate / 2 = {half:g}"
+        checks = [
+            *((name, count >= 1, "1 or more", count) for name, count in counts.items()),
+            ("window_length", window <= self.n_fft, f"at most n_fft {self.n_fft}", window),
+            ("hop", self.hop <= window, longest, self.hop),
+            ("low, high", 0 <= low < high <= half, between, f"{low:g} and {high:g}"),
+            ("power", self.power in (1.0, 2.0), "1.0 or 2.0", f"{self.power:g}"),
+            ("floor", self.floor > 0, "more than 0", f"{self.floor:g}"),
+        ]
+        for name, right, expected, got in checks:
+            if not right:
+                raise CardError(f"spectrum.{name}: expected {expected}, got {got}")
 
     @property
     def bins(self) -> int:

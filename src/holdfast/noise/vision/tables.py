@@ -136,18 +136,15 @@ def words(row: Row, combined: bool = False) -> str:
     """What is to be said of a row beside its numbers."""
     if row.drop is None:
         return f"{row.outcome}: {row.note}" if row.note else row.outcome
-    said = [row.option] if combined else []
-    if row.outcome in ("identical", "no effect"):
-        said.append(f"{row.outcome}: {row.note}")
-    elif row.note:
-        said.append(row.note)
-    if row.alike:
-        said.append(f"same inputs as {row.alike}")
-    if row.outcome == "measured" and row.changed == 0 and not row.drop:
-        said.append("no prediction changes")
-    if row.failed:
-        said.append(f"{many(row.failed, 'image')} failed")
-    return "; ".join(said)
+    still = row.outcome == "measured" and row.changed == 0 and not row.drop
+    said = [
+        row.option if combined else "",
+        f"{row.outcome}: {row.note}" if row.outcome in ("identical", "no effect") else row.note,
+        f"same inputs as {row.alike}" if row.alike else "",
+        "no prediction changes" if still else "",
+        f"{many(row.failed, 'image')} failed" if row.failed else "",
+    ]
+    return "; ".join(filter(None, said))
 
 
 def staircase_table(made: Staircase) -> Table:
