@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,16 +159,11 @@ def unseen(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]
     others = tuple(entry for entry in spare if _origin(entry) not in origins)
     if all(isinstance(entry, SignsEntry | FarEntry) for entry in (*others, *tested)):
         return others  # another seed or index is another scene: nothing need be drawn
-    alike: dict[int, list[Entry]] = defaultdict(list)
-    for entry in tested:
-        alike[_size(entry)].append(entry)
-    known = functools.cache(lambda size: {of_bytes(_data(entry)) for entry in alike[size]})
-
-    def new(entry: Entry) -> bool:
-        size = _size(entry)
-        return size > 0 and (size not in alike or of_bytes(_data(entry)) not in known(size))
-
-    return tuple(filter(new, others))
+    sizes, tested_sizes = [_size(entry) for entry in others], [_size(entry) for entry in tested]
+    shared = set(sizes) & set(tested_sizes)
+    known = {_hash(entry) for entry, size in zip(tested, tested_sizes, strict=True) if size in shared}
+    pairs = zip(others, sizes, strict=True)
+    return tuple(e for e, size in pairs if size and (size not in shared or _hash(e) not in known))
 
 
 def spare_of(
@@ -207,6 +200,10 @@ def _size(entry: Entry) -> int:
         return os.stat(entry.path).st_size  # noqa: PTH116 (entries keep paths as text)
     except OSError:
         return 0
+
+
+def _hash(entry: Entry) -> str:
+    return of_bytes(_data(entry))
 
 
 def _data(entry: Entry) -> bytes:
