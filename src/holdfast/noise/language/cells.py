@@ -163,11 +163,10 @@ def settled(proto: Any) -> Any:
 class Piece:
     """Some questions for one model at one precision; `graph` is its rewritten graph, None the file itself."""
 
-    model: tuple[str, str]  # the hash of the model, and of its rewritten graph
-    path: Path
-    tokenizer: Path
-    graph: Path | None
+    subject: Subject
     precision: str
+    graph: Path | None
+    key: str  # of the rewritten graph
     questions: tuple[Question, ...]
 
 
@@ -196,7 +195,8 @@ class ScoringWork(Work[Piece, OpenModel]):
 
     def contents(self, item: Piece) -> list[Any]:
         """The model and the questions."""
-        return [[item.model, [content(question) for question in item.questions]]]
+        model = (item.subject.sha256, item.key)
+        return [[model, [content(question) for question in item.questions]]]
 
     def open(self, threads: int) -> OpenModel:
         """No model is open at first."""
@@ -209,7 +209,7 @@ class ScoringWork(Work[Piece, OpenModel]):
     def compute(self, state: OpenModel, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The scores of each piece, or {"problem": ...} of a rewritten graph that cannot be run."""
         for position, (piece, _) in enumerate(batch):
-            source = (piece.path, piece.graph)
+            source = (piece.subject.path, piece.graph)
             if source not in state.problems:
                 try:
                     yield Computed(position, 0, self._scores(state, piece))
@@ -221,10 +221,11 @@ class ScoringWork(Work[Piece, OpenModel]):
             yield Computed(position, 0, {"problem": state.problems[source]}, stored=False)
 
     def _scores(self, state: OpenModel, piece: Piece) -> list[Any]:
-        if state.source != (piece.path, piece.graph):
+        subject, source = piece.subject, (piece.subject.path, piece.graph)
+        if state.source != source:
             state.source, state.model = None, None  # the one before makes room first
-            state.model = open_language(piece.path, piece.tokenizer, self.threads, piece.graph)
-            state.source = (piece.path, piece.graph)
+            state.model = open_language(subject.path, subject.tokenizer, self.threads, piece.graph)
+            state.source = source
         if self.strict:
             for question in piece.questions:
                 state.model.lines(question)  # raises why a question cannot be read

@@ -140,10 +140,9 @@ def _build(plan: LanguagePlan, trial: Trial, reserved: Reserved[Question]) -> Tr
         graph, key, note = made.path, made.key, made.how
         if is_calibrated(trial.precision):
             questions = tuple(q for q in questions if q.name not in reserved.without)
-    first = Piece((subject.sha256, key), subject.path, subject.tokenizer, graph, trial.precision, ())
-    starts = range(0, len(questions), PIECE)
-    pieces = (replace(first, questions=questions[start : start + PIECE]) for start in starts)
-    return replace(trial, note=note, pieces=tuple(pieces))
+    parts = [questions[start : start + PIECE] for start in range(0, len(questions), PIECE)]
+    pieces = tuple(Piece(subject, trial.precision, graph, key, some) for some in parts)
+    return replace(trial, note=note, pieces=pieces)
 
 
 def measure(prepared: Prepared, watch: Watch = unwatched) -> LanguageSuite:
@@ -272,7 +271,7 @@ def _estimate(prepared: Prepared, trials: Sequence[Trial]) -> Estimate:
         if not left:
             continue
         few = spread(trial.questions, min(SAMPLE, len(trial.questions)))
-        model = open_language(left[0].path, left[0].tokenizer, 1, left[0].graph)
+        model = open_language(trial.subject.path, trial.subject.tokenizer, 1, left[0].graph)
         model.score(few[0])  # warm
         began = time.perf_counter()
         scores = list(model.score_all(few))

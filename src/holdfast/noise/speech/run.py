@@ -40,7 +40,6 @@ from holdfast.noise.suite import (
     unwatched,
     worst_of_each,
 )
-from holdfast.stages.families import Option
 
 SpeechCandidate: TypeAlias = Candidate[System]
 SAMPLE = 2  # clips an estimate runs: each is seconds of sound through every system
@@ -96,25 +95,22 @@ def prepare(plan: SpeechPlan) -> Prepared:
         if option.missing:
             candidates.append(Candidate(option, "not installed", option.missing))
         elif option.family == PRECISION:
-            candidates.append(_precision(option, plan, reserved.items, graphs))
+            try:
+                made = graphs_of(plan.model, option.name, reserved.items, plan.runs / CELLS / REWRITTEN)
+            except ModelError as problem:
+                candidates.append(Candidate(option, "impossible", one_line(problem)))
+                continue
+            if made.changed:
+                graphs[option.name] = made
+                candidates.append(Candidate(option, "measured", made.how, system))
+            else:
+                why = made.how or "nothing in the graphs it could change"
+                candidates.append(Candidate(option, "no effect", why))
         elif system.operator != CLEAN.operator or system.spectrum(clean) != clean:  # not what the card says
             candidates.append(Candidate(option, "measured", option.summary, system))
     if not candidates:
         raise DataError("no noise is left to run: what is asked for is how the card has it anyway")
     return Prepared(plan, tuple(candidates), graphs, reserved)
-
-
-def _precision(
-    option: Option, plan: SpeechPlan, texts: tuple[str, ...], graphs: dict[str, Graphs]
-) -> SpeechCandidate:
-    try:
-        made = graphs_of(plan.model, option.name, texts, plan.runs / CELLS / REWRITTEN)
-    except ModelError as problem:
-        return Candidate(option, "impossible", one_line(problem))
-    if not made.changed:
-        return Candidate(option, "no effect", made.how or "nothing in the graphs it could change")
-    graphs[option.name] = made
-    return Candidate(option, "measured", made.how, CLEAN.apply(option))
 
 
 def reserve(plan: SpeechPlan) -> Reserved[str]:
