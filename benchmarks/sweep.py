@@ -175,8 +175,8 @@ def infer_share(model, pipelines, entries, longest, threads, barrier, answers) -
     count = 0
     for at in range(0, longest, BLOCK):
         todo = []
-        for number, entry in enumerate(entries[at : at + BLOCK]):
-            for ready in distinct_tensors(stages, model.card.input, number, entry.load(), {}):
+        for entry in entries[at : at + BLOCK]:
+            for ready in distinct_tensors(stages, model.card.input, entry.load(), {}):
                 todo += [(ready.tensor, runs[name]) for name in {names[n] for n in ready.frames}]
         barrier.wait()
         began, spent = time.perf_counter(), time.process_time()

@@ -2,8 +2,6 @@
 
 import functools
 import io
-import weakref
-from collections import deque
 
 import numpy as np
 import pytest
@@ -15,11 +13,8 @@ from helpers import models as making
 from holdfast.core.errors import ImageError
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
-from holdfast.core.types import Detections, Label, Sample
+from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
-from holdfast.engine import infer as inference
-from holdfast.engine.pipelines import PreparedImage, ahead, batches, unpacked
-from holdfast.engine.preprocess import InputTensor
 from holdfast.engine.records import first_of, read_mask, to_plain
 from holdfast.evaluate.run import Plan, evaluate
 from holdfast.graph.load import load_model
@@ -118,65 +113,6 @@ def test_numbers_that_overflow_in_the_head_are_that_images_failure(tmp_path):
     done = evaluate(plan)
     assert [str(f) for f in done.failed] == ["001.jpg: Detections.boxes: expected finite numbers, got inf"]
     assert done.result["images"] == 2
-
-
-def ready(size):
-    """A tensor of so many bytes."""
-    return InputTensor(0, Sample("a", b"", Label(0)), np.zeros(size, np.uint8), "digest", {})
-
-
-def test_a_batch_ends_with_its_image_or_when_it_is_large():
-    seen = PreparedImage(0, (), {})
-    rows = batches(iter([ready(3), ready(4), ready(5), seen, seen, ready(20), ready(1)]), 10)
-    sizes = [[item.tensor.nbytes if isinstance(item, InputTensor) else "end" for item in row] for row in rows]
-    assert sizes == [[3, 4, 5], ["end"], ["end"], [20], [1]]
-
-
-def test_what_was_given_is_not_kept():
-    rows = [deque([ready(8), ready(8)])]
-    items = unpacked(row for row in rows)
-    gone = weakref.ref(next(items).tensor)
-    assert gone() is None
-    assert len(rows[0]) == 1
-    assert len(list(items)) == 1
-
-
-def test_ahead_gives_all_in_order_and_ends_when_it_is_left():
-    made = []
-
-    def numbers():
-        for number in range(100):
-            made.append(number)
-            yield number
-
-    assert list(ahead(numbers(), 3)) == list(range(100))
-    made.clear()
-    items = ahead(numbers(), 2)
-    assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
-    items.close()
-    assert len(made) <= 8
-
-
-@pytest.mark.parametrize("heavy", [0, 1 << 30])
-def test_records_are_the_same_whether_outputs_wait_or_not(heavy, tmp_path, monkeypatch):
-    model, data = load_model("signs-class"), open_dataset("signs:0:6", task="classify")
-    clean = pipeline_of(model.card)
-    want = evaluate(Plan(model, data, clean, runs=tmp_path / "plain")).records
-    monkeypatch.setattr(inference, "HEAVY", heavy)
-    waited = []
-    plain = inference.Inference.record
-
-    def record(self, state):
-        waited.append(len(state.pending))
-        plain(self, state)
-
-    monkeypatch.setattr(inference.Inference, "record", record)
-    names = ("pillow-bilinear", "opencv-bilinear", "pillow-box")
-    variants = tuple(Variant(name, clean.replace(resize=name)) for name in names)
-    found = sweep(SweepPlan(model, data, variants=variants, runs=tmp_path / "swept"))
-    assert max(waited) == (1 if heavy == 0 else 3)
-    records = found["pillow-bilinear"].read().records
-    assert [to_plain(r) for r in records] == [to_plain(r) for r in want]
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.integers(1, 8))

@@ -254,7 +254,7 @@ def test_decoders_that_tell_whether_data_is_sound_run_first(monkeypatch):
             for n, row in enumerate(rows)
         }
         errors = {}
-        made = list(distinct_tensors(routes, wanted, 0, sample, errors))
+        made = list(distinct_tensors(routes, wanted, sample, errors))
         assert not errors
         assert sorted(n for ready in made for n in ready.frames) == list(range(len(decoders)))
         assert len(looked) == times

@@ -9,36 +9,23 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName
-from holdfast.core.frame import Frame
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, Run, checked
 from holdfast.core.registry import lookup
-from holdfast.core.types import Sample, Tensor
+from holdfast.core.types import Tensor
 from holdfast.engine.preprocess import InputTensor, grouped
 from holdfast.engine.records import Failed, Record, record_of
 
-HEAVY = 1 << 18  # bytes of outputs that are post-processed at once
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
 
 @dataclass(frozen=True)
-class PendingOutput:
-    """Outputs of a network without a record yet, and the pipelines they are for, by post-processing."""
-
-    sample: Sample
-    frames: Mapping[int, Frame]
-    ways: Mapping[Hashable, list[int]]
-    raw: Mapping[str, Tensor] | Exception
-
-
-@dataclass(frozen=True)
 class ImageState:
-    """What is known of one image so far: records and input hashes by pipeline, and pending outputs."""
+    """Results of one image so far: records and input hashes by pipeline, records by what they depend on."""
 
     records: dict[int, Record] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
-    known: dict[Hashable, Record | Exception | None] = field(default_factory=dict)
-    pending: list[PendingOutput] = field(default_factory=list)
+    known: dict[Hashable, Record | Exception] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,40 +43,27 @@ class Inference:
     problems: dict[int, Exception] = field(default_factory=dict)
 
     def infer(self, state: ImageState, item: InputTensor) -> None:
-        """Run each network and queue its raw outputs.
-
-        Networks run one after another and records are made together: changing between the two is slow.
-        """
+        """Run each network on the tensor and note the records of its pipelines."""
         users = [n for n in item.frames if n not in self.problems]
         state.inputs.update(dict.fromkeys(users, item.digest))
         networks = grouped(users, lambda n: self.stages[n]["infer"])
-        for group in networks.values():
+        for network, group in networks.items():
             # All that the record of an image depends on, besides the image.
             ways = grouped(
                 group,
-                lambda n: (item.digest, self.stages[n]["infer"], self.stages[n]["post"], item.frames[n]),
+                lambda n: (item.digest, network, self.stages[n]["post"], item.frames[n]),  # noqa: B023
             )
-            raw: Mapping[str, Tensor] | Exception = {}
-            if any(way not in state.known for way in ways):
+            new = [way for way in ways if way not in state.known]
+            if new:
                 run = self._network(group)
                 if run is None:
                     continue
                 raw = _attempt(_outputs, run, item.tensor, len(networks) > 1)
-            state.known.update({way: None for way in ways if way not in state.known})
-            state.pending.append(PendingOutput(item.sample, item.frames, ways, raw))
-            if not isinstance(raw, Exception) and sum(value.nbytes for value in raw.values()) > HEAVY:
-                self.record(state)
-
-    def record(self, state: ImageState) -> None:
-        """Turn all pending outputs into records."""
-        for item in state.pending:
-            for way, members in item.ways.items():
-                record = state.known[way]
-                if record is None:
-                    record = state.known[way] = self._record(members[0], item)
+                for way in new:
+                    state.known[way] = self._record(ways[way][0], item, raw, shared=len(new) > 1)
+            for way, members in ways.items():
                 for n in members:
-                    self.settle(state, n, item.sample.name, record)
-        state.pending.clear()
+                    self.settle(state, n, item.sample.name, state.known[way])
 
     def settle(self, state: ImageState, n: int, name: str, outcome: Record | Exception) -> None:
         """Note the record or the failure of one image, or why the pipeline cannot be run at all."""
@@ -115,12 +89,14 @@ class Inference:
             return None
         return run
 
-    def _record(self, n: int, item: PendingOutput) -> Record | Exception:
-        if isinstance(item.raw, Exception):
-            return item.raw
+    def _record(
+        self, n: int, item: InputTensor, raw: Mapping[str, Tensor] | Exception, *, shared: bool
+    ) -> Record | Exception:
+        if isinstance(raw, Exception):
+            return raw
         frame, post = item.frames[n], lookup("post", self.pipelines[n].post)
-        raw = item.raw if len(item.ways) == 1 else {name: value.copy() for name, value in item.raw.items()}
-        prediction = _attempt(lambda: post(checked(raw), frame, self.model.card))
+        mine = {name: value.copy() for name, value in raw.items()} if shared else raw
+        prediction = _attempt(lambda: post(checked(mine), frame, self.model.card))
         if isinstance(prediction, Exception):
             return prediction
         record: Record | Exception = _attempt(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, TypeVar
 
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, ImageError, InputError
@@ -19,15 +15,11 @@ from holdfast.core.registry import lookup
 from holdfast.data.images import notes
 from holdfast.engine.cells import CellSet, Computed, Missing, Setup, Work
 from holdfast.engine.infer import ImageState, Inference
-from holdfast.engine.preprocess import Errors, InputStages, InputTensor, distinct_tensors
+from holdfast.engine.preprocess import Errors, InputStages, distinct_tensors
 from holdfast.engine.records import Failed, Record, from_plain, to_plain
 from holdfast.engine.store import printable
 
-AHEAD = 1  # batches prepared before the network asks for them
-BATCH = 8 << 20  # bytes of tensors in a batch, which ends with its image or before
 SHARD = 25  # images a process gets at a time
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,15 +28,6 @@ class ImagePipeline:
 
     pipeline: Pipeline
     without: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class PreparedImage:
-    """An image all of whose tensors were produced: remarks on it, and the pipelines that failed."""
-
-    image: int
-    remarks: tuple[str, ...]
-    errors: Errors
 
 
 @dataclass(frozen=True)
@@ -107,47 +90,36 @@ class PipelineWork(Work[Entry, Inference]):
         return {n: describe_error(problem) for n, problem in sorted(state.problems.items())}
 
     def compute(self, state: Inference, batch: Sequence[Missing]) -> Iterator[Computed]:
-        """The record of each image and pipeline; the next image is prepared while the networks run."""
-        shown = ImageState()
-        with contextlib.closing(unpacked(ahead(batches(self._prepared(state, batch)), AHEAD))) as items:
-            for item in items:
-                if isinstance(item, InputTensor):
-                    state.infer(shown, item)
-                    continue
-                state.record(shown)
-                entry, wanted = batch[item.image]
-                for n, problem in item.errors.items():
-                    state.settle(shown, n, entry.name, problem)
-                if self.fatal and state.problems:
-                    raise next(iter(state.problems.values()))
-                for n, record in shown.records.items():
-                    name, content = wanted[n]
-                    cell = {
-                        "record": to_plain(record),
-                        "notes": [] if isinstance(record, Failed) else item.remarks,
-                        "name": printable(name),
-                        "content": content,
-                        "input": shown.inputs.get(n, ""),
-                    }
-                    yield Computed(item.image, n, cell)
-                shown = ImageState()
-
-    def _prepared(self, state: Inference, batch: Sequence[Missing]) -> Iterator[InputTensor | PreparedImage]:
-        """The distinct tensors of each image, then the image itself with the pipelines that have none."""
+        """The record of each image and pipeline."""
         stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
-        for image, (entry, wanted) in enumerate(batch):
+        for place, (entry, wanted) in enumerate(batch):
             mine = {n: stages[n] for n in wanted if n not in state.problems}
             if not mine:
                 continue
+            image, errors = ImageState(), Errors()
+            remarks: tuple[str, ...] = ()
             try:
                 sample = entry.load()
                 remarks = notes(sample.data, sample.name)
             except InputError as problem:
-                yield PreparedImage(image, (), dict.fromkeys(mine, problem))
-                continue
-            errors: Errors = {}
-            yield from distinct_tensors(mine, self.model.card.input, image, sample, errors)
-            yield PreparedImage(image, remarks, errors)
+                errors = dict.fromkeys(mine, problem)
+            else:
+                for tensor in distinct_tensors(mine, self.model.card.input, sample, errors):
+                    state.infer(image, tensor)
+            for n, error in errors.items():
+                state.settle(image, n, entry.name, error)
+            if self.fatal and state.problems:
+                raise next(iter(state.problems.values()))
+            for n, record in image.records.items():
+                name, content = wanted[n]
+                cell = {
+                    "record": to_plain(record),
+                    "notes": [] if isinstance(record, Failed) else remarks,
+                    "name": printable(name),
+                    "content": content,
+                    "input": image.inputs.get(n, ""),
+                }
+                yield Computed(place, n, cell)
 
 
 def content_of(entry: Entry) -> list[str]:
@@ -198,40 +170,3 @@ def read_records(cells: CellSet) -> ImageRecords:
         if cell["input"]:
             found.inputs[cell["name"]] = cell["input"]
     return found
-
-
-def batches(
-    items: Iterable[InputTensor | PreparedImage], size: int = BATCH
-) -> Iterator[deque[InputTensor | PreparedImage]]:
-    """The same items in rows; each ends with its image, or once its tensors take up `size` bytes."""
-    row: deque[InputTensor | PreparedImage] = deque()
-    held = 0
-    for item in items:
-        row.append(item)
-        held += item.tensor.nbytes if isinstance(item, InputTensor) else size
-        if held >= size:
-            yield row
-            row, held = deque(), 0
-    if row:
-        yield row
-
-
-def unpacked(rows: Generator[deque[T], None, None]) -> Generator[T, None, None]:
-    """The items of all rows; none is kept once it was yielded."""
-    with contextlib.closing(rows):
-        for row in rows:
-            while row:
-                yield row.popleft()
-
-
-def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:
-    """The same items, up to `count` of them produced by another thread before they are needed."""
-    end: Any = object()
-    with ThreadPoolExecutor(1, "holdfast-prepare") as pool:
-        try:
-            waiting: deque[Future[T]] = deque(pool.submit(next, items, end) for _ in range(count))
-            while (item := waiting.popleft().result()) is not end:
-                waiting.append(pool.submit(next, items, end))
-                yield item
-        finally:
-            pool.shutdown(cancel_futures=True)

@@ -41,7 +41,6 @@ class InputStages:
 class InputTensor:
     """A distinct tensor (1, …) of an image, its hash, and the pipelines that use it, with their frames."""
 
-    image: int
     sample: Sample
     tensor: Tensor
     digest: str
@@ -75,7 +74,7 @@ _text = lru_cache(maxsize=64)(str)
 
 
 def distinct_tensors(
-    stages: Mapping[int, InputStages], card: Input, image: int, sample: Sample, errors: Errors
+    stages: Mapping[int, InputStages], card: Input, sample: Sample, errors: Errors
 ) -> Iterator[InputTensor]:
     """The distinct tensors of one image. A pipeline that fails has none and is put into `errors`."""
     for small in _resized(stages, card, sample.data, errors):
@@ -87,7 +86,7 @@ def distinct_tensors(
             if tensor is None:
                 continue
             digest = digest_of(tensor, small.pixels, target, name)
-            shared = found.setdefault(digest, InputTensor(image, sample, tensor, digest, {}))
+            shared = found.setdefault(digest, InputTensor(sample, tensor, digest, {}))
             shared.frames.update({u: small.users[u][0] for u in users})
         yield from found.values()
 

@@ -127,6 +127,8 @@ def answers(
 def _serve(brief: Brief, pipe: Connection, parent: int) -> None:
     """Answer shards, one by one, until None comes or the parent is gone."""
     become_worker(parent)
+    if brief.threads:  # OpenCV reads it on import; its own pool of threads would crowd the other workers
+        os.environ.setdefault("OPENCV_FOR_THREADS_NUM", str(brief.threads))
     held: list[Any] = []  # the task and its state
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
