@@ -153,7 +153,7 @@ def test_other_code_and_another_feature_net_are_never_ranked_together(contest, m
     assert {s.changed for s in board(folder).stale} == {("rules", "features")}
     write_rules(rules, folder)
     assert len(board(folder).standings) == len(BASELINES)
-    monkeypatch.setattr("holdfast.contest.contest.code", lambda: "f" * 64)
+    monkeypatch.setattr("holdfast.contest.contest.code_of", lambda kind: "f" * 64)
     found = board(folder)
     assert (found.standings, {s.changed for s in found.stale}) == ((), {("code",)})
 

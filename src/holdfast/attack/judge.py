@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine, pi
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image
 from holdfast.metrics.boxes import iou
 
+# Some AP rules count a box's last pixel too: a box that misses by so little would be a hit for them.
 NEARLY = 0.9  # of the rule's overlap: from here on a detection is taken to still find its target
 ALIVE = 0.5  # what a target that stands adds at least: killing one outweighs a little of another
 FAR = 6.0  # what a detection that is wanted lacks where none is in sight
@@ -47,10 +47,8 @@ def open_judge(
     model: Model, pipeline: Pipeline | None = None, rule: Rule | None = None, threads: int = 1
 ) -> Judge:
     """The judge of a detector; its card's thresholds give way to the rule's."""
-    if model.card.task not in ("detect", "single"):
-        raise ModelError(f"{model.name}: expected a detector, got a model to {model.card.task}")
     rule = rule or Rule()
-    ruled = dataclasses.replace(model, card=replace(model.card, score=rule.score, nms_iou=rule.nms_iou))
+    ruled = replace(model, card=replace(model.card, score=rule.score, nms_iou=rule.nms_iou))
     return Judge(open_machine(pipeline or pipeline_of(model.card), ruled, threads), rule)
 
 
@@ -61,8 +59,7 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
     overlap = iou(boxes.xyxy, found.boxes)
     same = boxes.classes[:, None] == found.classes[None, :]
     good = same & (overlap >= rule.iou) & (found.scores[None, :] >= rule.score)
-    result: Bools = good.any(axis=1)
-    return result
+    return np.asarray(good.any(axis=1))
 
 
 def target_in(
@@ -89,10 +86,8 @@ def shortfall(goal: Goal, target: Target, after: Detections, rule: Rule) -> floa
     """
     if goal == "fabricate":
         return _nothing_new(target, after, rule)
-    own, other = _standing(target, after, rule), 0.0
-    if goal == "mislabel":
-        other = _no_other(target, after, rule)
-    return own + other
+    lacks = _standing(target, after, rule)
+    return lacks + _no_other(target, after, rule) if goal == "mislabel" else lacks
 
 
 def _odds(scores: Floats, rule: Rule) -> Floats:
@@ -130,7 +125,7 @@ def _nothing_new(target: Target, after: Detections, rule: Rule) -> float:
     boxes = np.concatenate([target.before.boxes, target.boxes.xyxy])
     classes = np.concatenate([target.before.classes, target.boxes.classes])
     same = after.classes[:, None] == classes[None, :]
-    overlap = np.where(same, iou(after.boxes, boxes), 0.0).max(axis=1, initial=0.0)
+    overlap = np.where(same, iou(after.boxes, boxes), -1.0).max(axis=1, initial=-1.0)
     old = np.where(overlap >= rule.iou, 0.05 + 8.0 * (overlap - rule.iou), 0.0)
     lacks = old + np.maximum(-_odds(after.scores, rule), 0.0)
     return float(np.minimum(lacks, FAR).min(initial=FAR))

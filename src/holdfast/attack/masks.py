@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.attack.types import Target
+from holdfast.attack.types import Method, Target
 from holdfast.core.registry import stage
 from holdfast.core.types import Bools, Floats, Ints
 
@@ -19,6 +19,13 @@ def inside(target: Target) -> Bools:
     for x1, y1, x2, y2 in _corners(target):
         found[y1:y2, x1:x2] = True
     return found
+
+
+def within(target: Target, method: Method) -> Bools:
+    """(h, w): the pixels that an attack by this method may change."""
+    if method.inside and len(target.boxes):  # to fabricate needs no boxes
+        return inside(target)
+    return np.ones(target.image.shape[:2], bool)
 
 
 @stage("mask")
@@ -194,10 +201,6 @@ def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
 
 def dilated(mask: Bools) -> Bools:
     """The mask and all pixels that touch it."""
-    padded = np.pad(mask, 1)
-    rows, columns = mask.shape
-    found = np.zeros_like(mask)
-    for y in range(3):
-        for x in range(3):
-            found |= padded[y : y + rows, x : x + columns]
-    return found
+    import cv2
+
+    return np.asarray(cv2.dilate(np.ascontiguousarray(mask, np.uint8), np.ones((3, 3), np.uint8)), bool)

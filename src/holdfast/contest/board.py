@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.contest.contest import Contest, Hashes, hashes_of, open_contest
-from holdfast.contest.ledger import Record, archive_of, enter_again, read_ledger
+from holdfast.contest.ledger import Record, archive_of, read_ledger, write_record
 from holdfast.contest.pool import Phase
 from holdfast.contest.rules import Rules, read_rules
 from holdfast.contest.run import score
@@ -126,9 +126,10 @@ def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]
     }
 
 
-def record_row(record: Record) -> dict[str, Cell]:
+def record_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
     """Team, submission and numbers of one score."""
-    return {"team": record.team, "submission": record.submission, **score_row(record)}
+    numbers = score_row(record, name_distance=name_distance)
+    return {"team": record.team, "submission": record.submission, **numbers}
 
 
 def standing_row(standing: Standing) -> dict[str, Cell]:
@@ -168,9 +169,13 @@ def records_table(records: Sequence[Record]) -> Table:
 
 
 def _table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
+    return rows_table([{**row, "pixels": round(row["pixels"], 1)} for row in rows], caption)
+
+
+def rows_table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
+    """Rows of one kind as a table."""
     columns = [Column(name, 1 if name == "pixels" else 4) for name in (rows[0] if rows else ("team",))]
-    rounded = [{**row, "pixels": round(row["pixels"], 1)} for row in rows]
-    return Table(columns, [list(row.values()) for row in rounded], caption)
+    return Table.of(rows, columns, caption)
 
 
 def stale_lines(board: Board, folder: Path) -> list[str]:
@@ -209,4 +214,4 @@ def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record 
             again = score(contest, path, step, jobs)
     except InputError as problem:
         return f"{what}: {problem}"
-    return enter_again(contest.folder, record, again)
+    return write_record(contest.folder, again, record.submission, record.submitted, record.archive)

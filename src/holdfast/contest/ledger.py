@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shutil
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, OutputError
 from holdfast.engine.manifest import now
 from holdfast.engine.store import to_json, write_atomic
+from holdfast.report.tables import table_of, to_csv
 
 ENTRIES = "entries"
 
@@ -52,12 +51,11 @@ def read_ledger(folder: Path) -> tuple[Record, ...]:
 def _read(path: Path) -> Record:
     try:
         plain = orjson.loads(path.read_bytes())
-        hashes = Hashes(**plain["score"]["hashes"])
-        float(plain["score"]["final"])
-        kept = {k: plain[k] for k in ("team", "number", "submission", "submitted", "scored", "archive")}
-        return Record(
-            path=path, sha256=plain["score"]["archive_sha256"], hashes=hashes, score=plain["score"], **kept
-        )
+        score = plain["score"]
+        float(score["final"])
+        rest = {k: plain[k] for k in ("team", "number", "submission", "submitted", "scored", "archive")}
+        hashes, sha256 = Hashes(**score["hashes"]), score["archive_sha256"]
+        return Record(path=path, sha256=sha256, hashes=hashes, score=score, **rest)
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
     except (KeyError, TypeError, ValueError) as problem:
@@ -72,17 +70,11 @@ def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Re
     The zip of the team's last submission once more is that submission, scored again.
     """
     mine = [r for r in read_ledger(folder) if r.team == score.team]
-    time = now()
     where = _kept(folder, archive, score) if keep else str(archive.resolve())
     last = max(mine, key=lambda r: r.submission, default=None)
     if last is not None and last.sha256 == score.archive:
-        return _write(folder, score, last.submission, last.submitted, time, where)
-    return _write(folder, score, last.submission + 1 if last else 1, time, time, where)
-
-
-def enter_again(folder: Path, before: Record, score: Score) -> Record:
-    """The record of an earlier submission's new score."""
-    return _write(folder, score, before.submission, before.submitted, now(), before.archive)
+        return write_record(folder, score, last.submission, last.submitted, where)
+    return write_record(folder, score, last.submission + 1 if last else 1, "", where)
 
 
 def archive_of(folder: Path, record: Record) -> Path:
@@ -92,12 +84,7 @@ def archive_of(folder: Path, record: Record) -> Path:
 
 def images_csv(rows: tuple[Row, ...]) -> str:
     """The table of images as CSV."""
-    plain = [row.to_plain() for row in rows]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(plain[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(plain)
-    return out.getvalue()
+    return to_csv(table_of([row.to_plain() for row in rows]))
 
 
 def _kept(folder: Path, archive: Path, score: Score) -> str:
@@ -123,11 +110,13 @@ def _kept(folder: Path, archive: Path, score: Score) -> str:
     return inside
 
 
-def _write(folder: Path, score: Score, submission: int, submitted: str, scored: str, archive: str) -> Record:
+def write_record(folder: Path, score: Score, submission: int, submitted: str, archive: str) -> Record:
+    """Write a score under the next free number; without a time it is submitted now. Return its record."""
     home = folder / ENTRIES / score.team
     home.mkdir(parents=True, exist_ok=True)
     number = max((int(p.stem) for p in home.glob("*.json") if p.stem.isdecimal()), default=0) + 1
-    plain = {"team": score.team, "submission": submission, "submitted": submitted, "scored": scored}
+    time = now()
+    plain = {"team": score.team, "submission": submission, "submitted": submitted or time, "scored": time}
     while True:
         path = home / f"{number:03d}.json"
         content = {**plain, "number": number, "archive": archive, "score": score.to_plain()}

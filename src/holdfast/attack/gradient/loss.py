@@ -1,4 +1,4 @@
-"""What an attack drives down, and when it has succeeded.
+"""What an attack drives down.
 
 Every loss is a sum over candidates that still stand against the goal; a candidate that gave in adds nothing,
 so the gradient goes where it is needed. Losses are of energies (log-odds), which do not saturate.
@@ -7,17 +7,14 @@ so the gradient goes where it is needed. Losses are of energies (log-odds), whic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.attack.gradient.outputs import Candidates
-from holdfast.attack.judge import NEARLY, found_boxes
-from holdfast.attack.types import Goal, Rule, Target
-from holdfast.core.types import Boxes, Detections
-from holdfast.metrics.boxes import iou
+from holdfast.attack.gradient.candidates import Candidates
+from holdfast.attack.types import Goal
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,28 +71,6 @@ LOSSES: dict[Goal, Callable[[Candidates, Aim], Tensor]] = {
     "mislabel": mislabel,
     "fabricate": fabricate,
 }
-
-
-def succeeded(goal: Goal, target: Target, boxes: Boxes, after: Detections, rule: Rule) -> bool:
-    """Whether the goal is reached by what a victim says; `boxes` are the targets by its own classes."""
-    if goal == "fabricate":
-        return bool(len(new_detections(target.before, boxes, after, rule)))
-    # Some rules count a box's last pixel too: a box that misses by so little would be a hit for them.
-    if found_boxes(after, boxes, replace(rule, iou=NEARLY * rule.iou)).any():
-        return False
-    if goal == "vanish":
-        return True
-    near = iou(boxes.xyxy, after.boxes) >= rule.iou
-    return bool((near & (after.scores >= rule.score)[None, :]).any(axis=1).all())
-
-
-def new_detections(before: Detections, boxes: Boxes, after: Detections, rule: Rule) -> Detections:
-    """The detections that are neither of the clean image nor of the truth, by class and overlap."""
-    old_boxes = np.concatenate([before.boxes, boxes.xyxy])
-    old_classes = np.concatenate([before.classes, boxes.classes])
-    near = iou(after.boxes, old_boxes) >= rule.iou
-    same = after.classes[:, None] == old_classes[None, :]
-    return after.take(~(near & same).any(axis=1) & (after.scores >= rule.score))
 
 
 def overlap(boxes: Tensor, others: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.attack.gradient.loss import LOSSES, Aim, succeeded
-from holdfast.attack.gradient.outputs import Candidates, candidates_of
+from holdfast.attack.gradient.candidates import Candidates, candidates_of
+from holdfast.attack.gradient.loss import LOSSES, Aim
 from holdfast.attack.gradient.transforms import moved
-from holdfast.attack.judge import open_judge, target_in
+from holdfast.attack.judge import open_judge, shortfall, target_in
 from holdfast.attack.types import Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
@@ -25,7 +25,6 @@ from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Machine, Pipeline, Recolour, Resize
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
-from holdfast.graph.inspect import load_proto
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.torch import TorchNet
 from holdfast.stages.deployed import Deployed, rewritten
@@ -62,8 +61,10 @@ class Preparation:
         picture = self._placed(picture)
         if self.wanted.colour == "bgr":
             picture = picture.flip(1)
-        std = torch.tensor(self.wanted.std, dtype=picture.dtype).reshape(1, -1, 1, 1)
-        mean = torch.tensor(self.wanted.mean, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        std, mean = (
+            torch.tensor(three, dtype=picture.dtype).reshape(1, -1, 1, 1)
+            for three in (self.wanted.std, self.wanted.mean)
+        )
         picture = picture * (self.wanted.scale / std) - mean / std
         return (picture if self.wanted.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
@@ -83,9 +84,8 @@ class Preparation:
     def boxes_to_image(self, boxes: Tensor) -> Tensor:
         """Boxes (..., 4) xyxy of the network's input in pixels of the image, clipped to it."""
         frame = self.frame
-        shift = torch.tensor([frame.offset_x, frame.offset_y] * 2, dtype=boxes.dtype)
-        scale = torch.tensor([frame.scale_x, frame.scale_y] * 2, dtype=boxes.dtype)
-        limit = torch.tensor([frame.original.width, frame.original.height] * 2, dtype=boxes.dtype)
+        pairs = (frame.offset_x, frame.offset_y), (frame.scale_x, frame.scale_y), frame.original
+        shift, scale, limit = (torch.tensor([*pair, *pair], dtype=boxes.dtype) for pair in pairs)
         return ((boxes - shift) / scale).clamp(min=0).minimum(limit)
 
 
@@ -94,14 +94,10 @@ def preparation_of(machine: Machine, size: Size, dtype: torch.dtype = torch.floa
     wanted = machine.fit(machine.model.card.input)
     frame = frame_of(size, wanted)
     sides = ((size.height, frame.resized.height), (size.width, frame.resized.width))
-    rows, columns = (resize_weights(machine.resize, old, new) for old, new in sides)
-    return Preparation(
-        frame,
-        wanted,
-        None if rows is None else torch.tensor(rows, dtype=dtype),
-        None if columns is None else torch.tensor(columns, dtype=dtype),
-        None if machine.pipeline.colour == "rgb" else machine.colour,
-    )
+    weights = (resize_weights(machine.resize, old, new) for old, new in sides)
+    rows, columns = (None if w is None else torch.tensor(w, dtype=dtype) for w in weights)
+    colour = None if machine.pipeline.colour == "rgb" else machine.colour
+    return Preparation(frame, wanted, rows, columns, colour)
 
 
 def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
@@ -145,12 +141,10 @@ class Victim:
         ready = self.preparation(Size(pixels.shape[2], pixels.shape[1]))
         flat = self.net(ready(pixels))
         parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
-        raw = {
-            name: part.reshape(-1, *shape)
-            for (name, shape), part in zip(self.outputs.items(), parts, strict=True)
-        }
+        shaped = zip(self.outputs.items(), parts, strict=True)
+        raw = {name: part.reshape(-1, *shape) for (name, shape), part in shaped}
         found = self.read(raw, self.machine.model.card)
-        return dataclasses.replace(found, boxes=ready.boxes_to_image(found.boxes))
+        return replace(found, boxes=ready.boxes_to_image(found.boxes))
 
     def preparation(self, size: Size) -> Preparation:
         """The differentiable way into the network for images of that size, made once."""
@@ -191,9 +185,9 @@ def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[
             f"{model.path}: expected one image of {width}×{height} as input, got {net.inputs} numbers; "
             "export it with a batch of 1, or attack it as a black box"
         )
-    source = str(model.path) if proto is None else proto.SerializeToString()
-    if proto is None and model.path.suffix == ".gz":
-        source = load_proto(model.path).SerializeToString()
+    source: bytes | str = str(model.path)  # not its bytes: weights may be in other files
+    if proto is not None or model.path.suffix == ".gz":
+        source = model.read() if proto is None else proto.SerializeToString()
     shape = (1, 3, height, width) if wanted.layout == "nchw" else (1, height, width, 3)
     found = open_onnx(source, model, 1)(np.zeros(shape, wanted.dtype))
     return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in found.items()}
@@ -202,11 +196,6 @@ def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[
 def target_of(victim: Victim, image: Image, boxes: Boxes) -> Target | None:
     """The true boxes that the victim finds in the clean image; None if it recognises none of them."""
     return target_in(victim.judge, image, boxes, victim.rule)
-
-
-def use_threads(count: int) -> None:
-    """Let torch compute with this many threads from now on."""
-    torch.set_num_threads(max(1, count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,19 +239,14 @@ class Oracle:
     def judged(self, image: Image) -> tuple[bool, Detections]:
         """Whether every victim is fooled, and what the first says."""
         first = self.parties[0].victim.judge(image)
-        fooled = self._fooled(self.parties[0], first)
-        for party in self.parties[1:]:
-            fooled = fooled and self._fooled(party, party.victim.judge(image))
-        return fooled, first
-
-    def _fooled(self, party: Party, said: Detections) -> bool:
-        if not len(party.target.boxes) and self.method.goal != "fabricate":
-            return True
-        return succeeded(self.method.goal, party.target, party.target.boxes, said, party.victim.rule)
+        answers = itertools.chain([first], (party.victim.judge(image) for party in self.parties[1:]))
+        pairs = zip(self.parties, answers, strict=True)
+        goal = self.method.goal
+        return all(shortfall(goal, p.target, said, p.victim.rule) == 0 for p, said in pairs), first
 
     def _moved(self, pixels: Tensor, aim: Aim, rng: np.random.Generator) -> tuple[Tensor, Aim]:
         """The pixels through a transform drawn from the method's, and the aim moved along."""
-        names = list(self.method.transforms)
+        names = self.method.transforms
         chosen = [names[int(rng.integers(len(names)))]] if names else []
         chosen += ["diverse"] if self.method.diversity and "diverse" not in chosen else []
         for name in chosen:
@@ -282,12 +266,11 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
 
 
 def _party(victim: Victim, first: Victim, target: Target, method: Method) -> Party:
-    boxes = target.boxes
-    before = target.before if victim is first else victim.judge(target.image)
+    boxes, before = target.boxes, target.before
     if victim is not first:
         boxes = _renamed(boxes, first.model.card.classes, victim.model.card.classes)
-    strict = method.diversity or bool(method.transforms)
-    rule = victim.rule
+        before = victim.judge(target.image)
+    rule, strict = victim.rule, method.lasting
     aim = Aim(
         torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
         tuple(int(c) for c in boxes.classes),
