@@ -10,9 +10,8 @@ from helpers.contest import write_rules
 from helpers.tiny_contest import copied, darkened, entry, quiet
 from holdfast.contest import baselines
 from holdfast.contest.baselines import BASELINES, enter_baselines
-from holdfast.contest.board import board, rescore
+from holdfast.contest.board import archive_of, board, enter, read_ledger, rescore
 from holdfast.contest.contest import open_contest
-from holdfast.contest.ledger import archive_of, enter, read_ledger
 from holdfast.contest.rules import read_rules
 from holdfast.contest.run import score
 from holdfast.core.errors import InputError

@@ -65,16 +65,12 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
 def target_in(
     judge: Callable[[Image], Detections], image: Image, boxes: Boxes, rule: Rule, goal: Goal = "vanish"
 ) -> Target | None:
-    """What is to be attacked in the image; None if no true box is found in it and the goal needs one.
-
-    To vanish, all true boxes: one that is missed now may be found once its neighbour is not. For other goals
-    those that are found; something new can be made to appear where there is none.
-    """
+    """What is to be attacked in the image; None if no true box is found in it and the goal needs one."""
     before = judge(image)
     ours = found_boxes(before, boxes, rule) & ~boxes.crowd
     if not ours.any() and goal != "fabricate":
         return None
-    if goal == "vanish":
+    if goal == "vanish":  # all: one that is missed now may be found once its neighbour is not
         ours = ~boxes.crowd
     return Target(image, Boxes(boxes.xyxy[ours], boxes.classes[ours]), before)
 
@@ -84,10 +80,21 @@ def shortfall(goal: Goal, target: Target, after: Detections, rule: Rule) -> floa
 
     Detections below the rule's score never count, but if the model tells of them they say where to go.
     """
+    odds = _odds(after.scores, rule)
     if goal == "fabricate":
-        return _nothing_new(target, after, rule)
-    lacks = _standing(target, after, rule)
-    return lacks + _no_other(target, after, rule) if goal == "mislabel" else lacks
+        return _nothing_new(target, after, rule, odds)
+    overlap = iou(target.boxes.xyxy, after.boxes)
+    same = target.boxes.classes[:, None] == after.classes[None, :]
+    # Over the targets: odds and overlap of the best detection that still finds each.
+    near = NEARLY * rule.iou
+    live = same & (overlap >= near) & (odds >= 0)
+    worth = np.where(live, ALIVE + odds + 2.0 * (overlap - near), 0.0)
+    lacks = float(worth.max(axis=1, initial=0.0).sum())
+    if goal == "vanish":
+        return lacks
+    # And what the nearest detection of another class lacks in overlap and odds.
+    other = 4.0 * np.maximum(rule.iou - overlap, 0.0) + np.maximum(-odds, 0.0)
+    return lacks + float(np.where(same, FAR, np.minimum(other, FAR)).min(axis=1, initial=FAR).sum())
 
 
 def _odds(scores: Floats, rule: Rule) -> Floats:
@@ -101,31 +108,12 @@ def _odds(scores: Floats, rule: Rule) -> Floats:
     return np.where(scores >= rule.score, np.maximum(above, 0.0), np.minimum(above, -1e-9))
 
 
-def _standing(target: Target, after: Detections, rule: Rule) -> float:
-    """Over the targets: odds and overlap of the best detection that still finds each."""
-    overlap = iou(target.boxes.xyxy, after.boxes)
-    same = target.boxes.classes[:, None] == after.classes[None, :]
-    odds = _odds(after.scores, rule)
-    near = NEARLY * rule.iou
-    live = same & (overlap >= near) & (odds >= 0)
-    worth = np.where(live, ALIVE + odds + 2.0 * (overlap - near), 0.0)
-    return float(worth.max(axis=1, initial=0.0).sum())
-
-
-def _no_other(target: Target, after: Detections, rule: Rule) -> float:
-    """Over the targets: what the nearest detection of another class lacks in overlap and odds."""
-    overlap = iou(target.boxes.xyxy, after.boxes)
-    same = target.boxes.classes[:, None] == after.classes[None, :]
-    lacks = 4.0 * np.maximum(rule.iou - overlap, 0.0) + np.maximum(-_odds(after.scores, rule), 0.0)
-    return float(np.where(same, FAR, np.minimum(lacks, FAR)).min(axis=1, initial=FAR).sum())
-
-
-def _nothing_new(target: Target, after: Detections, rule: Rule) -> float:
+def _nothing_new(target: Target, after: Detections, rule: Rule, odds: Floats) -> float:
     """What the detection that is nearest to being a new one lacks: of odds, and of distance to an old one."""
     boxes = np.concatenate([target.before.boxes, target.boxes.xyxy])
     classes = np.concatenate([target.before.classes, target.boxes.classes])
     same = after.classes[:, None] == classes[None, :]
     overlap = np.where(same, iou(after.boxes, boxes), -1.0).max(axis=1, initial=-1.0)
     old = np.where(overlap >= rule.iou, 0.05 + 8.0 * (overlap - rule.iou), 0.0)
-    lacks = old + np.maximum(-_odds(after.scores, rule), 0.0)
+    lacks = old + np.maximum(-odds, 0.0)
     return float(np.minimum(lacks, FAR).min(initial=FAR))

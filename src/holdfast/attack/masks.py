@@ -1,7 +1,6 @@
 """Masks: which pixels an attack may change, never more than its budget.
 
-A mask sees the clean image's gradient as one number (h, w) per pixel, negative where pixels may not be
-touched; without one it lies inside the boxes of the targets.
+`gradient` is the clean image's as one number (h, w) per pixel, negative where pixels may not be touched.
 """
 
 from __future__ import annotations
@@ -33,12 +32,19 @@ def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.
     """One square per target, together as large as the budget: where the gradient is largest, or centred."""
     gains = _gains(target, gradient)
     found = np.zeros(gains.shape, bool)
-    for box, share in zip(_corners(target), _shares(target, budget), strict=True):
-        place = _box_or_all(box, gradient, gains)
-        side = min(int(np.sqrt(share)), place[2] - place[0], place[3] - place[1])
+    # Anywhere, if pixels outside of all boxes may be touched.
+    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
+    for box, share in zip(_corners(target).tolist(), _shares(target, budget), strict=True):
+        x1, y1, x2, y2 = (0, 0, gains.shape[1], gains.shape[0]) if free else box
+        side = min(int(np.sqrt(share)), x2 - x1, y2 - y1)
         if side < 1:
             continue
-        x, y = _best_square(gains, place, side, centred=gradient is None)
+        x, y = (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
+        if gradient is not None:  # the square with the largest sum
+            sums = np.pad(gains[y1:y2, x1:x2], ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+            total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+            row, column = np.unravel_index(int(total.argmax()), total.shape)
+            x, y = x1 + int(column), y1 + int(row)
         found[y : y + side, x : x + side] = True
     return _at_most(found & (gains >= 0), budget, gains)
 
@@ -79,7 +85,9 @@ def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np
     """Clusters around the pixels of largest gradient: each with the better half of its eight neighbours."""
     gains = _gains(target, gradient)
     found = np.zeros(gains.shape, bool)
-    for y, x in _falling(gains, rng):
+    order = rng.permutation(gains.size)  # of equal ones, any first
+    order = order[np.argsort(-gains.ravel()[order], kind="stable")]
+    for y, x in zip(*np.unravel_index(order, gains.shape), strict=True):
         room = budget - int(found.sum())
         if room <= 0 or gains[y, x] < 0:
             break
@@ -135,34 +143,6 @@ def _shares(target: Target, budget: int) -> list[int]:
     length = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).astype(np.float64))
     ends = np.floor(budget * np.cumsum(length) / length.sum() + 1e-9).astype(np.int64)
     return [int(share) for share in np.diff(ends, prepend=0)]
-
-
-def _box_or_all(box: Ints, gradient: Floats | None, gains: Floats) -> tuple[int, int, int, int]:
-    """Where a square may lie: in its box, or anywhere if pixels outside of all boxes may be touched."""
-    x1, y1, x2, y2 = (int(v) for v in box)
-    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
-    return (0, 0, gains.shape[1], gains.shape[0]) if free else (x1, y1, x2, y2)
-
-
-def _best_square(
-    gains: Floats, place: tuple[int, int, int, int], side: int, centred: bool
-) -> tuple[int, int]:
-    """Column and row of the square of that side with the largest sum in the place, or of the middle one."""
-    x1, y1, x2, y2 = place
-    if centred:
-        return (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
-    part = gains[y1:y2, x1:x2]
-    sums = np.pad(part, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
-    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-    y, x = np.unravel_index(int(total.argmax()), total.shape)
-    return x1 + int(x), y1 + int(y)
-
-
-def _falling(gains: Floats, rng: np.random.Generator) -> Ints:
-    """Row and column (n, 2) of all pixels by falling gain; equal ones in random order."""
-    order = rng.permutation(gains.size)
-    order = order[np.argsort(-gains.ravel()[order], kind="stable")]
-    return np.stack(np.unravel_index(order, gains.shape), axis=1)
 
 
 def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:

@@ -81,11 +81,16 @@ class MethodOptions(Options, group=SEARCH):
             example="resize=opencv-bilinear",
         ),
     ] = ()
-    surrogate: Annotated[tuple[str, ...], _models("Attack this model too, for better transfer. May be repeated.")] = ()
+    surrogate: Annotated[
+        tuple[str, ...], _models("Attack this model too, for better transfer. May be repeated.")
+    ] = ()
     diverse: Annotated[
         bool, Option("Random size and position at every step, for better transfer.", group=ROBUST)
     ] = False
-    unseen: Annotated[tuple[str, ...], _models("Evaluate this model before and after, without attacking it. May be repeated.")] = ()
+    unseen: Annotated[
+        tuple[str, ...],
+        _models("Evaluate this model before and after, without attacking it. May be repeated."),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

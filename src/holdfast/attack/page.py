@@ -128,9 +128,11 @@ def _charts(found: Outcome) -> list[Figure]:
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
 
     def chart(x: Floats, right: float, against: str, x_label: str, note: str) -> Figure:
-        title, line = f"mAP against {against}", Line("mAP", x, maps, bold=True)
-        ranges = {"x_range": (0.0, right), "y_range": y_range}
-        return Figure(title, line_chart([line], title=title, x_label=x_label, y_label="mAP", **ranges), note)
+        title, lines, x_range = f"mAP against {against}", [Line("mAP", x, maps, bold=True)], (0.0, right)
+        chart = line_chart(
+            lines, title=title, x_label=x_label, y_label="mAP", x_range=x_range, y_range=y_range
+        )
+        return Figure(title, chart, note)
 
     pixels = np.array([float(p.budget) for p in found.points])
     right, note = max(float(pixels.max()), 1.0), "Images that need more are left clean."

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from holdfast.evaluate.run import Plan, work_for
 from holdfast.stages.families import applied, is_installed, options_of
 
 CELLS = "cells"
-Universal: TypeAlias = Literal["none", "spot", "boxes"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class AttackPlan:
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
     features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
-    universal: Universal = "none"
+    universal: Literal["none", "spot", "boxes"] = "none"
     shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
 
     def __post_init__(self) -> None:

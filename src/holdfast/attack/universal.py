@@ -83,14 +83,13 @@ def _searched(task: Task, progress: Progress) -> Patch:
             continue
         if isinstance(sample.truth, Boxes):
             boxes = known_boxes(sample.truth, task)
-            found = target_in(judge, image, boxes, plan.method.rule, plan.method.goal)
-            targets += [found] if found else []
-    if not targets:
-        raise DataError(
-            f"{task.model.name} finds nothing true in {plan.plan.dataset.name}: nothing to attack"
-        )
+            targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
+    found = [target for target in targets if target]
+    if not found:
+        name = plan.plan.dataset.name
+        raise DataError(f"{task.model.name} finds nothing true in {name}: nothing to attack")
     rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
-    return universal(victims_of(task), targets, plan.method, plan.limits, where, rng, progress)
+    return universal(victims_of(task), found, plan.method, plan.limits, where, rng, progress)
 
 
 def universal(
@@ -143,9 +142,9 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
         )
     side = int(np.sqrt(limits.pixels))
     if isinstance(where, Spot):
-        height = min(side, *(len(t.image) for t in targets))
-        width = min(side, *(t.image.shape[1] for t in targets))
-        return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
+        sizes = zip(*(t.image.shape[:2] for t in targets), strict=True)
+        height, width = (min(side, *sides) for sides in sizes)
+        return _grey(height, width, where)
     most = max(len(t.boxes) for t in targets)
     if limits.regions and most > limits.regions:
         raise InputError(
@@ -154,8 +153,11 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
         )
     # Whole pixels may round up: a pixel to spare on every box.
     reach = min(where.side, *(_reach(t, limits.pixels) for t in targets))
-    where = dataclasses.replace(where, side=reach)
-    return Patch(np.full((SIDE, SIDE, 3), 127, np.uint8), np.ones((SIDE, SIDE), bool), where)
+    return _grey(SIDE, SIDE, dataclasses.replace(where, side=reach))
+
+
+def _grey(height: int, width: int, where: Spot | OnBoxes) -> Patch:
+    return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
 
 
 def _reach(target: Target, pixels: int) -> float:
@@ -175,9 +177,8 @@ def places_of(target: Target, patch: Patch) -> Ints:
     number = np.arange(1, height * width + 1).reshape(height, width)
     # The number of a pixel, as its colour: so the places are exactly those of `apply`.
     colours = np.stack([number & 255, number >> 8 & 255, number >> 16], axis=2).astype(np.uint8)
-    seen = apply(
-        np.zeros_like(target.image), Patch(colours, patch.mask, patch.where), target.boxes.xyxy
-    ).astype(np.int64)
+    numbered = Patch(colours, patch.mask, patch.where)
+    seen = apply(np.zeros_like(target.image), numbered, target.boxes.xyxy).astype(np.int64)
     return np.asarray(seen[..., 0] + (seen[..., 1] << 8) + (seen[..., 2] << 16) - 1, np.int64)
 
 

@@ -20,8 +20,8 @@ from holdfast.contest.options import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.contest.board import Record
     from holdfast.contest.contest import Contest
-    from holdfast.contest.ledger import Record
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
     from holdfast.contest.run import Judgement, Row
@@ -68,8 +68,8 @@ def score(options: ContestScoreOptions) -> int:
     An entry that is not valid is not scored: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.baselines import PREFIX
+    from holdfast.contest.board import enter, images_csv
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.ledger import enter, images_csv
     from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
     from holdfast.contest.validate import team_of
@@ -124,7 +124,7 @@ def _refuse(examined: Examination, lang: Lang) -> int:
 def board(options: BoardOptions) -> int:
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
     from holdfast.contest.board import board as board_of
-    from holdfast.contest.board import board_table, history_table, stale_lines
+    from holdfast.contest.board import board_table, history_table
     from holdfast.report.tables import to_csv, to_text
 
     check_outputs({"--json": options.json, "--html": options.html}, {})
@@ -142,8 +142,12 @@ def board(options: BoardOptions) -> int:
         say("\n".join(to_csv(table) for table in (board_table(found), *shown)), end="")
     else:
         say("\n\n".join(to_text(table) for table in (board_table(found), *shown)))
-    for line in stale_lines(found, options.contest):
-        sys.stderr.write(f"stale    {line}\n")
+    for stale in found.stale:
+        record, other = stale.record, " and ".join(stale.changed)
+        what = f"{record.team}, submission {record.submission}, final {record.final:.4f}"
+        sys.stderr.write(f"stale    {what}: scored under other {other}; not ranked\n")
+    if found.stale:
+        sys.stderr.write(f"stale    holdfast contest rescore --contest {options.contest}\n")
     return 0
 
 

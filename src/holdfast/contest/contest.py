@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -127,43 +128,45 @@ def assemble(folder: Path, rules: Rules) -> Contest:
             f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's "
             "members not named (mimic.hidden); only the organisers' own folder can score"
         )
-    problems: list[str] = []
-    models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
-    classes, shots = _shots(folder, rules, problems)
-    try:
+    problems, models, alignments = list[str](), list[Model](), list[Alignment]()
+    classes, shots = tuple[str, ...](), tuple[Shot, ...]()
+    for member in rules.mimic.members:
+        with _noted(problems):
+            models.append(_model(folder, member, rules))
+    with _noted(problems):
+        classes, shots = _shots(folder, rules, problems)
+    with _noted(problems):
         opened_features(rules.features, rules.features_sha256, 1, rules.distance)
-    except InputError as problem:
-        problems.append(str(problem))
-    known = [m for m in models if m is not None]
-    alignments = []
-    for model in known if classes else ():
-        try:
+    for model in models if classes else ():
+        with _noted(problems):
             alignments.append(aligned(model, classes))
-        except DataError as problem:
-            problems.append(f"{model.name}: {problem}")
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
     hashes = hashes_of(folder, rules)
-    return Contest(folder, rules, classes, tuple(known), tuple(alignments), shots, hashes)
+    return Contest(folder, rules, classes, tuple(models), tuple(alignments), shots, hashes)
 
 
-def _model(folder: Path, member: Member, rules: Rules, problems: list[str]) -> Model | None:
-    """The member with the thresholds of the rules; None and a problem told if it is not the one they name."""
-    path = folder / member.file
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Add an InputError to the problems instead of raising it."""
     try:
-        if not path.is_file():
-            raise InputError(f"{member.name}: no file {member.file}")
-        found = fingerprint.of_file(path)
-        if found != member.sha256:
-            raise InputError(
-                f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
-                f"expected {member.sha256}"
-            )
-        model = load_model(path)
+        yield
     except InputError as problem:
         problems.append(str(problem))
-        return None
-    return with_thresholds(model, rules)
+
+
+def _model(folder: Path, member: Member, rules: Rules) -> Model:
+    """The member with the thresholds of the rules; InputError if it is not the one they name."""
+    path = folder / member.file
+    if not path.is_file():
+        raise InputError(f"{member.name}: no file {member.file}")
+    found = fingerprint.of_file(path)
+    if found != member.sha256:
+        raise InputError(
+            f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
+            f"expected {member.sha256}"
+        )
+    return with_thresholds(load_model(path), rules)
 
 
 def with_thresholds(model: Model, rules: Rules) -> Model:
@@ -174,29 +177,29 @@ def with_thresholds(model: Model, rules: Rules) -> Model:
 
 def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
     """How the model's classes become those of the truth; DataError if it lacks one or is no detector."""
-    if model.card.task != "detect":
-        raise DataError(f"expected a detector, got a model to {model.card.task}")
-    found = align(model.card.classes, classes)
-    if found.of_data.tolist() != list(range(len(classes))):
-        raise DataError("several classes of the data are one class of the model; rename them")
+    try:
+        if model.card.task != "detect":
+            raise DataError(f"expected a detector, got a model to {model.card.task}")
+        found = align(model.card.classes, classes)
+        if found.of_data.tolist() != list(range(len(classes))):
+            raise DataError("several classes of the data are one class of the model; rename them")
+    except DataError as problem:
+        raise DataError(f"{model.name}: {problem}") from None
     return found
 
 
 def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, ...], tuple[Shot, ...]]:
-    """Classes and images by number."""
-    try:
-        manifest = read_manifest(folder)
-        data = coco(folder / TRUTH, image_folder=folder / "images")
-    except InputError as problem:
-        problems.append(str(problem))
-        return (), ()
+    """Classes and images by number; images that are not the contest's own are added to `problems`."""
+    manifest = read_manifest(folder)
+    data = coco(folder / TRUTH, image_folder=folder / "images")
     entries = {e.name: e for e in data.entries if isinstance(e, FileEntry)}
     names = [f"{n}.png" for n in range(1, rules.images + 1)]
     gone = [name for name in names if name not in entries or name not in manifest]
     if gone:
-        said = f"images: the rules say {rules.images}, but {_first(gone)} are missing"
-        problems.append(f"{said} in images/, {TRUTH} or {MANIFEST}")
-        return (), ()
+        raise DataError(
+            f"images: the rules say {rules.images}, but {_first(gone)} are missing in images/, {TRUTH} or "
+            f"{MANIFEST}"
+        )
     size = Size(rules.width, rules.height)
     problems += _pictures(folder, names, manifest, size)
     shots = (

@@ -127,12 +127,8 @@ def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) ->
     return out
 
 
-@dataclass
-class JudgeState:
-    """The members' networks and the feature net."""
-
-    members: list[Inference]
-    features: Callable[[Sequence[Image]], Floats]
+Features: TypeAlias = Callable[[Sequence[Image]], Floats]
+JudgeState: TypeAlias = tuple[list[Inference], Features]  # the members' networks and the feature net
 
 
 @dataclass(frozen=True)
@@ -168,7 +164,7 @@ class JudgeWork(Work[Shot, JudgeState]):
     def open(self, threads: int) -> JudgeState:
         """The members and the feature net."""
         features = opened_features(self.features, self.features_sha256, threads)
-        return JudgeState([member.open(threads) for member in self.members], features)
+        return [member.open(threads) for member in self.members], features
 
     def tally(self, item: Shot, cells: int, found: int) -> tuple[int, int]:
         """Progress counts images."""
@@ -176,6 +172,7 @@ class JudgeWork(Work[Shot, JudgeState]):
 
     def compute(self, state: JudgeState, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The members' records, then features and differences."""
+        networks, features = state
         block = self.count + 1
         for number, member in enumerate(self.members):
             asked = [
@@ -184,14 +181,14 @@ class JudgeWork(Work[Shot, JudgeState]):
                 for setup, picture in zip((number, block + number), pictures(shot), strict=True)
                 if setup in wanted and picture is not None
             ]
-            for one in member.compute(state.members[number], [missing for *_, missing in asked]):
+            for one in member.compute(networks[number], [missing for *_, missing in asked]):
                 position, setup, _ = asked[one.position]
                 yield Computed(position, setup, one.value)
         for position, (shot, wanted) in enumerate(batch):
             before, after = pictures(shot)
             for n, picture in ((self.count, before), (block + self.count, after)):
                 if n in wanted and picture is not None:
-                    row = np.ascontiguousarray(state.features([picture.image])[0], "<f8")
+                    row = np.ascontiguousarray(features([picture.image])[0], "<f8")
                     yield Computed(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
             if 2 * block in wanted and after is not None:
                 ratio = psnr(before.image, after.image)
@@ -230,9 +227,7 @@ class JudgeCells:
         return [row or (0, None) for row in self.cells.read(2 * self.members + 2)]
 
 
-def opened_features(
-    text: str, sha256: str, threads: int, name: str = ""
-) -> Callable[[Sequence[Image]], Floats]:
+def opened_features(text: str, sha256: str, threads: int, name: str = "") -> Features:
     """The feature net; InputError if it is another than the rules name, or called otherwise."""
     from holdfast.stages.features import open_features
 

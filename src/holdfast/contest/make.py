@@ -86,10 +86,7 @@ def open_setup(options: InitOptions, size: Size = SIZE) -> OpenedSetup:
         raise InputError(f"--members: two models are called {twice[0]!r}; rename one of the files")
     classes = data.classes or models[0].card.classes
     for model in models:
-        try:
-            aligned(model, classes)
-        except DataError as problem:
-            raise DataError(f"{model.name}: {problem}") from None
+        aligned(model, classes)
     order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
     rules = _rules(options, size, models, data.name)
@@ -159,9 +156,10 @@ def claim(ready: OpenedSetup) -> bool:
     folder, mark = ready.options.folder, ready.options.folder / MAKING
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; expected a new or empty folder")
+    mine = ready.identity()
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     if not there:
-        write_atomic(mark, to_json(ready.identity(), indent=True))
+        write_atomic(mark, to_json(mine, indent=True))
         return False
     if MAKING not in there:
         what = "a finished contest" if RULES_FILE in there else f"{there[0]!r} in it"
@@ -170,7 +168,6 @@ def claim(ready: OpenedSetup) -> bool:
         before = orjson.loads(mark.read_bytes())
     except ValueError:
         before = {}
-    mine = ready.identity()
     if before != mine:
         differ = [k for k in mine if before.get(k) != mine[k]]
         raise InputError(
@@ -180,20 +177,10 @@ def claim(ready: OpenedSetup) -> bool:
     return True
 
 
-def clear(folder: Path) -> None:
-    """Remove everything from a folder that was empty before."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
 def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
     """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
 
-    DataError if there are too few images the single model recognises, or the mimic model finds nothing; the
-    folder is then as empty as before.
+    DataError if too few images are recognised or the mimic model finds nothing; the folder is then empty.
     """
     folder, begun_before = ready.options.folder, claim(ready)
     if begun_before and (folder / RULES_FILE).is_file():  # written last
@@ -212,8 +199,12 @@ def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
         _publish(folder, rules, images)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
-        if not begun_before:
-            clear(folder)
+        if not begun_before:  # the folder was empty before
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
         raise
     except OSError as problem:
         raise OutputError(f"{folder}: cannot be written to: {problem.strerror}") from problem
@@ -270,10 +261,9 @@ def _write_images(folder: Path, chosen: Sequence[Candidate], ready: OpenedSetup)
 
 
 def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
-    """The distance of the originals from themselves with noise; the clean answers lie in the cache then.
+    """The distance of the originals from themselves with noise; the clean answers are in the cache then.
 
-    As many pixels of the true boxes as an entry may change get random colours: what a team would reach that
-    spends all of its budget on the targets with no thought of being seen.
+    The noise is what a team would reach that spends its whole budget on the targets without hiding it.
     """
     rules = contest.rules
     wanted = not math.isfinite(rules.distance_max)

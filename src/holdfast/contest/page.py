@@ -165,7 +165,11 @@ def board_page(board: Board, command: str = "") -> str:
     rules, standings = board.rules, board.standings
     many = f"{len(board.stale)} submission{' is' if len(board.stale) == 1 else 's are'}"
     stale = f"{many} not ranked: holdfast contest rescore scores again what was scored under other rules"
-    best = f"{standings[0].best.final:.3f}" if standings else None
+    best, verdict = None, "No score counts yet."
+    if standings:
+        first, final = [s.team for s in standings if s.rank == 1], standings[0].best.final
+        best = f"{final:.3f}"
+        verdict = f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {final:.4f}."
     return document(
         Document(
             title=f"Leaderboard of {rules.name}",
@@ -175,7 +179,7 @@ def board_page(board: Board, command: str = "") -> str:
                 ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
                 ("rules, models, data, features, code", board.hashes.whole[:12]),
             ),
-            verdict=_leaders(board),
+            verdict=verdict,
             cards=(
                 Card("best final", best, "of all teams, at most 2"),
                 Card("teams", len(standings), "with a score that counts"),
@@ -190,13 +194,6 @@ def board_page(board: Board, command: str = "") -> str:
             kind="contest",
         )
     )
-
-
-def _leaders(board: Board) -> str:
-    first = [s.team for s in board.standings if s.rank == 1]
-    if not first:
-        return "No score counts yet."
-    return f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {board.standings[0].best.final:.4f}."
 
 
 def _board_sections(board: Board) -> list[Section]:

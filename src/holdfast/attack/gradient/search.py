@@ -65,9 +65,8 @@ def search(
 ) -> Found:
     """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
 
-    `victims[0]` is the attacked model; the others are surrogates or deployments. Every image was judged by
-    the victims' own pipelines. With `diversity` or transforms a walk goes on after success and is not shrunk.
-    At `until` (of time.monotonic) the search is given up: BudgetSpent.
+    `victims[0]` is the attacked model; the others are surrogates or deployments. With `diversity` or
+    transforms a walk goes on after success and is not shrunk. BudgetSpent at `until` (of time.monotonic).
     """
     began = time.perf_counter()
     state = Search(open_oracle(victims, target, method), limits, within(target, method), rng, until, began)
@@ -227,10 +226,9 @@ class Search:
         return self.quieter(best)
 
     def pruned(self, found: Walk) -> Walk:
-        """The success without pixels that it does not need, found by judging it without them.
+        """The success without pixels that it does not need: the least useful by the gradient are tried first.
 
-        The least useful by the gradient are tried first, in portions that double after success and shrink
-        after failure; the rest is left alone once several single ones were needed.
+        Portions double after success and shrink after failure, until several single pixels were needed.
         """
         order = self.least_useful(found.image)
         portion, at, needed = max(1, len(order) // 4), 0, 0
@@ -251,8 +249,7 @@ class Search:
         enough, little = int(np.abs(change).max(initial=0)), 0
         while enough - little > 1 and not self.late:
             middle = (enough + little) // 2
-            image = (self.clean + np.clip(change, -middle, middle)).astype(np.uint8)
-            cut = self.judged(image, found.loss)
+            cut = self.judged((self.clean + np.clip(change, -middle, middle)).astype(np.uint8), found.loss)
             if cut.success:
                 enough, found = middle, cut
             else:

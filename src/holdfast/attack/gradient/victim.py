@@ -70,15 +70,12 @@ class Preparation:
 
     def _placed(self, picture: Tensor) -> Tensor:
         """The resized picture (b, c, h, w) cut out or laid on its border, as `core.frame.place` does."""
-        frame, wanted = self.frame, self.wanted
-        if wanted.policy in ("crop", "square"):
-            top, left = -frame.offset_y, -frame.offset_x
-            return picture[:, :, top : top + frame.network.height, left : left + frame.network.width]
-        if wanted.policy == "letterbox":
-            right = frame.network.width - frame.resized.width - frame.offset_x
-            bottom = frame.network.height - frame.resized.height - frame.offset_y
-            sides = (frame.offset_x, right, frame.offset_y, bottom)
-            return functional.pad(picture, sides, value=float(wanted.pad))
+        x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
+        if self.wanted.policy in ("crop", "square"):
+            return picture[:, :, -y : height - y, -x : width - x]
+        if self.wanted.policy == "letterbox":
+            sides = (x, width - self.frame.resized.width - x, y, height - self.frame.resized.height - y)
+            return functional.pad(picture, sides, value=float(self.wanted.pad))
         return picture
 
     def boxes_to_image(self, boxes: Tensor) -> Tensor:
@@ -103,9 +100,9 @@ def preparation_of(machine: Machine, size: Size, dtype: torch.dtype = torch.floa
 def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
     """The matrix (new, old) by which a resize makes new rows of old ones; None if it leaves them alone.
 
-    It is measured, so that it is right for every library and kernel: one picture with a brighter pixel in
-    every row and column is resized in height alone. Negative weights show because the ground is grey.
+    It is measured: a picture with a brighter pixel in every row and column is resized in height alone.
     """
+    # Grey, so that negative weights show.
     ground, peak = 128.0, 127.0
     probe = np.full((old, old, 3), ground, np.uint8)
     probe[np.arange(old), np.arange(old)] = int(ground + peak)
