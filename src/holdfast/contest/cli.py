@@ -169,9 +169,8 @@ def rescore(options: RescoreOptions) -> int:
         say("nothing to score again: every submission has a score under the contest as it is")
         return 0
     problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    records = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-    if records:
-        _print_records(records)
+    if len(problems) < len(outcomes):
+        _print_records([outcome for outcome in outcomes if not isinstance(outcome, str)])
     for problem in problems:
         sys.stderr.write(f"problem  {problem}\n")
     return 4 if problems else 0

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from holdfast.attack.gradient.candidates import Candidates
-from holdfast.attack.gradient.loss import Aim, fabricate, mislabel, odds, overlap, vanish
+from holdfast.attack.gradient.victim import Aim, fabricate, mislabel, odds, overlap, vanish
 from holdfast.attack.judge import shortfall
 from holdfast.attack.types import Rule, Target
 from holdfast.core.types import Boxes, Detections

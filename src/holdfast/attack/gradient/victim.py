@@ -1,4 +1,4 @@
-"""What a pipeline does between the decoder and the network, as a function with a gradient."""
+"""A model to be attacked: its pipeline and network as functions with a gradient, its losses, its judge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from holdfast.attack.gradient.candidates import Candidates, candidates_of
-from holdfast.attack.gradient.loss import LOSSES, Aim
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, shortfall, target_in
-from holdfast.attack.types import Method, Rule, Target
+from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Input, Model
@@ -135,19 +134,16 @@ class Victim:
 
     def candidates(self, pixels: Tensor) -> Candidates:
         """All candidates of pixels (b, h, w, 3) in 0..255, with a gradient; boxes in pixels of the image."""
-        ready = self.preparation(Size(pixels.shape[2], pixels.shape[1]))
+        size = Size(pixels.shape[2], pixels.shape[1])
+        if size not in self._prepared:
+            self._prepared[size] = preparation_of(self.machine, size, self.net.dtype)
+        ready = self._prepared[size]
         flat = self.net(ready(pixels))
         parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
         shaped = zip(self.outputs.items(), parts, strict=True)
         raw = {name: part.reshape(-1, *shape) for (name, shape), part in shaped}
         found = self.read(raw, self.machine.model.card)
         return replace(found, boxes=ready.boxes_to_image(found.boxes))
-
-    def preparation(self, size: Size) -> Preparation:
-        """The differentiable way into the network for images of that size, made once."""
-        if size not in self._prepared:
-            self._prepared[size] = preparation_of(self.machine, size, self.net.dtype)
-        return self._prepared[size]
 
 
 def open_victim(
@@ -160,19 +156,14 @@ def open_victim(
     """
     read = candidates_of(model.card)
     judge = open_judge(model, pipeline, rule, threads)
-    net, outputs = _lowered(judge.machine.model, judge.machine.pipeline)
-    return Victim(model, judge.machine, judge.rule, judge, net, outputs, read)
-
-
-def _lowered(model: Model, pipeline: Pipeline) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
-    infer = pipeline.infer
+    ruled, infer, lowered = judge.machine.model, judge.machine.pipeline.infer, None
     if isinstance(infer, Deployed) and infer.rewrites:
         with contextlib.suppress(HoldfastError):  # quantised nodes have no gradient
-            return _lowered_graph(model, rewritten(model, infer.rewrites, infer.calibration).model)
-    return _lowered_graph(model, None)
+            lowered = _lowered(ruled, rewritten(ruled, infer.rewrites, infer.calibration).model)
+    return Victim(model, judge.machine, judge.rule, judge, *(lowered or _lowered(ruled, None)), read)
 
 
-def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
+def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
     """The network in torch and the shapes of its outputs, of a parsed graph or of the model's own file."""
     net = lower_onnx(model.path if proto is None else proto)
     wanted = model.card.input
@@ -193,6 +184,87 @@ def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[
 def target_of(victim: Victim, image: Image, boxes: Boxes) -> Target | None:
     """The true boxes that the victim finds in the clean image; None if it recognises none of them."""
     return target_in(victim.judge, image, boxes, victim.rule)
+
+
+# Every loss is a sum over candidates that still stand against the goal; one that gave in adds nothing, so the
+# gradient goes where it is needed. Losses are of energies (log-odds), which do not saturate.
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """What is asked of one victim's candidates.
+
+    `floor` is the score at which a candidate counts as dead, `near` the overlap from which it belongs to a
+    target; both may be stricter than the rule, so that what is found holds elsewhere too.
+    """
+
+    boxes: Tensor  # (m, 4) the targets, in pixels of the image
+    classes: tuple[int, ...]  # (m,) by the victim's own numbers
+    known: Tensor  # (d, 4) what the victim says of the clean image
+    known_classes: Tensor  # (d,)
+    floor: float
+    near: float
+
+
+def vanish(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): energy above the floor, over all candidates of a target's class that overlap it."""
+    total = torch.zeros(len(found.scores), dtype=found.scores.dtype)
+    for box, index in zip(aim.boxes, aim.classes, strict=True):
+        live = (overlap(found.boxes, box[None])[..., 0] >= aim.near) & (found.scores[..., index] > aim.floor)
+        # Energies of some heads are no exact log-odds: at least a little remains of whatever is alive.
+        above = (found.energy[..., index] - odds(aim.floor)).clamp(min=0) + 0.01
+        total = total + torch.where(live, above, torch.zeros_like(above)).sum(dim=1)
+    return total
+
+
+def mislabel(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): what stands of the target's class, and what the best other class at the target still lacks."""
+    total = vanish(found, aim)
+    for box, index in zip(aim.boxes, aim.classes, strict=True):
+        near = overlap(found.boxes, box[None])[..., 0] >= max(aim.near, 0.5)
+        other = found.energy.clone()
+        other[..., index] = -torch.inf
+        best = other.amax(dim=2).masked_fill(~near, -torch.inf).amax(dim=1)
+        lacking = odds(_ceiling(aim.floor)) - best
+        total = total + torch.where(torch.isfinite(lacking), lacking.clamp(min=0), torch.zeros_like(total))
+    return total
+
+
+def fabricate(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): what the best candidate that would be a new detection still lacks."""
+    taken = torch.zeros_like(found.scores, dtype=torch.bool)
+    if len(aim.known):
+        near = overlap(found.boxes, aim.known) >= 0.4  # below the rule's overlap: it must not slip back
+        for column, index in enumerate(aim.known_classes.tolist()):
+            taken[..., index] |= near[..., column]
+    best = found.energy.masked_fill(taken, -torch.inf).flatten(1).amax(dim=1)
+    return (odds(_ceiling(aim.floor)) - best).clamp(min=0)
+
+
+LOSSES: dict[Goal, Callable[[Candidates, Aim], Tensor]] = {
+    "vanish": vanish,
+    "mislabel": mislabel,
+    "fabricate": fabricate,
+}
+
+
+def overlap(boxes: Tensor, others: Tensor) -> Tensor:
+    """IoU (b, n, m) of boxes (b, n, 4) with others (m, 4), without a gradient: it only says who is near."""
+    boxes, others = boxes.detach()[:, :, None], others[None, None]
+    sides = torch.minimum(boxes[..., 2:], others[..., 2:]) - torch.maximum(boxes[..., :2], others[..., :2])
+    inter = sides.clamp(min=0).prod(dim=-1)
+    areas = [(b[..., 2:] - b[..., :2]).clamp(min=0).prod(dim=-1) for b in (boxes, others)]
+    return inter / (areas[0] + areas[1] - inter).clamp(min=1e-9)
+
+
+def odds(score: float) -> float:
+    """The log-odds of a score."""
+    return float(np.log(score) - np.log1p(-score))
+
+
+def _ceiling(floor: float) -> float:
+    """The score a wanted detection shall reach: as far above the rule's as odds allow."""
+    return min(0.95, 1.1 * floor)
 
 
 @dataclass(frozen=True, eq=False)
