@@ -16,6 +16,7 @@ from holdfast.core.types import Size
 
 WIDE = making.DETECT_CARD.replace("[16, 16]", "[20, 20]")
 IMAGES = 6
+SMALL = Size(64, 64)
 
 
 @contextlib.contextmanager
@@ -35,7 +36,7 @@ def materials(folder, images=9):
     return folder
 
 
-def setup(folder, source, size=Size(64, 64), **options):
+def setup(folder, source, size=SMALL, **options):
     """A setup on those materials."""
     models = {"model": str(source / "narrow.onnx"), "members": str(source / "wide.onnx")}
     given = {"data": str(source / "data"), "images": IMAGES, "pixels": 300, **models, **options}

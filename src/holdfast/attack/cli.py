@@ -15,7 +15,6 @@ from holdfast.evaluate.options import EvaluationOptions
 
 if TYPE_CHECKING:
     from holdfast.attack.plan import AttackPlan
-    from holdfast.attack.result import Outcome
     from holdfast.evaluate.run import Plan
 
 
@@ -26,9 +25,13 @@ def attack(options: AttackOptions) -> int:
     Runs are resumable: the same command continues. Exit code 4: some images could not be read.
     """
     from holdfast.attack.page import tables, write
+    from holdfast.attack.plan import check_attack
     from holdfast.attack.run import as_plain, decoded
+    from holdfast.attack.run import attack as run
+    from holdfast.attack.universal import make_universal
     from holdfast.config.output import write_json
     from holdfast.core.errors import InputError
+    from holdfast.engine.progress import progress
     from holdfast.evaluate.cli import plan_of
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
@@ -38,7 +41,15 @@ def attack(options: AttackOptions) -> int:
         raise InputError(f"{options.model}: expected a detector, got a model to {task}")
     evaluated = plan_of(carry(options, EvaluationOptions), command=command_line(options))
     plan = attack_plan(evaluated, options, options.out, options.seed)
-    outcome = _run(plan)
+    check_attack(plan)
+    for reason in evaluated.model.guessed:
+        sys.stderr.write(f"guessed  {reason}\n")
+    patch = None
+    if plan.universal != "none":
+        with progress("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
+            patch = make_universal(plan, step)
+    with progress("attack", len(evaluated.dataset)) as step:
+        outcome = run(plan, step, patch)
     if options.json:
         write_json(options.json, as_plain(outcome))
     say("\n\n".join(to_text(table) for table in tables(outcome)))
@@ -79,24 +90,6 @@ def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> At
         features=options.features,
         universal=options.universal,
     )
-
-
-def _run(plan: AttackPlan) -> Outcome:
-    """The outcome, with progress on standard error; a universal patch is searched first."""
-    from holdfast.attack.plan import check_attack
-    from holdfast.attack.run import attack as run
-    from holdfast.attack.universal import make_universal
-    from holdfast.engine.progress import progress
-
-    check_attack(plan)
-    for reason in plan.plan.model.guessed:
-        sys.stderr.write(f"guessed  {reason}\n")
-    patch = None
-    if plan.universal != "none":
-        with progress("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
-            patch = make_universal(plan, step)
-    with progress("attack", len(plan.plan.dataset)) as step:
-        return run(plan, step, patch)
 
 
 def apply(options: ApplyOptions) -> None:

@@ -210,7 +210,9 @@ class Inquiry:
         paint = self.without_parts(paint, end - last)
         while not self.spent(end - last) and len(paint) > 1:
             budget = max(1, int(0.85 * len(paint)))
-            fewer = _reduced(paint, budget, self.rng)
+            fewer = paint
+            for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), self.rng):
+                fewer = fewer.without(pixels) if len(fewer) > budget else fewer
             if self.torn(fewer):
                 break
             patience = min(end - last, self.queries + max(40, (end - self.queries) // 3))
@@ -252,14 +254,6 @@ def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
         parts.append(part)
     rng.shuffle(parts)
     return parts
-
-
-def _reduced(paint: Paint, budget: int, rng: np.random.Generator) -> Paint:
-    for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), rng):
-        if len(paint) <= budget:
-            break
-        paint = paint.without(pixels)
-    return paint
 
 
 def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:

@@ -64,17 +64,16 @@ def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Pr
     numbered: dict[int, ZipInfo] = {}
     strange, outside = list[str](), list[str]()
     # The right names first: 17.png is image 17 whatever else calls itself so.
-    for member in sorted(rest, key=lambda m: _wanted(m.filename, base) != m.filename.removeprefix(base)):
-        want = _wanted(member.filename, base)
-        if want is None:
-            strange.append(member.filename)
-            continue
-        number = int(want[:-4])
-        if 1 <= number <= images:
-            problems += _misnamed(member.filename, member.filename.removeprefix(base), want)
-            numbered.setdefault(number, member)
+    for member in sorted(rest, key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base))):
+        name = member.filename
+        home, want = _numbered(name)
+        if home != base or not want:
+            strange.append(name)
+        elif 1 <= int(want[:-4]) <= images:
+            problems += _misnamed(name, name.removeprefix(base), want)
+            numbered.setdefault(int(want[:-4]), member)
         else:
-            outside.append(member.filename)
+            outside.append(name)
     folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
     strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
     missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
@@ -97,32 +96,19 @@ def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Pr
 
 def _base(files: Sequence[ZipInfo]) -> tuple[str, list[Problem]]:
     """The folder the images are in, and a problem if it is not called as it should be."""
-    homes: Counter[str] = Counter()
-    for member in files:
-        home, last = _split(member.filename)
-        if not is_junk(member.filename) and _number(last):
-            homes[home] += 1
+    placed = (_numbered(m.filename) for m in files if not is_junk(m.filename))
+    homes = Counter(home for home, want in placed if want)
     if not homes or FOLDER in homes:
         return FOLDER, []
     base = min(homes, key=lambda home: (-homes[home], home))
     return base, [Problem("folder", "", {"got": printable(base)}) if base else Problem("folder-none")]
 
 
-def _split(name: str) -> tuple[str, str]:
+def _numbered(name: str) -> tuple[str, str]:
+    """The folder of a file, and what it should be called there: N.png, or empty if it is no such image."""
     home, slash, last = name.rpartition("/")
-    return home + slash, last
-
-
-def _number(last: str) -> re.Match[str] | None:
     found = _NUMBERED.fullmatch(last)
-    return found if found and found[2].lower() in _PICTURES else None
-
-
-def _wanted(name: str, base: str) -> str | None:
-    """What a numbered file in the base folder should be called there, None if it is no such file."""
-    home, last = _split(name)
-    found = _number(last) if home == base else None
-    return f"{int(found[1])}.png" if found else None
+    return home + slash, f"{int(found[1])}.png" if found and found[2].lower() in _PICTURES else ""
 
 
 def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:

@@ -77,12 +77,7 @@ def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 
 def _yolov3_scale(rows: Tensor, scale: yolov3_head.Scale) -> tuple[Tensor, Tensor]:
     """Boxes (b, n, 4) and logits (b, n, 1+k) of one scale, in the order anchor, row, column."""
-    start, view = int(scale.view.min()), scale.view
-    if np.array_equal(view.ravel(), np.arange(start, start + view.size)):  # in one piece: not copied
-        cells = rows[:, start : start + view.size].reshape(len(rows), *view.shape)
-    else:
-        cells = taken(rows, view)
-    cells = cells.permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
+    cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
     height, width = cells.shape[2:4]
     corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
     middle = torch.sigmoid(cells[..., :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
@@ -168,10 +163,7 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     for scores, bins, strides in anchor_free.paired(outputs, chosen, card):
         values.append(taken(rows, scores))
         boxes.append(_nanodet_boxes(taken(rows, bins), strides, chosen.centre, card))
-    found = torch.cat(values, dim=1)
-    if chosen.activation == "none":
-        return Candidates(torch.cat(boxes, dim=1), found, odds_of_probabilities(found))
-    return Candidates(torch.cat(boxes, dim=1), torch.sigmoid(found), found)
+    return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), chosen.activation))
 
 
 def _nanodet_boxes(bins: Tensor, strides: tuple[int, ...], centre: float, card: Card) -> Tensor:
