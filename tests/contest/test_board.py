@@ -10,7 +10,7 @@ from helpers.contest import write_rules
 from helpers.tiny_contest import copied, darkened, entry, quiet
 from holdfast.contest import baselines
 from holdfast.contest.baselines import BASELINES, enter_baselines
-from holdfast.contest.board import archive_of, board, enter, read_ledger, rescore
+from holdfast.contest.board import board, enter, read_ledger, rescore
 from holdfast.contest.contest import open_contest
 from holdfast.contest.rules import read_rules
 from holdfast.contest.run import score
@@ -121,8 +121,8 @@ def test_a_zip_that_is_gone_or_another_or_no_longer_allowed_is_one_line(contest,
     folder, hand_in = contest
     first, second = hand_in("strong"), hand_in("weak")
     third = hand_in("weak again")
-    archive_of(folder, first).unlink()
-    archive_of(folder, second).write_bytes(b"PK")
+    (folder / first.archive).unlink()
+    (folder / second.archive).write_bytes(b"PK")
     rules = read_rules(folder)
     write_rules(dataclasses.replace(rules, pixels=100), folder)
     outcomes = rescore(folder, quiet, jobs=1)

@@ -83,11 +83,6 @@ def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Re
     return write_record(folder, score, last.submission + 1 if last else 1, "", where)
 
 
-def archive_of(folder: Path, record: Record) -> Path:
-    """Where the zip of a record lies."""
-    return folder / record.archive  # an absolute path stays as it is
-
-
 def images_csv(rows: tuple[Row, ...]) -> str:
     """The table of images as CSV."""
     return to_csv(table_of([row.to_plain() for row in rows]))
@@ -178,13 +173,8 @@ class Board:
             "hash": self.hashes.whole,
             "hashes": dataclasses.asdict(self.hashes),
             "board": [
-                {
-                    "rank": s.rank,
-                    "team": s.team,
-                    "submissions": s.submissions,
-                    "best": plain(s.best),
-                    "last": plain(s.last),
-                }
+                {key: getattr(s, key) for key in ("rank", "team", "submissions")}
+                | {"best": plain(s.best), "last": plain(s.last)}
                 for s in self.standings
             ],
             "history": [{"team": r.team, **plain(r)} for r in self.history],
@@ -309,7 +299,7 @@ def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ..
 
 
 def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record | str:
-    path = archive_of(contest.folder, record)
+    path = contest.folder / record.archive  # an absolute path stays as it is
     what = f"{record.team}, submission {record.submission}"
     if not path.is_file():
         return f"{what}: its zip is gone ({path}); not scored again"
