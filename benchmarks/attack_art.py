@@ -21,8 +21,7 @@ from art.estimators.pytorch import PyTorchEstimator
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.attack.gradient.loss import overlap
-from holdfast.attack.gradient.victim import Victim
+from holdfast.attack.gradient.victim import Victim, overlap
 from holdfast.attack.types import Target
 from holdfast.core.types import Image
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.outputs import candidates_of, differentiable
+from holdfast.attack.gradient.candidates import candidates_of
 from holdfast.core.errors import CardError, InputError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part
@@ -207,7 +207,6 @@ def test_nothing_is_infinite_at_zero_and_one():
 
 def test_heads_that_no_gradient_passes():
     for head in ("boxes", "selected"):
-        assert not differentiable(head)
         with pytest.raises(InputError, match=f"head '{head}': the graph itself suppresses.*--black-box"):
             candidates_of(card(head))
     with pytest.raises(InputError, match="expected a detector to attack, got a model for task 'classify'"):

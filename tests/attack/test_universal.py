@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.attack.gradient.outputs import Candidates
+from holdfast.attack.gradient.candidates import Candidates
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Limits, Method, Rule, Target
-from holdfast.attack.universal import UniversalTarget, blank_patch, places_of, universal
+from holdfast.attack.universal import blank_patch, places_of, slope_of, universal
 from holdfast.core.errors import InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply, changed_pixels
 from holdfast.core.types import Boxes, Detections
@@ -95,12 +95,14 @@ def test_the_slope_is_gathered_back(where):
     class Plain:
         """An oracle whose loss is the energy itself."""
 
+        parties = (SimpleNamespace(target=aims[0]),)
+
         def slope(self, image, rng, floor):
             seen = torch.tensor(image[None], requires_grad=True)
             victim.candidates(seen).energy[..., 0].sum().backward()
             return 0.0, seen.grad[0].numpy()
 
-    slope = UniversalTarget(aims[0], Plain()).slope(blank, pixels, np.random.default_rng(0))
+    slope = slope_of(Plain(), blank, pixels, np.random.default_rng(0))
     assert slope.shape == pixels.shape
     for at, channel in ((0, 0), (len(pixels) // 2, 2), (len(pixels) - 1, 0), (3, 1)):
         moved = pixels.copy()
@@ -111,23 +113,23 @@ def test_the_slope_is_gathered_back(where):
 def test_it_works_on_images_not_seen():
     victim, aims = targets(12)
     limits, done = Limits(pixels=600, steps=12), []
-    patch = universal(
-        [victim], aims[:6], Method(), limits, np.random.default_rng(0), lambda n, _: done.append(n)
-    )
+    given = [victim], aims[:6], Method(), limits, OnBoxes()
+    patch = universal(*given, np.random.default_rng(0), lambda n, _: done.append(n))
     assert done == [1] * 12
     assert isinstance(patch.where, OnBoxes)
     grey = Patch(np.full_like(patch.pixels, 127), patch.mask, patch.where)
     noise = np.random.default_rng(3).integers(0, 256, patch.pixels.shape, np.uint8)
     assert left(victim, patch, aims[6:]) == 0
     assert left(victim, grey, aims[6:]) == left(victim, Patch(noise, patch.mask, patch.where), aims[6:]) == 12
-    again = universal([victim], aims[:6], Method(), limits, np.random.default_rng(0))
+    again = universal(*given, np.random.default_rng(0))
     assert np.array_equal(patch.pixels, again.pixels)
 
 
 def test_transforms_are_seen_through():
     victim, aims = targets(4)
     method = Method(transforms=("light", "shift"))
-    patch = universal([victim], aims, method, Limits(pixels=600, steps=8), np.random.default_rng(0))
+    limits = Limits(pixels=600, steps=8)
+    patch = universal([victim], aims, method, limits, OnBoxes(), np.random.default_rng(0))
     assert left(victim, patch, aims) == 0
 
 
@@ -135,7 +137,7 @@ def test_a_spot_is_the_same_place_in_every_image():
     victim, aims = targets(4)
     where = Spot(34, 14)
     limits = Limits(pixels=400, steps=8)
-    patch = universal([victim], aims, Method(inside=False), limits, np.random.default_rng(0), where=where)
+    patch = universal([victim], aims, Method(inside=False), limits, where, np.random.default_rng(0))
     assert patch.where == where
     assert patch.mask.sum() == 400
     assert left(victim, patch, aims) == 4  # the box under it, not the other
@@ -183,7 +185,7 @@ def test_a_real_detector_loses_more_than_to_grey_or_noise(victim):
         if len(aims) == 28:
             break
     limits = Limits(pixels=3000, steps=24)
-    patch = universal([victim], aims[:16], Method(), limits, np.random.default_rng(0))
+    patch = universal([victim], aims[:16], Method(), limits, OnBoxes(), np.random.default_rng(0))
     noises = [np.random.default_rng(s).integers(0, 256, patch.pixels.shape, np.uint8) for s in range(3)]
     ours = left(victim, patch, aims[16:])
     assert ours < left(victim, Patch(np.full_like(patch.pixels, 127), patch.mask, patch.where), aims[16:])

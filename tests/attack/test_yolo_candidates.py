@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.outputs import candidates_of, odds_of_two_logits
+from holdfast.attack.gradient.candidates import candidates_of, odds_of_two_logits
 from holdfast.core.errors import CardError
 from holdfast.core.model import Card, Head, Input
 from holdfast.core.registry import part

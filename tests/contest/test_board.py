@@ -10,9 +10,8 @@ from helpers.contest import write_rules
 from helpers.tiny_contest import copied, darkened, entry, quiet
 from holdfast.contest import baselines
 from holdfast.contest.baselines import BASELINES, enter_baselines
-from holdfast.contest.board import board, rescore
+from holdfast.contest.board import board, enter, read_ledger, rescore
 from holdfast.contest.contest import open_contest
-from holdfast.contest.ledger import archive_of, enter, read_ledger
 from holdfast.contest.rules import read_rules
 from holdfast.contest.run import score
 from holdfast.core.errors import InputError
@@ -122,8 +121,8 @@ def test_a_zip_that_is_gone_or_another_or_no_longer_allowed_is_one_line(contest,
     folder, hand_in = contest
     first, second = hand_in("strong"), hand_in("weak")
     third = hand_in("weak again")
-    archive_of(folder, first).unlink()
-    archive_of(folder, second).write_bytes(b"PK")
+    (folder / first.archive).unlink()
+    (folder / second.archive).write_bytes(b"PK")
     rules = read_rules(folder)
     write_rules(dataclasses.replace(rules, pixels=100), folder)
     outcomes = rescore(folder, quiet, jobs=1)
@@ -153,7 +152,7 @@ def test_other_code_and_another_feature_net_are_never_ranked_together(contest, m
     assert {s.changed for s in board(folder).stale} == {("rules", "features")}
     write_rules(rules, folder)
     assert len(board(folder).standings) == len(BASELINES)
-    monkeypatch.setattr("holdfast.contest.contest.code", lambda: "f" * 64)
+    monkeypatch.setattr("holdfast.contest.contest.code_of", lambda kind: "f" * 64)
     found = board(folder)
     assert (found.standings, {s.changed for s in found.stale}) == ((), {("code",)})
 

@@ -13,6 +13,7 @@ from helpers.contest import write_rules
 from helpers.tiny_contest import IMAGES, made, materials, setup
 from holdfast.contest.contest import open_contest
 from holdfast.contest.make import PUBLIC, make, open_setup, publish_rules
+from holdfast.contest.options import InitOptions
 from holdfast.contest.rules import Member, Rules, Vote, read_rules
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.data.open import open_dataset
@@ -79,10 +80,9 @@ def test_images_without_a_recognised_target_are_left_out(source, tmp_path):
     """With a card of other anchors the model's box is too large for every true box."""
     card = making.DETECT_CARD.replace("[16, 16]", "[40, 40]")
     making.detector(tmp_path, "huge", card)
-    spoiled = setup(tmp_path / "c", source)
-    spoiled = type(spoiled)(**{**vars(spoiled), "model": str(tmp_path / "huge.onnx"), "members": ()})
+    spoiled = setup(tmp_path / "c", source, model=str(tmp_path / "huge.onnx"), members="")
     with pytest.raises(DataError, match="only 0 of the 9 images of data have a target that huge recognises"):
-        make(open_setup(spoiled), staging.quiet, jobs=1)
+        make(spoiled, staging.quiet, jobs=1)
     assert list((tmp_path / "c").iterdir()) == [], "nothing half-written"
 
 
@@ -98,12 +98,9 @@ def test_too_few_images_are_reported_before_any_model_is_opened(source, tmp_path
 
 def test_a_mimic_model_that_finds_nothing_is_refused(source, tmp_path):
     making.detector(tmp_path, "huge", making.DETECT_CARD.replace("[16, 16]", "[48, 48]"))
-    options = vars(setup(tmp_path / "c", source))
-    from holdfast.contest.make import Setup
-
-    blind = Setup(**{**options, "members": (str(tmp_path / "huge.onnx"),)})
+    blind = setup(tmp_path / "c", source, members=str(tmp_path / "huge.onnx"))
     with pytest.raises(DataError, match=r"the mimic model \(at least 2 of 2 agree\) has mAP 0"):
-        make(open_setup(blind), staging.quiet, jobs=1)
+        make(blind, staging.quiet, jobs=1)
 
 
 def test_distances_that_are_given_are_kept(source, tmp_path):
@@ -153,7 +150,7 @@ def test_a_folder_with_other_things_is_refused(source, folder, tmp_path):
         made(tmp_path, source)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     (tmp_path / "notes.txt").unlink()
-    begun = open_setup(setup(tmp_path, source))
+    begun = setup(tmp_path, source)
     from holdfast.contest.make import claim
 
     assert claim(begun) is False
@@ -181,26 +178,21 @@ def test_what_is_public_does_not_name_the_hidden_members(folder):
 def test_bad_setups_are_told_before_anything_is_written(source, tmp_path):
     place = tmp_path / "c"
     for options, said in [
-        ({"least": 3}, "--vote: expected 1 to 2"),
+        ({"vote": 3}, "--vote: expected 1 to 2"),
         ({"pixels": 5000}, "--pixels: an image has only 4096"),
         ({"distance_min": 2.0, "distance_max": 1.0}, "--distance-max: expected more"),
     ]:
         with pytest.raises(InputError, match=said):
-            open_setup(setup(place, source, **options))
+            setup(place, source, **options)
     with pytest.raises(UnknownName, match=r"unknown AP rule 'vocc'\. Did you mean 'voc'"):
-        open_setup(setup(place, source, ap="vocc"))
+        setup(place, source, rule="vocc")
     classifier = making.classifier(tmp_path)
-    from holdfast.contest.make import Setup
-
     with pytest.raises(DataError, match="tiny: expected a detector, got a model to classify"):
-        open_setup(
-            Setup(place, str(source / "data"), str(source / "narrow.onnx"), (str(classifier),), images=2)
-        )
+        setup(place, source, members=str(classifier), images=2)
     assert not place.exists()
 
 
 def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch):
-    from holdfast.contest.make import Setup
     from holdfast.graph import load
 
     kept = [name for name in load.shipped() if name not in ("signs-free", "signs-plain")]
@@ -208,7 +200,7 @@ def test_a_default_member_that_is_not_shipped_is_one_line(tmp_path, monkeypatch)
     with pytest.raises(
         InputError, match="signs-free: this model, a hidden member by default, is not shipped"
     ):
-        open_setup(Setup(tmp_path / "c", images=2))
+        open_setup(InitOptions(folder=tmp_path / "c", images=2))
 
 
 def test_the_published_rules_follow_and_name_no_hidden_member(tmp_path):

@@ -13,9 +13,9 @@ from PIL import Image
 from helpers import tiny_contest as staging
 from helpers.tiny_contest import darkened, entry, pixels
 from holdfast.cli import run
+from holdfast.contest.board import enter
 from holdfast.contest.cli import exhibits
 from holdfast.contest.contest import open_contest
-from holdfast.contest.ledger import enter
 from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
 from holdfast.contest.run import Row, judge, score_of
 from holdfast.contest.validate import open_entry

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from helpers import tiny_contest as staging
 from helpers.contest import write_rules
 from helpers.tiny_contest import IMAGES, copied, darkened, entry, pixels
+from holdfast.contest.board import images_csv
 from holdfast.contest.contest import open_contest
-from holdfast.contest.ledger import images_csv
 from holdfast.contest.rules import Member, Rules, Scale, Vote, read_rules
 from holdfast.contest.run import Judgement, hits, mean_ap, scenario, score, score_of, vote
 from holdfast.core.errors import DataError, InputError

@@ -10,11 +10,13 @@ import onnx
 from PIL import Image
 
 from helpers import models as making
-from holdfast.contest.make import Setup, finish, make, open_setup
+from holdfast.contest.make import finish, make, open_setup
+from holdfast.contest.options import InitOptions
 from holdfast.core.types import Size
 
 WIDE = making.DETECT_CARD.replace("[16, 16]", "[20, 20]")
 IMAGES = 6
+SMALL = Size(64, 64)
 
 
 @contextlib.contextmanager
@@ -34,17 +36,16 @@ def materials(folder, images=9):
     return folder
 
 
-def setup(folder, source, **options):
+def setup(folder, source, size=SMALL, **options):
     """A setup on those materials."""
-    given = {"images": IMAGES, "size": Size(64, 64), "pixels": 300, **options}
-    return Setup(
-        folder, str(source / "data"), str(source / "narrow.onnx"), (str(source / "wide.onnx"),), **given
-    )
+    models = {"model": str(source / "narrow.onnx"), "members": str(source / "wide.onnx")}
+    given = {"data": str(source / "data"), "images": IMAGES, "pixels": 300, **models, **options}
+    return open_setup(InitOptions(folder=folder, **given), size)
 
 
 def made(folder, source, phase=quiet, **options):
     """The contest, made and finished."""
-    contest = make(open_setup(setup(folder, source, **options)), phase, jobs=1)
+    contest = make(setup(folder, source, **options), phase, jobs=1)
     finish(folder)
     return contest
 

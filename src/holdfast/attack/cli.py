@@ -15,7 +15,6 @@ from holdfast.evaluate.options import EvaluationOptions
 
 if TYPE_CHECKING:
     from holdfast.attack.plan import AttackPlan
-    from holdfast.attack.result import Outcome
     from holdfast.evaluate.run import Plan
 
 
@@ -25,12 +24,41 @@ def attack(options: AttackOptions) -> int:
     DIR gets images/ (attacked PNGs), patches/ (PNG + TOML), attack.json, images.csv and report.html.
     Runs are resumable: the same command continues. Exit code 4: some images could not be read.
     """
+    from holdfast.attack.page import tables, write
+    from holdfast.attack.plan import check_attack
+    from holdfast.attack.run import as_plain, decoded
+    from holdfast.attack.run import attack as run
+    from holdfast.attack.universal import make_universal
+    from holdfast.config.output import write_json
+    from holdfast.core.errors import InputError
+    from holdfast.engine.progress import progress
     from holdfast.evaluate.cli import plan_of
+    from holdfast.graph.load import load_model
+    from holdfast.report.tables import to_text
 
-    _check_detector(options.model, options.card)
-    plan = plan_of(carry(options, EvaluationOptions), command=command_line(options))
-    wanted = attack_plan(plan, options, options.out, options.seed)
-    return _show(run_attack(wanted), wanted, options)
+    task = load_model(options.model, options.card).card.task
+    if task not in ("detect", "single"):  # before the data is read: that would be the wrong complaint
+        raise InputError(f"{options.model}: expected a detector, got a model to {task}")
+    evaluated = plan_of(carry(options, EvaluationOptions), command=command_line(options))
+    plan = attack_plan(evaluated, options, options.out, options.seed)
+    check_attack(plan)
+    for reason in evaluated.model.guessed:
+        sys.stderr.write(f"guessed  {reason}\n")
+    patch = None
+    if plan.universal != "none":
+        with progress("universal patch", plan.limits.steps * plan.limits.restarts, "steps") as step:
+            patch = make_universal(plan, step)
+    with progress("attack", len(evaluated.dataset)) as step:
+        outcome = run(plan, step, patch)
+    if options.json:
+        write_json(options.json, as_plain(outcome))
+    say("\n\n".join(to_text(table) for table in tables(outcome)))
+    if options.page:
+        say(f"report: {write(outcome, decoded(evaluated), plan.out / 'report.html').resolve()}")
+    for failure in outcome.failed[:20]:
+        sys.stderr.write(f"failed   {failure}\n")
+    sys.stderr.write(f"images   {plan.out / 'images'}\n")
+    return 4 if outcome.failed else 0
 
 
 def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> AttackPlan:
@@ -64,62 +92,53 @@ def attack_plan(plan: Plan, options: AttackSettings, out: Path, seed: int) -> At
     )
 
 
-def _check_detector(model: str, card: Path | None) -> None:
-    from holdfast.core.errors import InputError
-    from holdfast.graph.load import load_model
-
-    task = load_model(model, card).card.task
-    if task not in ("detect", "single"):  # before the data is looked at: that would be the wrong complaint
-        raise InputError(f"{model}: expected a detector, got a model to {task}")
-
-
-def run_attack(wanted: AttackPlan) -> Outcome:
-    """The outcome, with progress on standard error; a universal patch is searched first."""
-    from holdfast.attack.plan import check_attack
-    from holdfast.attack.run import attack as run
-    from holdfast.attack.universal import make_universal
-    from holdfast.engine.progress import progress
-
-    check_attack(wanted)
-    for reason in wanted.plan.model.guessed:
-        sys.stderr.write(f"guessed  {reason}\n")
-    patch = None
-    if wanted.universal != "none":
-        with progress("universal patch", wanted.limits.steps * wanted.limits.restarts, "steps") as step:
-            patch = make_universal(wanted, step)
-    with progress("attack", len(wanted.plan.dataset)) as step:
-        return run(wanted, step, patch)
-
-
-def _show(found: Outcome, wanted: AttackPlan, options: AttackOptions) -> int:
-    from holdfast.attack.page import tables, write
-    from holdfast.attack.run import as_plain, decoded
-    from holdfast.config.output import write_json
-    from holdfast.report.tables import to_text
-
-    if options.json:
-        write_json(options.json, as_plain(found))
-    say("\n\n".join(to_text(table) for table in tables(found)))
-    if options.page:
-        say(f"report: {write(found, decoded(wanted.plan), wanted.out / 'report.html').resolve()}")
-    for failure in found.failed[:20]:
-        sys.stderr.write(f"failed   {failure}\n")
-    sys.stderr.write(f"images   {wanted.out / 'images'}\n")
-    return 4 if found.failed else 0
-
-
 def apply(options: ApplyOptions) -> None:
     """Lay a patch over an image or over every image of a folder; the result is PNG, without any loss."""
-    from holdfast.attack.lay import lay
-    from holdfast.data.patchfile import read_patch
+    import numpy as np
 
-    boxes = tuple(_numbers(box, 4, "--box") for box in options.box)
-    at = None
+    from holdfast.core.errors import DataError, ImageError, InputError
+    from holdfast.core.patch import OnBoxes, Spot, changed_pixels
+    from holdfast.core.patch import apply as lay
+    from holdfast.data.patchfile import png_of, read_patch
+    from holdfast.engine.store import write_atomic
+    from holdfast.stages.decode.pillow import pillow
+
+    boxes = np.array([_numbers(box, 4, "--box") for box in options.box]).reshape(-1, 4)
+    patch = read_patch(options.patch)
     if options.at is not None:
         x, y = _numbers(options.at, 2, "--at")
-        at = round(x), round(y)
-    written = lay(read_patch(options.patch), options.image, options.out, boxes, at)
-    say("\n".join(f"{path}: {pixels} pixels changed" for path, pixels in written))
+        patch = dataclasses.replace(patch, where=Spot(round(x), round(y)))
+    if isinstance(patch.where, OnBoxes) and not len(boxes):
+        raise InputError("this patch lies on boxes: give --box X1,Y1,X2,Y2, or --at X,Y to lay it at a spot")
+    if len(boxes) and not isinstance(patch.where, OnBoxes):
+        raise InputError("--box: this patch lies at a spot, not on boxes; leave it out")
+    lines = []
+    for path, target in _pairs(options.image, options.out):
+        try:
+            clean = pillow(path.read_bytes())
+        except ImageError as problem:
+            raise DataError(f"{path}: {problem}") from problem
+        image = lay(clean, patch, boxes)
+        write_atomic(target, png_of(image), durable=False)
+        lines.append(f"{target}: {changed_pixels(clean, image)} pixels changed")
+    say("\n".join(lines))
+
+
+def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
+    """Each image with the PNG to write."""
+    from holdfast.core.errors import DataError, InputError
+    from holdfast.data.images import SUFFIXES
+
+    if source.is_file():
+        if out.suffix.lower() != ".png":
+            raise InputError(f"--out {out}: expected the name of a PNG, for that is what keeps every pixel")
+        return [(source, out)]
+    if not source.is_dir():
+        raise DataError(f"{source}: no such image or folder")
+    found = sorted(p for p in source.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    if not found:
+        raise DataError(f"{source}: expected images, found none")
+    return [(path, out / f"{path.stem}.png") for path in found]
 
 
 def _numbers(text: str, count: int, option: str) -> tuple[float, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine, pi
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image
 from holdfast.metrics.boxes import iou
 
+# Some AP rules count a box's last pixel too: a box that misses by so little would be a hit for them.
 NEARLY = 0.9  # of the rule's overlap: from here on a detection is taken to still find its target
 ALIVE = 0.5  # what a target that stands adds at least: killing one outweighs a little of another
 FAR = 6.0  # what a detection that is wanted lacks where none is in sight
@@ -47,10 +47,8 @@ def open_judge(
     model: Model, pipeline: Pipeline | None = None, rule: Rule | None = None, threads: int = 1
 ) -> Judge:
     """The judge of a detector; its card's thresholds give way to the rule's."""
-    if model.card.task not in ("detect", "single"):
-        raise ModelError(f"{model.name}: expected a detector, got a model to {model.card.task}")
     rule = rule or Rule()
-    ruled = dataclasses.replace(model, card=replace(model.card, score=rule.score, nms_iou=rule.nms_iou))
+    ruled = replace(model, card=replace(model.card, score=rule.score, nms_iou=rule.nms_iou))
     return Judge(open_machine(pipeline or pipeline_of(model.card), ruled, threads), rule)
 
 
@@ -61,23 +59,18 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
     overlap = iou(boxes.xyxy, found.boxes)
     same = boxes.classes[:, None] == found.classes[None, :]
     good = same & (overlap >= rule.iou) & (found.scores[None, :] >= rule.score)
-    result: Bools = good.any(axis=1)
-    return result
+    return np.asarray(good.any(axis=1))
 
 
 def target_in(
     judge: Callable[[Image], Detections], image: Image, boxes: Boxes, rule: Rule, goal: Goal = "vanish"
 ) -> Target | None:
-    """What is to be attacked in the image; None if no true box is found in it and the goal needs one.
-
-    To vanish, all true boxes: one that is missed now may be found once its neighbour is not. For other goals
-    those that are found; something new can be made to appear where there is none.
-    """
+    """What is to be attacked in the image; None if no true box is found in it and the goal needs one."""
     before = judge(image)
     ours = found_boxes(before, boxes, rule) & ~boxes.crowd
     if not ours.any() and goal != "fabricate":
         return None
-    if goal == "vanish":
+    if goal == "vanish":  # all: one that is missed now may be found once its neighbour is not
         ours = ~boxes.crowd
     return Target(image, Boxes(boxes.xyxy[ours], boxes.classes[ours]), before)
 
@@ -87,12 +80,21 @@ def shortfall(goal: Goal, target: Target, after: Detections, rule: Rule) -> floa
 
     Detections below the rule's score never count, but if the model tells of them they say where to go.
     """
+    odds = _odds(after.scores, rule)
     if goal == "fabricate":
-        return _nothing_new(target, after, rule)
-    own, other = _standing(target, after, rule), 0.0
-    if goal == "mislabel":
-        other = _no_other(target, after, rule)
-    return own + other
+        return _nothing_new(target, after, rule, odds)
+    overlap = iou(target.boxes.xyxy, after.boxes)
+    same = target.boxes.classes[:, None] == after.classes[None, :]
+    # Over the targets: odds and overlap of the best detection that still finds each.
+    near = NEARLY * rule.iou
+    live = same & (overlap >= near) & (odds >= 0)
+    worth = np.where(live, ALIVE + odds + 2.0 * (overlap - near), 0.0)
+    lacks = float(worth.max(axis=1, initial=0.0).sum())
+    if goal == "vanish":
+        return lacks
+    # And what the nearest detection of another class lacks in overlap and odds.
+    other = 4.0 * np.maximum(rule.iou - overlap, 0.0) + np.maximum(-odds, 0.0)
+    return lacks + float(np.where(same, FAR, np.minimum(other, FAR)).min(axis=1, initial=FAR).sum())
 
 
 def _odds(scores: Floats, rule: Rule) -> Floats:
@@ -106,31 +108,12 @@ def _odds(scores: Floats, rule: Rule) -> Floats:
     return np.where(scores >= rule.score, np.maximum(above, 0.0), np.minimum(above, -1e-9))
 
 
-def _standing(target: Target, after: Detections, rule: Rule) -> float:
-    """Over the targets: odds and overlap of the best detection that still finds each."""
-    overlap = iou(target.boxes.xyxy, after.boxes)
-    same = target.boxes.classes[:, None] == after.classes[None, :]
-    odds = _odds(after.scores, rule)
-    near = NEARLY * rule.iou
-    live = same & (overlap >= near) & (odds >= 0)
-    worth = np.where(live, ALIVE + odds + 2.0 * (overlap - near), 0.0)
-    return float(worth.max(axis=1, initial=0.0).sum())
-
-
-def _no_other(target: Target, after: Detections, rule: Rule) -> float:
-    """Over the targets: what the nearest detection of another class lacks in overlap and odds."""
-    overlap = iou(target.boxes.xyxy, after.boxes)
-    same = target.boxes.classes[:, None] == after.classes[None, :]
-    lacks = 4.0 * np.maximum(rule.iou - overlap, 0.0) + np.maximum(-_odds(after.scores, rule), 0.0)
-    return float(np.where(same, FAR, np.minimum(lacks, FAR)).min(axis=1, initial=FAR).sum())
-
-
-def _nothing_new(target: Target, after: Detections, rule: Rule) -> float:
+def _nothing_new(target: Target, after: Detections, rule: Rule, odds: Floats) -> float:
     """What the detection that is nearest to being a new one lacks: of odds, and of distance to an old one."""
     boxes = np.concatenate([target.before.boxes, target.boxes.xyxy])
     classes = np.concatenate([target.before.classes, target.boxes.classes])
     same = after.classes[:, None] == classes[None, :]
-    overlap = np.where(same, iou(after.boxes, boxes), 0.0).max(axis=1, initial=0.0)
+    overlap = np.where(same, iou(after.boxes, boxes), -1.0).max(axis=1, initial=-1.0)
     old = np.where(overlap >= rule.iou, 0.05 + 8.0 * (overlap - rule.iou), 0.0)
-    lacks = old + np.maximum(-_odds(after.scores, rule), 0.0)
+    lacks = old + np.maximum(-odds, 0.0)
     return float(np.minimum(lacks, FAR).min(initial=FAR))

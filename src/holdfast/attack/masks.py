@@ -1,14 +1,13 @@
 """Masks: which pixels an attack may change, never more than its budget.
 
-A mask sees the clean image's gradient as one number (h, w) per pixel, negative where pixels may not be
-touched; without one it lies inside the boxes of the targets.
+`gradient` is the clean image's as one number (h, w) per pixel, negative where pixels may not be touched.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from holdfast.attack.types import Target
+from holdfast.attack.types import Method, Target
 from holdfast.core.registry import stage
 from holdfast.core.types import Bools, Floats, Ints
 
@@ -21,17 +20,31 @@ def inside(target: Target) -> Bools:
     return found
 
 
+def within(target: Target, method: Method) -> Bools:
+    """(h, w): the pixels that an attack by this method may change."""
+    if method.inside and len(target.boxes):  # to fabricate needs no boxes
+        return inside(target)
+    return np.ones(target.image.shape[:2], bool)
+
+
 @stage("mask")
 def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
     """One square per target, together as large as the budget: where the gradient is largest, or centred."""
     gains = _gains(target, gradient)
     found = np.zeros(gains.shape, bool)
-    for box, share in zip(_corners(target), _shares(target, budget), strict=True):
-        place = _box_or_all(box, gradient, gains)
-        side = min(int(np.sqrt(share)), place[2] - place[0], place[3] - place[1])
+    # Anywhere, if pixels outside of all boxes may be touched.
+    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
+    for box, share in zip(_corners(target).tolist(), _shares(target, budget), strict=True):
+        x1, y1, x2, y2 = (0, 0, gains.shape[1], gains.shape[0]) if free else box
+        side = min(int(np.sqrt(share)), x2 - x1, y2 - y1)
         if side < 1:
             continue
-        x, y = _best_square(gains, place, side, centred=gradient is None)
+        x, y = (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
+        if gradient is not None:  # the square with the largest sum
+            sums = np.pad(gains[y1:y2, x1:x2], ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+            total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+            row, column = np.unravel_index(int(total.argmax()), total.shape)
+            x, y = x1 + int(column), y1 + int(row)
         found[y : y + side, x : x + side] = True
     return _at_most(found & (gains >= 0), budget, gains)
 
@@ -72,7 +85,9 @@ def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np
     """Clusters around the pixels of largest gradient: each with the better half of its eight neighbours."""
     gains = _gains(target, gradient)
     found = np.zeros(gains.shape, bool)
-    for y, x in _falling(gains, rng):
+    order = rng.permutation(gains.size)  # of equal ones, any first
+    order = order[np.argsort(-gains.ravel()[order], kind="stable")]
+    for y, x in zip(*np.unravel_index(order, gains.shape), strict=True):
         room = budget - int(found.sum())
         if room <= 0 or gains[y, x] < 0:
             break
@@ -130,34 +145,6 @@ def _shares(target: Target, budget: int) -> list[int]:
     return [int(share) for share in np.diff(ends, prepend=0)]
 
 
-def _box_or_all(box: Ints, gradient: Floats | None, gains: Floats) -> tuple[int, int, int, int]:
-    """Where a square may lie: in its box, or anywhere if pixels outside of all boxes may be touched."""
-    x1, y1, x2, y2 = (int(v) for v in box)
-    free = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
-    return (0, 0, gains.shape[1], gains.shape[0]) if free else (x1, y1, x2, y2)
-
-
-def _best_square(
-    gains: Floats, place: tuple[int, int, int, int], side: int, centred: bool
-) -> tuple[int, int]:
-    """Column and row of the square of that side with the largest sum in the place, or of the middle one."""
-    x1, y1, x2, y2 = place
-    if centred:
-        return (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
-    part = gains[y1:y2, x1:x2]
-    sums = np.pad(part, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
-    total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-    y, x = np.unravel_index(int(total.argmax()), total.shape)
-    return x1 + int(x), y1 + int(y)
-
-
-def _falling(gains: Floats, rng: np.random.Generator) -> Ints:
-    """Row and column (n, 2) of all pixels by falling gain; equal ones in random order."""
-    order = rng.permutation(gains.size)
-    order = order[np.argsort(-gains.ravel()[order], kind="stable")]
-    return np.stack(np.unravel_index(order, gains.shape), axis=1)
-
-
 def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
     """The mask, or its `budget` pixels of largest gain if it has more."""
     if int(mask.sum()) <= budget:
@@ -194,10 +181,6 @@ def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
 
 def dilated(mask: Bools) -> Bools:
     """The mask and all pixels that touch it."""
-    padded = np.pad(mask, 1)
-    rows, columns = mask.shape
-    found = np.zeros_like(mask)
-    for y in range(3):
-        for x in range(3):
-            found |= padded[y : y + rows, x : x + columns]
-    return found
+    import cv2
+
+    return np.asarray(cv2.dilate(np.ascontiguousarray(mask, np.uint8), np.ones((3, 3), np.uint8)), bool)

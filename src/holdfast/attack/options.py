@@ -20,6 +20,11 @@ from holdfast.evaluate.options import (
 SEARCH, LIMITS, ROBUST, DETECTION = "Search", "Limits", "Robustness of the attack", "Detection"
 
 
+def _models(what: str) -> Option:
+    complete = completions.models
+    return Option(what, metavar="MODEL", group=ROBUST, refers_to="model", completions=complete)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(Options, group=LIMITS):
     """What an attack may change, and how long it may search."""
@@ -77,27 +82,14 @@ class MethodOptions(Options, group=SEARCH):
         ),
     ] = ()
     surrogate: Annotated[
-        tuple[str, ...],
-        Option(
-            "Attack this model too, for better transfer. May be repeated.",
-            metavar="MODEL",
-            group=ROBUST,
-            refers_to="model",
-            completions=completions.models,
-        ),
+        tuple[str, ...], _models("Attack this model too, for better transfer. May be repeated.")
     ] = ()
     diverse: Annotated[
         bool, Option("Random size and position at every step, for better transfer.", group=ROBUST)
     ] = False
     unseen: Annotated[
         tuple[str, ...],
-        Option(
-            "Evaluate this model before and after, without attacking it. May be repeated.",
-            metavar="MODEL",
-            group=ROBUST,
-            refers_to="model",
-            completions=completions.models,
-        ),
+        _models("Evaluate this model before and after, without attacking it. May be repeated."),
     ] = ()
 
 

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from holdfast.attack.result import Attempt, Outcome
+from holdfast.attack.result import Attempt, Outcome, Point
 from holdfast.core.patch import apply
-from holdfast.core.types import Image
+from holdfast.core.types import Floats, Image
 from holdfast.engine.records import Found
 from holdfast.evaluate.classes import realign
 from holdfast.report.charts.lines import Line, line_chart
@@ -54,14 +54,15 @@ def _costs(found: Outcome) -> Table:
 
 
 def _curve(found: Outcome) -> Table:
-    columns: list[Column | str] = ["pixels allowed", "images attacked", Column("pixels, mean", 1), "mAP"]
-    if found.distance:
-        columns.append(Column(found.distance, 4))
-    rows: list[list[Cell]] = [
-        [p.budget, p.attacked, p.pixels, p.map, *([p.distance] if found.distance else [])]
-        for p in found.points
+    columns: list[Column[Point]] = [
+        Column("pixels allowed", get=lambda p: p.budget),
+        Column("images attacked", get=lambda p: p.attacked),
+        Column("pixels, mean", 1, get=lambda p: p.pixels),
+        Column("mAP", get=lambda p: p.map),
+        Column(found.distance, 4, get=lambda p: p.distance),
     ]
-    return Table(columns, rows, "When an image may have at most so many changed pixels")
+    caption = "When an image may have at most so many changed pixels"
+    return Table.of(found.points, columns if found.distance else columns[:-1], caption)
 
 
 def write(found: Outcome, clean: Clean, out: Path) -> Path:
@@ -124,47 +125,31 @@ def sections(found: Outcome, clean: Clean, shown: int = SHOWN) -> tuple[Section,
 def _charts(found: Outcome) -> list[Figure]:
     maps = np.array([p.map for p in found.points])
     top = max(1e-9, float(maps.max()))
-    top = 1.0 if top > 0.5 else top * 1.1
-    pixels = np.array([float(p.budget) for p in found.points])
-    charts = [
-        Figure(
-            "mAP against changed pixels",
-            line_chart(
-                [Line("mAP", pixels, maps, bold=True)],
-                title="mAP against changed pixels",
-                x_label="changed pixels an image may have",
-                y_label="mAP",
-                x_range=(0.0, max(float(pixels.max()), 1.0)),
-                y_range=(0.0, top),
-            ),
-            "Images that need more are left clean.",
+    y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
+
+    def chart(x: Floats, right: float, against: str, x_label: str, note: str) -> Figure:
+        title, lines, x_range = f"mAP against {against}", [Line("mAP", x, maps, bold=True)], (0.0, right)
+        chart = line_chart(
+            lines, title=title, x_label=x_label, y_label="mAP", x_range=x_range, y_range=y_range
         )
-    ]
+        return Figure(title, chart, note)
+
+    pixels = np.array([float(p.budget) for p in found.points])
+    right, note = max(float(pixels.max()), 1.0), "Images that need more are left clean."
+    charts = [chart(pixels, right, "changed pixels", "changed pixels an image may have", note)]
     distances = np.array([np.nan if p.distance is None else p.distance for p in found.points])
     if np.isfinite(distances).all() and distances.max() > 0:
-        charts.append(
-            Figure(
-                f"mAP against {found.distance}",
-                line_chart(
-                    [Line("mAP", distances, maps, bold=True)],
-                    title=f"mAP against {found.distance}",
-                    x_label=f"{found.distance} of the attacked images",
-                    y_label="mAP",
-                    x_range=(0.0, float(distances.max())),
-                    y_range=(0.0, top),
-                ),
-                "How far the images have moved from the clean ones, as a network sees them.",
-            )
-        )
+        label = f"{found.distance} of the attacked images"
+        note = "How far the images have moved from the clean ones, as a network sees them."
+        charts.append(chart(distances, float(distances.max()), found.distance, label, note))
     return charts
 
 
 def _pictures(found: Outcome, clean: Clean, shown: int) -> Section:
     rows = [r for r in (_row(found, a, clean) for a in chosen(found, shown)) if r is not None]
     least = float(found.about["method"]["rule"]["iou"])
-    body = (
-        exhibition(rows, found.alignment.names, least, "patched") if rows else "<p>No image was changed.</p>"
-    )
+    names = found.alignment.names
+    body = exhibition(rows, names, least, "patched") if rows else "<p>No image was changed.</p>"
     note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
     lead = (
         "Boxes before and after: what is found rightly, what is wrong, and true boxes nothing is found for."
@@ -187,13 +172,12 @@ def _row(found: Outcome, attempt: Attempt, clean: Clean) -> Exhibit | None:
         return None
     seen = realign([attempt.record(attempt.model, after) for after in (False, True)], found.alignment)
     first, second = (r for r in seen if isinstance(r, Found))
+    said = first.detections, second.detections
     note = (
         f"{attempt.pixels} pixel{'' if attempt.pixels == 1 else 's'}, amplitude {attempt.amplitude}, "
         f"{attempt.left} of {attempt.targets} targets still found"
     )
-    after = apply(before, attempt.patch)
-    said = first.detections, second.detections
-    return Exhibit(attempt.name, note, before, after, first.truth, said)
+    return Exhibit(attempt.name, note, before, apply(before, attempt.patch), first.truth, said)
 
 
 def _about(found: Outcome) -> Section:
@@ -207,17 +191,12 @@ def _about(found: Outcome) -> Section:
         ["deployments", ", ".join(about["deployments"]) or "none"],
     ]
     how = scroll(to_html(Table(["", "what"], facts), sortable=False), "Method")
-    columns: list[Column | str] = [
-        "image", "targets", "left", "pixels", "amplitude", Column("PSNR", 1), "SSIM", Column("seconds", 1),
-        "note",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [a.name, a.targets, a.left, a.pixels, a.amplitude, a.psnr, a.ssim, a.seconds, a.note]
-        for a in found.attempts[:LISTED]
-    ]
+    digits = {"PSNR": 1, "seconds": 1}
+    names = ("name", "targets", "left", "pixels", "amplitude", "psnr", "ssim", "seconds", "note")
+    heads = [{"name": "image", "psnr": "PSNR", "ssim": "SSIM"}.get(name, name) for name in names]
+    columns = [Column(head, digits.get(head, 3)) for head in heads]
+    rows = [[getattr(a, name) for name in names] for a in found.attempts[:LISTED]]
     rest = len(found.attempts) - len(rows)
     note = f"{rest} more are in images.csv." if rest > 0 else ""
-    images = scroll(to_html(Table(columns, rows)), "Images")
-    return Section(
-        "about", "How it was run", (Figure("Every image", images, note, wide=True), Figure("Method", how))
-    )
+    images = Figure("Every image", scroll(to_html(Table(columns, rows)), "Images"), note, wide=True)
+    return Section("about", "How it was run", (images, Figure("Method", how)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from holdfast.evaluate.run import Plan, work_for
 from holdfast.stages.families import applied, is_installed, options_of
 
 CELLS = "cells"
-Universal: TypeAlias = Literal["none", "spot", "boxes"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class AttackPlan:
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # asked before and after, never attacked
     features: str = "signs"  # network of the Fréchet distance; "none" (kept as the empty text): no distance
-    universal: Universal = "none"
+    universal: Literal["none", "spot", "boxes"] = "none"
     shared: bool = False  # whether `out` may hold images of this very attack beyond those of the plan
 
     def __post_init__(self) -> None:
@@ -52,27 +50,29 @@ class AttackPlan:
 
 @dataclass(frozen=True)
 class Task:
-    """What a process needs to attack any image. `task_of` makes it."""
+    """An attack with all that a process needs for any image. `task_of` makes it."""
 
-    model: Model
+    attack: AttackPlan
     pipeline: Pipeline
-    to_model: Ints  # per class of the data its number in the model, or -1
-    method: Method
-    limits: Limits
-    seed: int
-    surrogates: tuple[Model, ...]
     deployments: tuple[Pipeline, ...]
-    unseen: tuple[Model, ...]
-    features: str
+    to_model: Ints  # per class of the data its number in the model, or -1
     patch: Patch | None  # the universal one
     facts: Mapping[str, Any]  # all that can change a result, but for the image
-    out: Path
-    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
+
+    @property
+    def model(self) -> Model:
+        """The attacked model."""
+        return self.attack.plan.model
+
+    @property
+    def origin(self) -> dict[str, str | int]:
+        """Where patches come from, for their files."""
+        return {"model": self.model.name, "sha256": self.model.sha256, "seed": self.attack.seed}
 
     @property
     def store(self) -> Store:
         """Where results are stored."""
-        return Store(self.out / CELLS)
+        return Store(self.attack.out / CELLS)
 
     @property
     def setup(self) -> Setup:
@@ -84,16 +84,16 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
     """The task with all it depends on: models, pipelines, classes, method, limits and seed."""
     from holdfast.stages.features import open_features
 
-    plan = attack.plan
     check_attack(attack)
-    clean = plan.pipeline or pipeline_of(plan.model.card)
+    clean = attack.plan.pipeline or pipeline_of(attack.plan.model.card)
     deployed = tuple(applied(clean, options_of(text)) for text in attack.deployments)
-    pipelines = work_for(plan, *(ImagePipeline(pipeline) for pipeline in (clean, *deployed)))
+    pipelines = work_for(attack.plan, *map(ImagePipeline, (clean, *deployed)))
     others = [(m.name, m.sha256, m.card) for m in (*attack.surrogates, *attack.unseen)]
+    classes = to_model(alignment)
     facts = {
         "pipelines": [setup.facts for setup in pipelines.setups()],
         "others": [len(attack.surrogates), others],
-        "classes": to_model(alignment),
+        "classes": classes,
         "method": attack.method,
         "limits": attack.limits,
         "seed": attack.seed,
@@ -101,22 +101,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return Task(
-        model=plan.model,
-        pipeline=clean,
-        to_model=to_model(alignment),
-        method=attack.method,
-        limits=attack.limits,
-        seed=attack.seed,
-        surrogates=attack.surrogates,
-        deployments=deployed,
-        unseen=attack.unseen,
-        features=attack.features,
-        patch=patch,
-        facts=facts,
-        out=attack.out,
-        until=plan.until,
-    )
+    return Task(attack, clean, deployed, classes, patch, facts)
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
@@ -150,37 +135,35 @@ def check_attack(attack: AttackPlan) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"--unseen: two models are called {twice[0]!r}; rename one of the files")
-    for what, given in _useless(attack).items():
-        if given:
-            raise InputError(what)
+    for useless in _useless(attack):
+        raise InputError(useless)
     part("mask", attack.method.mask)  # UnknownName here, not once the folder is taken
     for name in attack.method.transforms:
         part("transform", name)
 
 
-def _useless(attack: AttackPlan) -> dict[str, bool]:
-    """What to say of options that would change nothing, and whether they were given."""
+def _useless(attack: AttackPlan) -> Iterator[str]:
+    """What to say of options that were given and would change nothing."""
     method, limits, lone = attack.method, attack.limits, attack.universal != "none"
     gradients = {
-        "--surrogate": bool(attack.surrogates),
+        "--surrogate": attack.surrogates,
         "--universal": lone,
-        "--transform": bool(method.transforms),
+        "--transform": method.transforms,
         "--diverse": method.diversity,
     }
-    return {
-        **{
-            f"{n}: needs gradients; leave out --black-box": method.black_box and g
-            for n, g in gradients.items()
-        },
-        "--deployment: a black box under several can only be made to lose targets: --goal vanish": (
-            method.black_box and bool(attack.deployments) and method.goal != "vanish"
-        ),
-        "--mask: a universal patch is a square; leave it out": lone and method.mask != Method.mask,
-        "--regions: a universal patch is one square; leave it out": lone and limits.regions > 0,
-        "--amplitude: a universal patch has any colours; leave it out": lone
-        and attack.limits.amplitude < 255,
-        "--anywhere: --universal says where the patch lies; leave it out": lone and not method.inside,
-    }
+    if method.black_box:
+        for name in (name for name, given in gradients.items() if given):
+            yield f"{name}: needs gradients; leave out --black-box"
+        if attack.deployments and method.goal != "vanish":
+            yield "--deployment: a black box under several can only be made to lose targets: --goal vanish"
+    if lone and method.mask != Method.mask:
+        yield "--mask: a universal patch is a square; leave it out"
+    if lone and limits.regions:
+        yield "--regions: a universal patch is one square; leave it out"
+    if lone and limits.amplitude < 255:
+        yield "--amplitude: a universal patch has any colours; leave it out"
+    if lone and not method.inside:
+        yield "--anywhere: --universal says where the patch lies; leave it out"
 
 
 def to_model(alignment: Alignment) -> Ints:

@@ -8,141 +8,237 @@ detections that match the targets say). After success the paint is thinned out.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from holdfast.attack.masks import inside
-from holdfast.attack.paint import (
-    Inquiry,
-    Judge,
-    Paint,
-    block_side,
-    canvas_of,
-    cut,
-    design,
-    empty,
-    fits,
-    improved,
-    painted,
-    shifted,
-    without,
-)
+from holdfast.attack.judge import shortfall
+from holdfast.attack.masks import count_regions, heaviest, labelled, within
 from holdfast.attack.types import Found, Limits, Method, Target
+from holdfast.core.patch import amplitude, changed, changed_pixels
 from holdfast.core.registry import part
-from holdfast.core.types import Bools, Floats
+from holdfast.core.types import Bools, Detections, Floats, Image, no_detections
+
+LINE = 3  # pixels: the width of the lines that designs are made of
+STUCK = 1000  # moves in a row that the limits forbid: there is no way on
+Judge: TypeAlias = Callable[[Image], Detections]
+
+
+@dataclass(frozen=True, eq=False)
+class Paint:
+    """Painted pixels (h, w) and the extreme of every channel (h, w, 3): high where true."""
+
+    where: Bools
+    bright: Bools
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.where))
+
+    def without(self, gone: Bools) -> Paint:
+        """The paint with some pixels (h, w) taken away."""
+        return replace(self, where=self.where & ~gone)
 
 
 def search_black(
     judge: Judge, target: Target, method: Method, limits: Limits, rng: np.random.Generator
 ) -> Found:
     """The best image found by asking `judge`, at most `limits.steps` times a restart."""
-    allowed = _allowed(target, method, limits, rng)
-    inquiry = Inquiry(judge, target, method, limits, canvas_of(target.image, allowed, limits.amplitude))
-    if not allowed.any():
-        inquiry.ask(empty(inquiry.canvas))
-        return _found(inquiry, "no pixel may be changed: no box meets the image")
+    inquiry = Inquiry(judge, target, method, limits, _allowed(target, method, limits, rng), rng)
+    if not inquiry.allowed.any():
+        inquiry.ask(inquiry.blank)
+        return inquiry.result("no pixel may be changed: no box meets the image")
     for restart in range(1, limits.restarts + 1):
-        paint, lacks = _started(inquiry, rng, restart * limits.steps)
-        paint, lacks = improved(inquiry, paint, lacks, limits.pixels, restart * limits.steps, rng)
-        if lacks == 0:
-            if method.shrink:
-                thinned(inquiry, paint, restart * limits.steps, rng)
-            return _found(inquiry)
-        if inquiry.spent(limits.restarts * limits.steps):
+        end = restart * limits.steps
+        paint, lacks = inquiry.improved(*inquiry.started(end), limits.pixels, end)
+        if lacks == 0 and method.shrink:
+            inquiry.thin(paint, end)
+        if lacks == 0 or inquiry.spent(limits.restarts * limits.steps):
             break
-    return _found(inquiry)
+    return inquiry.result()
 
 
 def _allowed(target: Target, method: Method, limits: Limits, rng: np.random.Generator) -> Bools:
     """Where paint may lie: in the mask of that name, or, where it would need a gradient, in the boxes."""
-    boxed = method.inside and len(target.boxes) > 0  # to fabricate needs no boxes
-    within = inside(target) if boxed else np.ones(target.image.shape[:2], bool)
-    mask = part("mask", method.mask)
-    if mask.facts.get("grows"):
-        return within
-    found: Bools = mask.function(target, limits.pixels, np.where(within, 0.0, -1.0), rng)
-    return found
+    allowed, mask = within(target, method), part("mask", method.mask)
+    if not mask.facts.get("grows"):
+        allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
+    return allowed
 
 
-def _started(inquiry: Inquiry, rng: np.random.Generator, end: int) -> tuple[Paint, float]:
-    """The best of some random designs, a tenth of the queries."""
-    limits, canvas = inquiry.limits, inquiry.canvas
-    boxes = _places(inquiry)
-    best, least = empty(canvas), np.inf
-    tries = max(3, limits.steps // 10)
-    for _ in range(tries):
-        if inquiry.spent(end) or least == 0:
-            break
-        paint = cut(canvas, design(canvas, boxes, limits.pixels, rng), limits, rng)
-        if not len(paint) or not fits(canvas, paint, limits):
-            continue
-        lacks = inquiry.ask(paint)
-        if lacks < least:
-            best, least = paint, lacks
-    if not len(best):  # every design was too large: one block is not
-        block = shifted(canvas, best, limits.pixels, block_side(inquiry, 0.0), rng)
-        best = cut(canvas, block, limits, rng)
-        least = inquiry.ask(best)
-    return best, least
+def _extremes(image: Image, amplitude: int) -> tuple[Image, Image]:
+    """The lowest and the highest value of every channel."""
+    wide = image.astype(np.int16)
+    low, high = (np.clip(wide + step, 0, 255).astype(np.uint8) for step in (-amplitude, amplitude))
+    return low, high
 
 
-def _places(inquiry: Inquiry) -> Floats:
-    """The boxes (n, 4) in which designs are laid out."""
-    height, width = inquiry.target.image.shape[:2]
-    boxed = inquiry.method.inside or inquiry.method.goal != "fabricate"
-    if boxed and len(inquiry.target.boxes):
-        return np.clip(inquiry.target.boxes.xyxy, 0, [width, height, width, height])
-    return np.array([[0.0, 0.0, width, height]])
+@dataclass
+class Inquiry:
+    """The questions asked of one model about one image: counted, timed, the best answer kept."""
 
+    judge: Judge
+    target: Target
+    method: Method
+    limits: Limits
+    allowed: Bools  # (h, w): where the image may be painted
+    rng: np.random.Generator
+    began: float = field(default_factory=time.perf_counter)
+    queries: int = 0
+    first: int = 0  # the query that succeeded first
+    best: tuple[float, int, int] = (np.inf, 0, 0)  # shortfall, then pixels, then amplitude
+    after: Detections = field(default_factory=no_detections)  # of the best image
+    trail: dict[tuple[int, bool], None] = field(default_factory=dict)
 
-def _found(inquiry: Inquiry, note: str = "") -> Found:
-    """The answer: the image that lacks least, of those the one with the fewest pixels."""
-    if inquiry.after is None:
-        inquiry.ask(empty(inquiry.canvas))
-    after = inquiry.after
-    if after is None:
-        raise RuntimeError("a question was asked, but nothing was answered")
-    lacks, pixels, _ = inquiry.best
-    note = note or (f"first success at query {inquiry.first}" if inquiry.first else "")
-    trail = tuple({**inquiry.trail, (pixels, lacks == 0): None})
-    seconds = time.perf_counter() - inquiry.began
-    return Found(inquiry.image, after, lacks == 0, inquiry.queries, seconds, trail, note)
+    def __post_init__(self) -> None:
+        self.image = self.target.image  # the best one
+        self.extremes = _extremes(self.target.image, self.limits.amplitude)
 
+    @property
+    def blank(self) -> Paint:
+        """No paint at all."""
+        return Paint(np.zeros(self.allowed.shape, bool), np.zeros(self.target.image.shape, bool))
 
-def thinned(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) -> None:
-    """Remove paint; the inquiry keeps the fewest pixels it has seen succeed.
+    def painted(self, paint: Paint, extremes: tuple[Image, Image]) -> Image:
+        """The image with the paint on it."""
+        colours = np.where(paint.bright, extremes[1], extremes[0])
+        return np.where(paint.where[..., None], colours, self.target.image)
 
-    Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
-    nevertheless and the search goes on with the smaller budget.
-    """
-    last = max(8, (end - inquiry.queries) // 50)  # queries kept for the amplitude
-    paint = _without_parts(inquiry, paint, end - last, rng)
-    while not inquiry.spent(end - last) and len(paint) > 1:
-        budget = max(1, int(0.85 * len(paint)))
-        fewer = _reduced(paint, budget, rng)
-        if not fits(inquiry.canvas, fewer, inquiry.limits):
-            break
-        patience = min(end - last, inquiry.queries + max(40, (end - inquiry.queries) // 3))
-        made, lacks = improved(inquiry, fewer, inquiry.ask(fewer), budget, patience, rng)
-        if lacks > 0:
-            break
-        paint = _without_parts(inquiry, made, end - last, rng)
-    _fainter(inquiry, paint, end)
+    def ask(self, paint: Paint, extremes: tuple[Image, Image] | None = None) -> float:
+        """What the goal lacks with this paint; 0: reached."""
+        image = self.painted(paint, extremes or self.extremes)
+        after = self.judge(image)
+        self.queries += 1
+        lacks = shortfall(self.method.goal, self.target, after, self.method.rule)
+        pixels = changed_pixels(self.target.image, image)
+        if lacks == 0 and not self.first:
+            self.first = self.queries
+        if lacks == 0 or not self.trail:
+            self.trail[pixels, lacks == 0] = None
+        rank = lacks, pixels, amplitude(self.target.image, image)
+        if rank < self.best:
+            self.best, self.image, self.after = rank, image, after
+        return lacks
 
+    def spent(self, queries: int) -> bool:
+        """Whether this many queries were asked, or the time is over."""
+        late = 0 < self.limits.seconds <= time.perf_counter() - self.began
+        return late or self.queries >= queries
 
-def _without_parts(inquiry: Inquiry, paint: Paint, end: int, rng: np.random.Generator) -> Paint:
-    """The paint without every part that is not needed; parts halve from an eighth to single pixels."""
-    size = max(1, len(paint) // 8)
-    while True:
-        for pixels in _parts(paint, size, rng):
-            if inquiry.spent(end):
-                return paint
-            fewer = without(paint, pixels)
-            if len(fewer) and fits(inquiry.canvas, fewer, inquiry.limits) and inquiry.ask(fewer) == 0:
-                paint = fewer
-        if size == 1 or len(paint) // size > 256:
+    def result(self, note: str = "") -> Found:
+        """The image that lacks least, of those the one with the fewest pixels."""
+        lacks, pixels, _ = self.best
+        note = note or (f"first success at query {self.first}" if self.first else "")
+        trail = tuple({**self.trail, (pixels, lacks == 0): None})
+        seconds = time.perf_counter() - self.began
+        return Found(self.image, self.after, lacks == 0, self.queries, seconds, trail, note)
+
+    def visible(self, paint: Paint) -> Bools:
+        """(h, w): the pixels that differ: one whose colour is its clean one joins no region."""
+        return changed(self.target.image, self.painted(paint, self.extremes))
+
+    def torn(self, paint: Paint) -> bool:
+        """Whether the paint has more regions than the limits allow."""
+        return self.limits.regions > 0 and count_regions(self.visible(paint)) > self.limits.regions
+
+    def cut(self, paint: Paint) -> Paint:
+        """The paint with no more regions than the limits allow; which ones stay is left to chance."""
+        if not self.torn(paint):
             return paint
-        size = max(1, size // 2)
+        seen = self.visible(paint)
+        _, labels = labelled(seen)
+        weights = self.rng.random(int(labels.max()) + 1)[labels]
+        sizes = np.bincount(labels.ravel())[labels]
+        return Paint(heaviest(seen, weights / sizes, self.limits.regions), paint.bright)
+
+    def started(self, end: int) -> tuple[Paint, float]:
+        """The best of some random designs, a tenth of the queries."""
+        limits, boxes = self.limits, self.boxes()
+        best, least = self.blank, np.inf
+        for _ in range(max(3, limits.steps // 10)):
+            if self.spent(end) or least == 0:
+                break
+            paint = self.cut(design(self.allowed, boxes, limits.pixels, self.rng))
+            if 0 < len(paint) <= limits.pixels and (lacks := self.ask(paint)) < least:
+                best, least = paint, lacks
+        if not len(best):  # every design was too large: one block is not
+            best = self.cut(shifted(self.allowed, best, limits.pixels, self.side(0.0), self.rng))
+            least = self.ask(best)
+        return best, least
+
+    def boxes(self) -> Floats:
+        """The boxes (n, 4) in which designs are laid out."""
+        height, width = self.allowed.shape
+        boxed = self.method.inside or self.method.goal != "fabricate"
+        if boxed and len(self.target.boxes):
+            return np.clip(self.target.boxes.xyxy, 0, [width, height, width, height])
+        return np.array([[0.0, 0.0, width, height]])
+
+    def side(self, spent: float) -> int:
+        """The side of a block: a quarter of what is allowed at first, one or two pixels in the end."""
+        area = min(int(np.count_nonzero(self.allowed)), 4 * self.limits.pixels)
+        side: float = 0.25 * float(np.sqrt(area)) * 0.5 ** (5.0 * spent)
+        return max(1, min(round(side), int(np.sqrt(self.limits.pixels))))
+
+    def improved(self, paint: Paint, lacks: float, budget: int, end: int) -> tuple[Paint, float]:
+        """The paint after moves that never lost ground, until the goal is reached or all is spent."""
+        first, stuck = self.queries, 0
+        while lacks > 0 and not self.spent(end) and stuck < STUCK:
+            side = self.side((self.queries - first) / max(1, end - first))
+            if self.rng.random() < 0.5:
+                candidate = recoloured(paint, side, self.rng)
+            else:
+                candidate = shifted(self.allowed, paint, budget, side, self.rng)
+            candidate = self.cut(candidate)
+            if not 0 < len(candidate) <= budget:
+                stuck += 1  # no query was spent on it
+                continue
+            stuck = 0
+            now = self.ask(candidate)
+            if now <= lacks:
+                paint, lacks = candidate, now
+        return paint, lacks
+
+    def thin(self, paint: Paint, end: int) -> None:
+        """Remove paint; the fewest pixels seen to succeed are kept as the best image.
+
+        Parts are taken away as long as the goal stays reached; where nothing more can go, a part is taken
+        nevertheless and the search goes on with the smaller budget.
+        """
+        last = max(8, (end - self.queries) // 50)  # queries kept for the amplitude
+        paint = self.without_parts(paint, end - last)
+        while not self.spent(end - last) and len(paint) > 1:
+            budget = max(1, int(0.85 * len(paint)))
+            fewer = paint
+            for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), self.rng):
+                fewer = fewer.without(pixels) if len(fewer) > budget else fewer
+            if self.torn(fewer):
+                break
+            patience = min(end - last, self.queries + max(40, (end - self.queries) // 3))
+            fewer, lacks = self.improved(fewer, self.ask(fewer), budget, patience)
+            if lacks > 0:
+                break
+            paint = self.without_parts(fewer, end - last)
+        low, high = 0, self.limits.amplitude  # the same pixels with less amplitude, by bisection
+        while high - low > 4 and not self.spent(end):
+            middle = (low + high) // 2
+            lacks = self.ask(paint, _extremes(self.target.image, middle))
+            low, high = (low, middle) if lacks == 0 else (middle, high)
+
+    def without_parts(self, paint: Paint, end: int) -> Paint:
+        """The paint without every part that is not needed; parts halve from an eighth to single pixels."""
+        size = max(1, len(paint) // 8)
+        while True:
+            for pixels in _parts(paint, size, self.rng):
+                if self.spent(end):
+                    return paint
+                fewer = paint.without(pixels)
+                if len(fewer) and not self.torn(fewer) and self.ask(fewer) == 0:
+                    paint = fewer
+            if size == 1 or len(paint) // size > 256:
+                return paint
+            size = max(1, size // 2)
 
 
 def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
@@ -160,19 +256,100 @@ def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
     return parts
 
 
-def _reduced(paint: Paint, budget: int, rng: np.random.Generator) -> Paint:
-    for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), rng):
-        if len(paint) <= budget:
+def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:
+    """Paint of a random kind to begin with, in random colours: lines across each box, blocks, or a square.
+
+    Where no more is allowed than the budget, all of it is painted, in blocks.
+    """
+    if np.count_nonzero(allowed) <= budget:
+        return Paint(allowed, _blocks(allowed.shape, boxes, rng))
+    kind = rng.choice(["lines", "blocks", "square"], p=[0.4, 0.4, 0.2])
+    where, bright = np.zeros(allowed.shape, bool), np.zeros((*allowed.shape, 3), bool)
+    each = max(1, budget // max(1, len(boxes)))
+    for box in boxes:
+        left = each
+        for _ in range(400):
+            place = _stroke(box, each, str(kind), rng)
+            count = int(np.count_nonzero(allowed[place] & ~where[place]))
+            if not count:
+                continue
+            if count > left:
+                break
+            left -= count
+            where[place] |= allowed[place]
+            bright[place] = _colour(rng)
+            if left <= 0 or kind == "square":
+                break
+    return Paint(where, bright)
+
+
+def _blocks(shape: tuple[int, ...], boxes: Floats, rng: np.random.Generator) -> Bools:
+    """Colours (h, w, 3) in blocks or stripes, of a size that goes with the boxes'."""
+    mean = float(np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).mean()))
+    size = max(2.0, mean * rng.uniform(0.03, 0.3))
+    steps = [round(size * factor) for factor in ((1, 1), (1, 1000), (1000, 1))[int(rng.integers(3))]]
+    rows, columns = (-(-side // step) for side, step in zip(shape, steps, strict=True))
+    coarse = rng.random((rows, columns, 3)) < 0.5
+    y, x = np.arange(shape[0]) // steps[0], np.arange(shape[1]) // steps[1]
+    return np.asarray(coarse[y[:, None], x])
+
+
+def _stroke(box: Floats, budget: int, kind: str, rng: np.random.Generator) -> tuple[slice, slice]:
+    """Rows and columns of one line, block or square in the box."""
+    x1, y1, x2, y2 = (float(v) for v in box)
+    width, height = max(x2 - x1, 1.0), max(y2 - y1, 1.0)
+    if kind == "lines":
+        if rng.random() < 0.5:
+            return _span(rng.uniform(y1, y2), LINE), _span((x1 + x2) / 2, width)
+        return _span((y1 + y2) / 2, height), _span(rng.uniform(x1, x2), LINE)
+    side = np.sqrt(budget) if kind == "square" else max(2.0, np.sqrt(width * height) * rng.uniform(0.04, 0.2))
+    return _span(rng.uniform(y1, y2), min(side, height)), _span(rng.uniform(x1, x2), min(side, width))
+
+
+def _span(middle: float, length: float) -> slice:
+    count = max(1, round(length))
+    start = round(middle - count / 2)
+    return slice(max(start, 0), max(start + count, 0))
+
+
+def _colour(rng: np.random.Generator) -> Bools:
+    return rng.random(3) < 0.5
+
+
+def recoloured(paint: Paint, side: int, rng: np.random.Generator) -> Paint:
+    """The paint with all that lies in one random window in one colour, of one or of all channels."""
+    rows, columns = _window(paint.where, side, rng)
+    bright = paint.bright.copy()
+    if rng.random() < 0.5:
+        bright[rows, columns] = _colour(rng)
+    else:
+        bright[rows, columns, int(rng.integers(3))] ^= True
+    return Paint(paint.where, bright)
+
+
+def shifted(allowed: Bools, paint: Paint, budget: int, side: int, rng: np.random.Generator) -> Paint:
+    """The paint with a new block of one colour, and as much taken away elsewhere as the budget asks."""
+    place = _window(allowed, side, rng)
+    block = np.zeros_like(paint.where)
+    block[place] = allowed[place]
+    bright = paint.bright.copy()
+    bright[block] = _colour(rng)
+    candidate = Paint(paint.where | block, bright)
+    for _ in range(200):
+        over, old = len(candidate) - budget, candidate.where & ~block
+        if over <= 0 or not old.any():
             break
-        paint = without(paint, pixels)
-    return paint
+        place = _window(old, max(side, 2), rng)
+        gone = np.zeros_like(old)
+        gone[place] = old[place]
+        gone.flat[np.flatnonzero(gone)[over:]] = False
+        candidate = candidate.without(gone)
+    return candidate
 
 
-def _fainter(inquiry: Inquiry, paint: Paint, end: int) -> None:
-    """Ask for the same pixels with less amplitude, halving the interval."""
-    low, high = 0, inquiry.limits.amplitude
-    while high - low > 4 and not inquiry.spent(end):
-        middle = (low + high) // 2
-        canvas = canvas_of(inquiry.target.image, inquiry.canvas.allowed, middle)
-        lacks = inquiry.ask_image(painted(canvas, paint))
-        low, high = (low, middle) if lacks == 0 else (middle, high)
+def _window(mask: Bools, side: int, rng: np.random.Generator) -> tuple[slice, slice]:
+    """A square window around a random pixel of the mask."""
+    at = np.flatnonzero(mask)
+    y, x = divmod(int(at[rng.integers(len(at))]), mask.shape[1])
+    y, x = y - int(rng.integers(side)), x - int(rng.integers(side))
+    return slice(max(y, 0), y + side), slice(max(x, 0), x + side)

@@ -68,7 +68,6 @@ def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
     """The attempt as JSON values."""
     if isinstance(attempt, Failed):
         return to_plain(attempt)
-    png, toml = files_of(attempt.patch)
     features = None
     if attempt.features is not None:
         packed = base64.b64encode(np.ascontiguousarray(attempt.features, "<f8").tobytes()).decode()
@@ -81,7 +80,7 @@ def attempt_to_plain(attempt: Attempt | Failed) -> dict[str, Any]:
             n: [_detections_plain(p.before), _detections_plain(p.after)] for n, p in attempt.unseen.items()
         },
         "trail": [list(step) for step in attempt.trail],
-        "patch": [base64.b64encode(png).decode(), toml.decode()],
+        "patch": patch_to_plain(attempt.patch),
         "features": features,
     }
 
@@ -97,18 +96,28 @@ def attempt_from_plain(plain: dict[str, Any]) -> Attempt | Failed:
     if plain["features"] is not None:
         shape, packed = plain["features"]
         features = np.frombuffer(base64.b64decode(packed), "<f8").reshape(shape)
-    png, toml = plain["patch"]
     return Attempt(
         record.name,
         record.size,
         record.truth,
         Pair(record.detections, _detections(plain["after"])),
-        patch=patch_of(base64.b64decode(png), toml.encode()),
+        patch=patch_from_plain(plain["patch"]),
         unseen={n: Pair(*map(_detections, pair)) for n, pair in plain["unseen"].items()},
         trail=tuple((int(pixels), bool(good)) for pixels, good in plain["trail"]),
         features=features,
         **{name: plain[name] for name in PLAIN},
     )
+
+
+def patch_to_plain(patch: Patch) -> list[str]:
+    """The PNG and the TOML of a patch as JSON values."""
+    png, toml = files_of(patch)
+    return [base64.b64encode(png).decode(), toml.decode()]
+
+
+def patch_from_plain(plain: list[str]) -> Patch:
+    """The patch that `patch_to_plain` wrote."""
+    return patch_of(base64.b64decode(plain[0]), plain[1].encode())
 
 
 def row_of(attempt: Attempt) -> dict[str, Any]:
@@ -203,10 +212,8 @@ def _map(
 ) -> float:
     """The mAP with the attacked image where `after` says so, else the clean one."""
     records = [a.record(p, which) for a, p, which in zip(attempts, pairs, after, strict=True)]
-    kept = realign(records, alignment)
-    result = score_records(kept, "detect", alignment.names, settings)
-    value = result["metrics"].get("mAP", result["metrics"].get("AP50"))
-    return float(value or 0.0)
+    metrics = score_records(realign(records, alignment), "detect", alignment.names, settings)["metrics"]
+    return float(metrics.get("mAP", metrics.get("AP50")) or 0.0)
 
 
 def points_of(
@@ -217,22 +224,19 @@ def points_of(
     budgets = sorted({b for b in BUDGETS if b < largest} | {min(largest, limit)}) if largest else [0]
     pairs = [a.model for a in attempts]
     aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
-    found = []
+    points = []
     for budget in budgets:
         after = [0 < a.pixels <= budget for a in attempts]
         spent = sum(a.pixels for a, which in zip(attempts, after, strict=True) if which)
         value = _map(attempts, pairs, after, alignment, settings)
-        distance = _distance(attempts, after)
-        found.append(Point(budget, sum(after), spent / aimed, value, distance))
-    return tuple(found)
+        points.append(Point(budget, sum(after), spent / aimed, value, _distance(attempts, after)))
+    return tuple(points)
 
 
 def _distance(attempts: Sequence[Attempt], after: Sequence[bool]) -> float | None:
     """The Fréchet distance of the images as they are with the attack from the clean ones."""
-    features = [a.features for a in attempts]
-    if len(features) < 2 or any(f is None for f in features):
+    features = [a.features for a in attempts if a.features is not None]
+    if len(features) < max(2, len(attempts)):
         return None
-    known = [f for f in features if f is not None]
-    clean = np.stack([f[0] for f in known])
-    mixed = np.stack([f[1] if which else f[0] for f, which in zip(known, after, strict=True)])
-    return frechet(clean, mixed)
+    both, each = np.stack(features), np.arange(len(features))
+    return frechet(both[each, 0], both[each, np.array(after, int)])

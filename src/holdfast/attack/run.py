@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import hashlib
-import io
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +15,8 @@ import orjson
 
 from holdfast.attack.judge import open_judge
 from holdfast.attack.plan import AttackPlan, task_of
-from holdfast.attack.result import Attempt, Effect, Outcome, attempt_from_plain, effect_of, points_of, row_of
-from holdfast.attack.universal import write_patch
-from holdfast.attack.work import AttackWork
+from holdfast.attack.result import Attempt, Outcome, attempt_from_plain, effect_of, points_of, row_of
+from holdfast.attack.work import AttackWork, write_patch
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ModelError
@@ -36,59 +33,57 @@ from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import Plan, alignment_of, settings_plain
+from holdfast.report.tables import table_of, to_csv
 
 MANIFEST, TABLE = "attack.json", "images.csv"
-CLAIM = "claim.json"
+CLAIM, UNIVERSAL = "claim.json", "universal.png"
 LOOKED_AT = 8  # images whose outputs are compared before and after
 
 
 def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = None) -> Outcome:
-    """The outcome, its files in the plan's folder; a killed run goes on where it was.
+    """The outcome, its files in the plan's folder; a killed run continues. `patch` is the universal one.
 
-    `patch` is the universal one, if the plan wants one. The model's file and what it says of the first image
-    are the same before and after, or ModelError says so.
+    Raise ModelError if the model's file, or what it says of the first images, is not the same afterwards.
     """
     from holdfast.stages.features import open_features
 
     began = time.perf_counter()
     alignment = alignment_of(plan.plan)
-    others = [alignment_of(dataclasses.replace(plan.plan, model=m)) for m in plan.unseen]  # or told at once
+    # Before the attack: what does not fit is reported at once.
+    others = [(m.name, alignment_of(dataclasses.replace(plan.plan, model=m))) for m in plan.unseen]
     task = task_of(plan, alignment, patch)
     entries = plan.plan.dataset.entries
     claim(plan.out, task.setup.name, entries, plan.shared)
     before = state_of(plan, entries)
     if patch is not None:
-        write_patch(plan, patch)
-    work = AttackWork(task, file_names(entries))
-    until = plan.plan.until
-    cells = run(work, entries, task.store, jobs=plan.plan.jobs, progress=progress, until=until)
+        write_patch(plan.out / UNIVERSAL, patch, task.origin)
+    work, jobs = AttackWork(task, file_names(entries)), plan.plan.jobs
+    cells = run(work, entries, task.store, jobs=jobs, progress=progress, until=plan.plan.until)
     results = [attempt_from_plain(plain) for plain in cells.read()]
     attempts = tuple(a for a in results if isinstance(a, Attempt))
     failed = tuple(f for f in results if isinstance(f, Failed))
-    after = state_of(plan, entries)
-    if after != before:
+    if state_of(plan, entries) != before:
         raise ModelError(f"{plan.plan.model.path}: expected the model to stay as it was, got another one")
     if not attempts:
         raise DataError(f"none of the {len(failed)} images could be attacked; first {failed[0]}")
-    settings = plan.plan.settings
-    points = points_of(attempts, alignment, settings, plan.limits.pixels)
-    about = _about(plan, alignment, before, time.perf_counter() - began)
-    name = "" if attempts[0].features is None else open_features(plan.features).name
-    effects = _effects(plan, attempts, alignment, others)
-    found = Outcome(attempts, failed, effects, points, name, alignment, about, cells.of())
-    _save(plan, found)
+    settings, model = plan.plan.settings, plan.plan.model.name
+    found = Outcome(
+        attempts=attempts,
+        failed=failed,
+        effects=(
+            effect_of(attempts, model, [a.model for a in attempts], alignment, settings),
+            *(effect_of(attempts, n, [a.unseen[n] for a in attempts], own, settings) for n, own in others),
+        ),
+        points=points_of(attempts, alignment, settings, plan.limits.pixels),
+        distance="" if attempts[0].features is None else open_features(plan.features).name,
+        alignment=alignment,
+        about=_about(plan, alignment, before, time.perf_counter() - began),
+        cells=cells.of(),
+    )
+    write_atomic(plan.out / MANIFEST, to_json(as_plain(found), indent=True))
+    rows = to_csv(table_of([row_of(a) for a in attempts]))
+    write_atomic(plan.out / TABLE, rows.encode("utf-8", "replace"))
     return found
-
-
-def _effects(
-    plan: AttackPlan, attempts: tuple[Attempt, ...], alignment: Alignment, others: list[Alignment]
-) -> tuple[Effect, ...]:
-    settings = plan.plan.settings
-    found = [effect_of(attempts, plan.plan.model.name, [a.model for a in attempts], alignment, settings)]
-    for other, own in zip(plan.unseen, others, strict=True):
-        pairs = [a.unseen[other.name] for a in attempts]
-        found.append(effect_of(attempts, other.name, pairs, own, settings))
-    return tuple(found)
 
 
 def _about(plan: AttackPlan, alignment: Alignment, state: dict[str, str], seconds: float) -> dict[str, Any]:
@@ -120,16 +115,6 @@ def _named(model: Model) -> dict[str, str]:
     return {"name": model.name, "path": str(model.path), "sha256": model.sha256}
 
 
-def _save(plan: AttackPlan, found: Outcome) -> None:
-    rows = [row_of(a) for a in found.attempts]
-    write_atomic(plan.out / MANIFEST, to_json(as_plain(found), indent=True))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomic(plan.out / TABLE, text.getvalue().encode("utf-8", "replace"))
-
-
 def as_plain(found: Outcome) -> dict[str, Any]:
     """The outcome as JSON values: effects, means, curves and a row an image."""
     return {
@@ -149,21 +134,19 @@ def as_plain(found: Outcome) -> dict[str, Any]:
 
 def _said(attempt: Attempt) -> dict[str, Any]:
     """What the model says before and after, and what those say that were never attacked."""
-    pairs = {"": attempt.model, **attempt.unseen}
+    pairs = {"": attempt.model, **{f"{name} ": pair for name, pair in attempt.unseen.items()}}
     return {
-        f"{name}{' ' if name else ''}{when}": [
-            {"box": box, "score": score, "class": number}
-            for box, score, number in zip(
-                d.boxes.tolist(), d.scores.tolist(), d.classes.tolist(), strict=True
-            )
+        f"{name}{when}": [
+            {"box": box.tolist(), "score": float(score), "class": int(number)}
+            for box, score, number in zip(said.boxes, said.scores, said.classes, strict=True)
         ]
         for name, pair in pairs.items()
-        for when, d in (("before", pair.before), ("after", pair.after))
+        for when, said in vars(pair).items()
     }
 
 
 def decoded(plan: Plan) -> Callable[[str], Image | None]:
-    """The same for the images of any plan, by its own decoder."""
+    """A function that decodes an image of the plan by its name; None if it cannot be read."""
     entries = {printable(e.name): e for e in plan.dataset.entries}
     decode = lookup("decode", (plan.pipeline or pipeline_of(plan.model.card)).decode)
 
@@ -185,8 +168,7 @@ def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = F
     path, names = folder / CLAIM, [e.name for e in entries]
     try:
         held = orjson.loads(path.read_bytes())
-        more = set(held["images"]) - set(map(printable, names))
-        same = held["setup"] == setup and (shared or not more)
+        same = held["setup"] == setup and (shared or set(held["images"]) <= set(map(printable, names)))
     except FileNotFoundError:
         same = True
     except (OSError, ValueError, KeyError, TypeError):
@@ -202,7 +184,6 @@ def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = F
 def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
     """The hash of the model's file and of what the model says of the first images that can be read."""
     model = plan.plan.model
-    content = hashlib.sha256(model.read()).hexdigest()
     judge = open_judge(model, plan.plan.pipeline, plan.method.rule)
     said: dict[str, list[tuple[str, str]]] = {}
     for entry in entries[:LOOKED_AT]:
@@ -210,10 +191,11 @@ def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
             tensor = judge.prepared(judge.machine.decode(entry.load().data)).tensor
         except DataError:
             continue
-        outputs = judge.machine.run(tensor)
         said[entry.name] = [
-            (n, fingerprint.of_bytes(np.ascontiguousarray(v).tobytes())) for n, v in outputs.items()
+            (name, fingerprint.of_bytes(np.ascontiguousarray(value).tobytes()))
+            for name, value in judge.machine.run(tensor).items()
         ]
+    content = fingerprint.of_bytes(model.read())
     return {"sha256": content, "images": str(len(said)), "outputs": fingerprint.of(said)}
 
 
@@ -221,17 +203,15 @@ def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
     """Image -> its name in the folder of results: without its ending, unless two images then meet."""
     short = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
     times = Counter(name.casefold() for name in short.values())
-    taken: set[str] = {name.casefold() for name in short.values() if times[name.casefold()] == 1}
+    taken = {stem for stem, count in times.items() if count == 1}
     found = {}
     for name, stem in short.items():
-        chosen, number = stem, 1
         if times[stem.casefold()] > 1:
-            chosen = _inside(name)
-            while chosen.casefold() in taken:
-                number += 1
-                chosen = f"{_inside(name)}-{number}"
-            taken.add(chosen.casefold())
-        found[name] = chosen
+            whole = _inside(name)
+            choices = itertools.chain([whole], (f"{whole}-{number}" for number in itertools.count(2)))
+            stem = next(choice for choice in choices if choice.casefold() not in taken)
+            taken.add(stem.casefold())
+        found[name] = stem
     return found
 
 

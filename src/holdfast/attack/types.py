@@ -73,6 +73,11 @@ class Method:
     diversity: bool = False  # random resize and shift of the input at every step, for transfer
     rule: Rule = field(default_factory=Rule)
 
+    @property
+    def lasting(self) -> bool:
+        """Whether the attack must also work under random changes of the image."""
+        return self.diversity or bool(self.transforms)
+
 
 def check_time(until: float) -> None:
     """Raise BudgetSpent once the moment (of time.monotonic) has passed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -13,24 +12,22 @@ import numpy as np
 
 from holdfast.attack.judge import found_boxes, open_judge, target_in
 from holdfast.attack.plan import AttackPlan, Task, task_of
+from holdfast.attack.result import patch_from_plain, patch_to_plain
 from holdfast.attack.types import Limits, Method, Target
 from holdfast.attack.work import known_boxes, victims_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply
 from holdfast.core.seeds import generator
-from holdfast.core.types import Boxes, Floats, Image, Ints
-from holdfast.data.patchfile import files_of, patch_of
+from holdfast.core.types import Boxes, Floats, Ints
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import content_of
-from holdfast.engine.store import write_atomic
 from holdfast.evaluate.run import alignment_of
 
 if TYPE_CHECKING:
     from holdfast.attack.gradient.victim import Oracle, Victim
 
-UNIVERSAL = "universal.png"
 SIDE = 16  # pixels of a patch that is scaled to every box
 BATCH = 4  # targets a step
 WAY = 1500.0  # divided by the number of steps: the first step's size, of 255, within FIRST
@@ -45,13 +42,12 @@ JUDGED = 40  # targets that are judged each time, at most
 class UniversalWork(ItemWork[tuple[Entry, ...], None]):
     """The search for one patch; its item is the whole dataset."""
 
-    plan: AttackPlan
     task: Task
     progress: Progress
 
     def setups(self) -> list[Setup]:
         """The attack and where the patch lies."""
-        return [Setup("attack", [self.task.facts, "universal", self.plan.universal])]
+        return [Setup("attack", [self.task.facts, "universal", self.task.attack.universal])]
 
     def contents(self, item: tuple[Entry, ...]) -> list[Any]:
         """Name and content of every image."""
@@ -62,8 +58,7 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
 
     def compute_item(self, state: None, item: tuple[Entry, ...]) -> list[str]:
         """The patch as PNG and TOML."""
-        png, toml = files_of(_searched(self.plan, self.task, self.progress))
-        return [base64.b64encode(png).decode(), toml.decode()]
+        return patch_to_plain(_searched(self.task, self.progress))
 
 
 def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
@@ -72,56 +67,29 @@ def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
     It is stored as a cell: a resumed run continues with the same patch.
     """
     task = task_of(plan, alignment_of(plan.plan))
-    work = UniversalWork(plan, task, progress)
-    ((png, toml),) = run(work, [plan.plan.dataset.entries], task.store).read()
-    return patch_of(base64.b64decode(png), toml.encode())
+    (found,) = run(UniversalWork(task, progress), [plan.plan.dataset.entries], task.store).read()
+    return patch_from_plain(found)
 
 
-def _searched(plan: AttackPlan, task: Task, progress: Progress) -> Patch:
+def _searched(task: Task, progress: Progress) -> Patch:
+    plan = task.attack
     judge = open_judge(task.model, task.pipeline, plan.method.rule)
     targets = []
     for entry in plan.plan.dataset.entries:
         try:
             sample = entry.load()
             image = judge.machine.decode(sample.data)
-        except ImageError:  # told when it is its turn to be attacked
+        except ImageError:  # reported when it is its turn to be attacked
             continue
         if isinstance(sample.truth, Boxes):
             boxes = known_boxes(sample.truth, task)
-            found = target_in(judge, image, boxes, plan.method.rule, plan.method.goal)
-            targets += [found] if found else []
-    if not targets:
-        raise DataError(
-            f"{task.model.name} finds nothing true in {plan.plan.dataset.name}: nothing to attack"
-        )
+            targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
+    found = [target for target in targets if target]
+    if not found:
+        name = plan.plan.dataset.name
+        raise DataError(f"{task.model.name} finds nothing true in {name}: nothing to attack")
     rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Spot()
-    return universal(victims_of(task), targets, plan.method, plan.limits, rng, progress, where)
-
-
-def write_patch(plan: AttackPlan, patch: Patch) -> None:
-    """Write the patch into the folder of results, as PNG and TOML."""
-    model = plan.plan.model
-    about: dict[str, str | int | float] = {"model": model.name, "sha256": model.sha256, "seed": plan.seed}
-    png, toml = files_of(patch, about)
-    write_atomic(plan.out / UNIVERSAL, png)
-    write_atomic((plan.out / UNIVERSAL).with_suffix(".toml"), toml)
-
-
-@dataclass(frozen=True, eq=False)
-class UniversalTarget:
-    """A target with the victims' view of it."""
-
-    target: Target
-    oracle: Oracle
-
-    def slope(self, blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
-        """The slope (k, 3) of the loss for the patch's pixels (k, 3) where they lie in this image."""
-        places = places_of(self.target, blank)
-        here = places >= 0
-        image = np.where(here[..., None], pixels[places], self.target.image)
-        _, slope = self.oracle.slope(image, rng, FLOOR)
-        at, found = places[here], slope[here]
-        return np.stack([np.bincount(at, found[:, c], len(pixels)) for c in range(3)], axis=1)
+    return universal(victims_of(task), found, plan.method, plan.limits, where, rng, progress)
 
 
 def universal(
@@ -129,22 +97,19 @@ def universal(
     targets: Sequence[Target],
     method: Method,
     limits: Limits,
+    where: Spot | OnBoxes,
     rng: np.random.Generator,
     progress: Progress = silent,
-    where: Spot | OnBoxes | None = None,
 ) -> Patch:
     """The patch, of those seen on the way, that leaves the fewest targets.
 
-    `limits.steps` steps, each on a few of the targets. Without `where` it lies on the boxes if the method
-    asks for pixels inside of them, else in the top left corner. It covers at most `limits.pixels` of every
-    target's image: on boxes by its side, at a spot by its own size.
+    `limits.steps` steps, each on a few of the targets. It covers at most `limits.pixels` of every target's
+    image: on boxes by its side, at a spot by its own size.
     """
     from holdfast.attack.gradient.victim import open_oracle  # here, because it needs torch
 
-    if where is None:
-        where = OnBoxes() if method.inside else Spot()
     blank = blank_patch(targets, limits, where)
-    aimed = [UniversalTarget(t, open_oracle(victims, t, method)) for t in targets]
+    aimed = [open_oracle(victims, t, method) for t in targets]
     end = time.perf_counter() + (limits.seconds * len(targets) if limits.seconds else np.inf)
     best, least = blank, np.inf
     judged = [aimed[i] for i in rng.permutation(len(aimed))[:JUDGED]]
@@ -177,9 +142,9 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
         )
     side = int(np.sqrt(limits.pixels))
     if isinstance(where, Spot):
-        height = min(side, *(len(t.image) for t in targets))
-        width = min(side, *(t.image.shape[1] for t in targets))
-        return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
+        sizes = zip(*(t.image.shape[:2] for t in targets), strict=True)
+        height, width = (min(side, *sides) for sides in sizes)
+        return _grey(height, width, where)
     most = max(len(t.boxes) for t in targets)
     if limits.regions and most > limits.regions:
         raise InputError(
@@ -188,8 +153,11 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Spot | OnBoxes
         )
     # Whole pixels may round up: a pixel to spare on every box.
     reach = min(where.side, *(_reach(t, limits.pixels) for t in targets))
-    where = dataclasses.replace(where, side=reach)
-    return Patch(np.full((SIDE, SIDE, 3), 127, np.uint8), np.ones((SIDE, SIDE), bool), where)
+    return _grey(SIDE, SIDE, dataclasses.replace(where, side=reach))
+
+
+def _grey(height: int, width: int, where: Spot | OnBoxes) -> Patch:
+    return Patch(np.full((height, width, 3), 127, np.uint8), np.ones((height, width), bool), where)
 
 
 def _reach(target: Target, pixels: int) -> float:
@@ -209,35 +177,42 @@ def places_of(target: Target, patch: Patch) -> Ints:
     number = np.arange(1, height * width + 1).reshape(height, width)
     # The number of a pixel, as its colour: so the places are exactly those of `apply`.
     colours = np.stack([number & 255, number >> 8 & 255, number >> 16], axis=2).astype(np.uint8)
-    seen = apply(
-        np.zeros_like(target.image), Patch(colours, patch.mask, patch.where), target.boxes.xyxy
-    ).astype(np.int64)
+    numbered = Patch(colours, patch.mask, patch.where)
+    seen = apply(np.zeros_like(target.image), numbered, target.boxes.xyxy).astype(np.int64)
     return np.asarray(seen[..., 0] + (seen[..., 1] << 8) + (seen[..., 2] << 16) - 1, np.int64)
 
 
-def remaining(aimed: Sequence[UniversalTarget], patch: Patch, method: Method) -> float:
+def remaining(aimed: Sequence[Oracle], patch: Patch, method: Method) -> float:
     """The part of targets that the first victim still finds under the patch; of images where goals differ."""
     left, total = 0, 0
-    for one in aimed:
-        image: Image = apply(one.target.image, patch, one.target.boxes.xyxy)
+    for oracle in aimed:
+        first = oracle.parties[0]
+        image = apply(first.target.image, patch, first.target.boxes.xyxy)
         if method.goal == "vanish":
-            said = one.oracle.parties[0].victim.judge(image)
-            left += int(found_boxes(said, one.target.boxes, method.rule).sum())
-            total += len(one.target.boxes)
+            left += int(found_boxes(first.victim.judge(image), first.target.boxes, method.rule).sum())
+            total += len(first.target.boxes)
         else:
-            left += not one.oracle.judged(image)[0]
+            left += not oracle.judged(image)[0]
             total += 1
     return left / max(1, total)
 
 
-def _mean_slope(
-    aimed: Sequence[UniversalTarget], blank: Patch, pixels: Floats, rng: np.random.Generator
-) -> Floats:
+def slope_of(oracle: Oracle, blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
+    """The slope (k, 3) of the loss for the patch's pixels (k, 3) where they lie in one image."""
+    target = oracle.parties[0].target
+    places = places_of(target, blank)
+    here = places >= 0
+    _, slope = oracle.slope(np.where(here[..., None], pixels[places], target.image), rng, FLOOR)
+    at, found = places[here], slope[here]
+    return np.stack([np.bincount(at, found[:, c], len(pixels)) for c in range(3)], axis=1)
+
+
+def _mean_slope(aimed: Sequence[Oracle], blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
     """The slope (k, 3) over a few targets drawn at random, of mean size 1."""
     chosen = rng.choice(len(aimed), size=min(BATCH, len(aimed)), replace=False)
     total = np.zeros_like(pixels)
     for i in chosen:
-        total += aimed[i].slope(blank, pixels, rng)
+        total += slope_of(aimed[i], blank, pixels, rng)
     size = float(np.abs(total).mean())
     return total / size if size else total
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from holdfast.attack.judge import Judge, found_boxes, open_judge, shortfall, tar
 from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import Task
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
-from holdfast.attack.types import Found, Target, check_time
+from holdfast.attack.types import Found, Method, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
-from holdfast.core.patch import amplitude, apply, changed, changed_pixels, difference
+from holdfast.core.patch import Patch, amplitude, apply, changed, changed_pixels, difference
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.seeds import generator
@@ -62,124 +63,114 @@ class AttackWork(ItemWork[Entry, Opened]):
 
     def open(self, threads: int) -> Opened:
         """The judges and the search."""
-        return open_work(self.task, threads)
+        from holdfast.stages.features import open_features
+
+        task, plan = self.task, self.task.attack
+        judge = open_judge(task.model, task.pipeline, plan.method.rule, threads)
+        unseen = {m.name: open_judge(m, None, plan.method.rule, threads) for m in plan.unseen}
+        features = open_features(plan.features, threads) if plan.features else None
+        return Opened(judge, unseen, _search(task, judge, threads), features)
 
     def compute_item(self, state: Opened, item: Entry) -> dict[str, Any]:
-        """The attempt on one image."""
-        return attempt_to_plain(attacked(self.task, state, item))
+        """The attempt on one image; one that cannot be read is counted, not fatal."""
+        try:
+            sample = item.load()
+            image = state.judge.machine.decode(sample.data)
+            return attempt_to_plain(_attempt(self.task, state, sample, image))
+        except ImageError as problem:
+            return attempt_to_plain(Failed(item.name, str(problem)))
 
     def use(self, item: Entry, values: Sequence[Any]) -> None:
         """Write the attacked image and its patch to the folder of results."""
         attempt = attempt_from_plain(values[0])
         if isinstance(attempt, Failed):
             return
-        name = self.names[item.name]
-        image, patch = (self.task.out / folder / f"{name}.png" for folder in (IMAGES, PATCHES))
+        out, name = self.task.attack.out, f"{self.names[item.name]}.png"
+        image, patch = out / IMAGES / name, out / PATCHES / name
         if image.is_file() and fingerprint.of_file(image) == attempt.image_sha256:
             return  # it is written last
         if attempt.pixels:
-            about = {"image": item.name, "model": self.task.model.name, "sha256": self.task.model.sha256}
-            png, toml = files_of(attempt.patch, {**about, "seed": self.task.seed, "pixels": attempt.pixels})
-            write_atomic(patch, png, durable=False)
-            write_atomic(patch.with_suffix(".toml"), toml, durable=False)
+            about = {"image": item.name, **self.task.origin, "pixels": attempt.pixels}
+            write_patch(patch, attempt.patch, about)
         clean = lookup("decode", self.task.pipeline.decode)(item.load().data)
         write_atomic(image, png_of(apply(clean, attempt.patch)), durable=False)
 
 
-def open_work(task: Task, threads: int) -> Opened:
-    """Everything an attack needs, opened once a process."""
-    rule = task.method.rule
-    judge = open_judge(task.model, task.pipeline, rule, threads)
-    unseen = {m.name: open_judge(m, None, rule, threads) for m in task.unseen}
-    features = None
-    if task.features:
-        from holdfast.stages.features import open_features
-
-        features = open_features(task.features, threads)
-    return Opened(judge, unseen, _search(task, judge, threads), features)
+def write_patch(path: Path, patch: Patch, about: Mapping[str, str | int | float]) -> None:
+    """Write the PNG of a patch, and its TOML beside it."""
+    png, toml = files_of(patch, about)
+    write_atomic(path, png, durable=False)
+    write_atomic(path.with_suffix(".toml"), toml, durable=False)
 
 
 def _search(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
-    if task.patch is not None:
-        return lambda target, _rng: _laid(task, judge, target)
-    if task.method.black_box:
+    plan, patch = task.attack, task.patch
+    if patch is not None:
+        return lambda target, _rng: _laid(patch, judge, target, plan.method)
+    if plan.method.black_box:
         return _black(task, judge, threads)
     from holdfast.attack.gradient.search import search
 
-    victims = victims_of(task, threads)
-    return lambda target, rng: search(victims, target, task.method, task.limits, rng, task.until)
+    victims, until = victims_of(task, threads), plan.plan.until
+    return lambda target, rng: search(victims, target, plan.method, plan.limits, rng, until)
 
 
 def _black(task: Task, judge: Judge, threads: int) -> Callable[[Target, np.random.Generator], Found]:
     """The search from predictions alone; it is told of weak detections too, which show where to go."""
     from holdfast.attack.random_search import search_black
 
-    rule = dataclasses.replace(task.method.rule, score=min(WEAK, task.method.rule.score))
-    judges = [open_judge(task.model, p, rule, threads) for p in (task.pipeline, *task.deployments)]
+    plan, rule = task.attack, task.attack.method.rule
+    weak = dataclasses.replace(rule, score=min(WEAK, rule.score))
+    judges = [open_judge(task.model, p, weak, threads) for p in (task.pipeline, *task.deployments)]
 
     def hints(image: Image) -> Detections:
-        check_time(task.until)
+        check_time(plan.plan.until)
         said = [one(image) for one in judges]  # a target is lost when none of them finds it
         columns = ([getattr(d, name) for d in said] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))
 
     def search(target: Target, rng: np.random.Generator) -> Found:
-        found = search_black(hints, target, task.method, task.limits, rng)
+        found = search_black(hints, target, plan.method, plan.limits, rng)
         return dataclasses.replace(found, after=judge(found.image))
 
     return search
 
 
+def _laid(patch: Patch, judge: Judge, target: Target, method: Method) -> Found:
+    """The universal patch on one image."""
+    image = apply(target.image, patch, target.boxes.xyxy)
+    after = judge(image)
+    return Found(image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0)
+
+
 def victims_of(task: Task, threads: int = 1) -> list[Any]:
     """The attacked model, then its deployments, then the surrogates, opened for gradients."""
-    from holdfast.attack.gradient.victim import open_victim, use_threads
+    import torch
 
-    use_threads(threads)
-    rule = task.method.rule
-    own = [open_victim(task.model, p, rule, threads) for p in (task.pipeline, *task.deployments)]
-    others = [open_victim(m, pipeline_of(m.card), rule, threads) for m in task.surrogates]
-    return [*own, *others]
+    from holdfast.attack.gradient.victim import open_victim
 
-
-def _laid(task: Task, judge: Judge, target: Target) -> Found:
-    """The universal patch on one image."""
-    if task.patch is None:
-        raise DataError("no universal patch was made")
-    image = apply(target.image, task.patch, target.boxes.xyxy)
-    after = judge(image)
-    done = shortfall(task.method.goal, target, after, task.method.rule) == 0.0
-    return Found(image, after, done, 0, 0.0)
-
-
-def attacked(task: Task, opened: Opened, entry: Entry) -> Attempt | Failed:
-    """What became of one image; one that cannot be read is counted, not fatal."""
-    try:
-        sample = entry.load()
-        image = opened.judge.machine.decode(sample.data)
-        return _attempt(task, opened, sample, image)
-    except ImageError as problem:
-        return Failed(entry.name, str(problem))
+    torch.set_num_threads(max(1, threads))
+    own = [(task.model, pipeline) for pipeline in (task.pipeline, *task.deployments)]
+    others = [(m, pipeline_of(m.card)) for m in task.attack.surrogates]
+    return [open_victim(m, pipeline, task.attack.method.rule, threads) for m, pipeline in own + others]
 
 
 def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attempt:
-    truth = sample.truth
+    truth, method = sample.truth, task.attack.method
     if not isinstance(truth, Boxes):
         raise DataError(f"{sample.name}: expected boxes as truth, got {type(truth).__name__}")
     if min(image.shape[:2]) < SMALLEST:
         size = f"{image.shape[1]}×{image.shape[0]}"
         raise ImageError(f"expected a picture of at least {SMALLEST}×{SMALLEST} pixels to attack, got {size}")
-    rule = task.method.rule
-    target = target_in(opened.judge, image, known_boxes(truth, task), rule, task.method.goal)
-    found = (
-        Found(image, opened.judge(image), False, 0, 0.0, note="nothing true is found in the clean image")
-        if target is None
-        else opened.search(target, generator(task.seed, "attack", sample.name))
-    )
-    before = opened.judge(image) if target is None else target.before
-    ours, still = (
-        np.zeros(0, bool) if target is None else found_boxes(said, target.boxes, rule)
-        for said in (before, found.after)
-    )
+    target = target_in(opened.judge, image, known_boxes(truth, task), method.rule, method.goal)
+    if target is None:
+        before = opened.judge(image)
+        found = Found(image, before, False, 0, 0.0, note="nothing true is found in the clean image")
+        ours = still = np.zeros(0, bool)
+    else:
+        before = target.before
+        found = opened.search(target, generator(task.attack.seed, "attack", sample.name))
+        ours, still = (found_boxes(said, target.boxes, method.rule) for said in (before, found.after))
     ratio = psnr(image, found.image)
     return Attempt(
         sample.name,

@@ -172,7 +172,8 @@ def _contest(options: DemoOptions) -> list[Section]:
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.make import HIDDEN, MAKING, Setup, finish, make, open_setup
+    from holdfast.contest.make import MAKING, finish, make, open_setup
+    from holdfast.contest.options import InitOptions
     from holdfast.contest.page import board_section
     from holdfast.contest.rules import RULES_FILE
     from holdfast.engine.progress import progress
@@ -182,7 +183,7 @@ def _contest(options: DemoOptions) -> list[Section]:
     if (folder / RULES_FILE).is_file() and not (folder / MAKING).exists():
         contest = open_contest(folder)
     else:
-        setup = Setup(folder, model=MODEL, members=HIDDEN, images=images, name=f"demo of {images} images")
+        setup = InitOptions(folder=folder, model=MODEL, images=images, name=f"demo of {images} images")
         contest = make(open_setup(setup), progress, jobs)
         finish(folder)
     enter_baselines(contest, progress, jobs)

@@ -36,8 +36,9 @@ _SLACK = 1 << 16  # deflate lengthens what it cannot compress
 
 def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:
     """The files in the zip, in the order of its list; EntryError if a figure is out of bounds."""
+    most = 4 * images + 100  # files that macOS adds for each image are better named than refused
     with _opened(path) as file:
-        start, size, count = _list_position(file, limits.bytes, most_members(images))
+        start, size, count = _list_position(file, limits.bytes, most)
         infos = _infolist(file, start + size)
         if len(infos) != count:
             raise EntryError(Problem("list-bytes", facts={"got": size, "count": count}))
@@ -52,14 +53,6 @@ def read_members(path: Path, images: int, limits: Archive) -> list[ZipInfo]:
     return infos
 
 
-def most_members(images: int) -> int:
-    """The most entries a zip may have for its list to be read.
-
-    This is more than the images: files that macOS adds for each of them are better named than refused.
-    """
-    return 4 * images + 100
-
-
 def read_image(path: Path, info: ZipInfo, size: Size) -> Image:
     """The pixels of a file of the zip; EntryError has all problems of its header, or the first other one."""
     limit = longest(size)
@@ -67,8 +60,7 @@ def read_image(path: Path, info: ZipInfo, size: Size) -> Image:
         data = _unpack(file, info, limit)
         check_header(data, size, info.filename)
         if info.file_size > limit:
-            facts = {"got": info.file_size, "limit": limit}
-            raise EntryError(Problem("file-bytes", info.filename, facts))
+            raise EntryError(Problem("file-bytes", info.filename, {"got": info.file_size, "limit": limit}))
         return decode(data, size, info.filename)
 
 
@@ -114,8 +106,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _list_position(file: BinaryIO, limit: int, most: int) -> tuple[int, int, int]:
     """Offset, bytes and entries of the list of files, from an end record with sound figures."""
-    at, record = _end_record(file, limit)
-    _, disk, first, here, count, size, start, _ = record
+    at, (_, disk, first, here, count, size, start, _) = _end_record(file, limit)
     file.seek(max(at - 20, 0))
     if file.read(4) == b"PK\6\7" or _NONE32 in (size, start):
         raise EntryError(Problem("zip64"))
@@ -169,8 +160,7 @@ def _infolist(file: BinaryIO, end: int) -> list[ZipInfo]:
             if struct.unpack("<3H", file.read(6)) != lengths:
                 raise BadZipFile("Truncated last entry")
     except UnicodeDecodeError as problem:
-        name = problem.object.decode("latin-1")
-        raise EntryError(Problem("path-odd", name)) from None
+        raise EntryError(Problem("path-odd", problem.object.decode("latin-1"))) from None
     except (BadZipFile, NotImplementedError) as problem:
         raise EntryError(Problem("list-damaged", facts={"got": printable(str(problem))})) from None
     return infos

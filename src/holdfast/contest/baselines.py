@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import orjson
 
+from holdfast.contest.board import Record, enter, read_ledger
 from holdfast.contest.contest import CACHE, TRUTH, Contest
 from holdfast.contest.judging import Shot, noisy
-from holdfast.contest.ledger import Record, enter, read_ledger
 from holdfast.contest.pack import pack
-from holdfast.contest.pool import Phase
+from holdfast.contest.pool import Phase, is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError
@@ -35,16 +34,11 @@ STEPS = 50  # of gradient; most images need fewer
 Baseline: TypeAlias = Callable[[Image, Boxes, int, np.random.Generator], Image]
 
 
-def identity(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
-    """The image as it is: S_e must be 0 and the distance too."""
-    return image
-
-
 def grey_square(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
     """The image with a grey square in the middle of its largest true box, as large as the limit allows."""
     out = np.array(image)
     side = min(int(pixels**0.5), *out.shape[:2])
-    sides = boxes.xyxy[:, 2:] - boxes.xyxy[:, :2] if len(boxes) else np.zeros((0, 2))
+    sides = boxes.xyxy[:, 2:] - boxes.xyxy[:, :2]
     if not len(sides) or not side:
         return out
     x1, y1, x2, y2 = boxes.xyxy[int(sides.prod(axis=1).argmax())]
@@ -52,11 +46,6 @@ def grey_square(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generato
     top = int(np.clip(round((y1 + y2 - side) / 2), 0, out.shape[0] - side))
     out[top : top + side, left : left + side] = GREY
     return out
-
-
-def random_noise(image: Image, boxes: Boxes, pixels: int, rng: np.random.Generator) -> Image:
-    """The image with random colours in as many pixels of its true boxes as the limit allows."""
-    return noisy(image, boxes.xyxy, pixels, rng)
 
 
 def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
@@ -90,7 +79,11 @@ def our_attack(contest: Contest, folder: Path, phase: Phase, jobs: int) -> None:
 
 
 # name -> what it does to one image; the team is called baseline-NAME
-BASELINES: dict[str, Baseline] = {"identity": identity, "grey": grey_square, "random": random_noise}
+BASELINES: dict[str, Baseline] = {
+    "identity": lambda image, _boxes, _pixels, _rng: image,  # S_e must be 0 and the distance too
+    "grey": grey_square,
+    "random": lambda image, boxes, pixels, rng: noisy(image, boxes.xyxy, pixels, rng),
+}
 # name -> what writes 1.png … N.png of a whole contest into a folder: for what needs more than one image
 WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_attack}
 
@@ -117,9 +110,7 @@ class BaselineWork(ItemWork[Shot, None]):
 
     def is_valid(self, setup: int, data: bytes) -> bool:
         """Whether the image is there, and is the one that was written."""
-        cell = orjson.loads(data)
-        path = self.folder / cell["file"]
-        return path.is_file() and fingerprint.of_file(path) == str(cell["sha256"])
+        return is_written(self.folder, data)
 
     def compute_item(self, state: None, item: Shot) -> dict[str, str]:
         """Write the image; return its name and hash."""
@@ -136,14 +127,12 @@ def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Reco
     Our attack is one of them where torch is installed.
     """
     there = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
-    records = []
-    for name in (*BASELINES, *(WHOLE if is_installed("torch") else ())):
-        team = f"{PREFIX}{name}"
-        records.append(there[team] if team in there else _enter(contest, name, team, phase, jobs))
-    return tuple(records)
+    names = (*BASELINES, *(WHOLE if is_installed("torch") else ()))
+    return tuple(there.get(f"{PREFIX}{name}") or _enter(contest, name, phase, jobs) for name in names)
 
 
-def _enter(contest: Contest, name: str, team: str, phase: Phase, jobs: int) -> Record:
+def _enter(contest: Contest, name: str, phase: Phase, jobs: int) -> Record:
+    team = f"{PREFIX}{name}"
     folder = contest.folder / CACHE / team
     if name in WHOLE:
         WHOLE[name](contest, folder, phase, jobs)

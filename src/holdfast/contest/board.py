@@ -1,24 +1,139 @@
-"""The leaderboard, its tables, and new scores after a change of rules, models or code."""
+"""Scores, one file each (entries/TEAM/NNN.json and the table of images as CSV), and the leaderboard."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from holdfast.contest.contest import Contest, Hashes, hashes_of, open_contest
-from holdfast.contest.ledger import Record, archive_of, enter_again, read_ledger
 from holdfast.contest.pool import Phase
 from holdfast.contest.rules import Rules, read_rules
-from holdfast.contest.run import score
+from holdfast.contest.run import Row, Score, score
 from holdfast.contest.validate import examine
 from holdfast.core import fingerprint
-from holdfast.core.errors import InputError
-from holdfast.report.tables import Cell, Column, Table
+from holdfast.core.errors import InputError, OutputError
+from holdfast.engine.manifest import now
+from holdfast.engine.store import to_json, write_atomic
+from holdfast.report.tables import Cell, Column, Table, table_of, to_csv
 
+ENTRIES = "entries"
 DIGITS = 9  # finals that agree to so many decimals share a rank
+
+
+@dataclass(frozen=True)
+class Record:
+    """A score in the ledger: which file, which submission of the team, when, what, and where the zip lies."""
+
+    path: Path
+    team: str
+    number: int  # of the score, from 1
+    submission: int  # of the zip; a rescore has another number, not another submission
+    submitted: str  # ISO 8601, UTC
+    scored: str
+    archive: str  # the zip: inside the contest's folder if it was kept, else where it was
+    sha256: str  # of the zip
+    hashes: Hashes
+    score: dict[str, Any]  # what `Score.to_plain` gives
+
+    @property
+    def final(self) -> float:
+        """The final score."""
+        return float(self.score["final"])
+
+
+def read_ledger(folder: Path) -> tuple[Record, ...]:
+    """All scores, by team and number; InputError names a file that cannot be read."""
+    paths = sorted((folder / ENTRIES).glob("*/*.json"))
+    return tuple(sorted((_read(p) for p in paths), key=lambda r: (r.team, r.number)))
+
+
+def _read(path: Path) -> Record:
+    try:
+        plain = orjson.loads(path.read_bytes())
+        score = plain["score"]
+        float(score["final"])
+        rest = {k: plain[k] for k in ("team", "number", "submission", "submitted", "scored", "archive")}
+        hashes, sha256 = Hashes(**score["hashes"]), score["archive_sha256"]
+        return Record(path=path, sha256=sha256, hashes=hashes, score=score, **rest)
+    except OSError as problem:
+        raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
+    except (KeyError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"{path}: not a score `holdfast contest score` wrote ({problem}); remove it"
+        ) from None
+
+
+def enter(folder: Path, archive: Path, score: Score, *, keep: bool = True) -> Record:
+    """The record of a new submission; the zip is copied into the folder unless `keep` is False.
+
+    The zip of the team's last submission once more is that submission, scored again.
+    """
+    mine = [r for r in read_ledger(folder) if r.team == score.team]
+    where = _kept(folder, archive, score) if keep else str(archive.resolve())
+    last = max(mine, key=lambda r: r.submission, default=None)
+    if last is not None and last.sha256 == score.archive:
+        return write_record(folder, score, last.submission, last.submitted, where)
+    return write_record(folder, score, last.submission + 1 if last else 1, "", where)
+
+
+def images_csv(rows: tuple[Row, ...]) -> str:
+    """The table of images as CSV."""
+    return to_csv(table_of([row.to_plain() for row in rows]))
+
+
+def _kept(folder: Path, archive: Path, score: Score) -> str:
+    """The path inside the folder of the copied zip; equal zips are kept once."""
+    inside = f"{ENTRIES}/{score.team}/zips/{score.archive[:16]}/{archive.name}"
+    target = folder / inside
+    try:
+        if target.is_file() and fingerprint.of_file(target) == score.archive:
+            return inside
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            shutil.copyfile(archive, part)
+            if fingerprint.of_file(part) != score.archive:
+                raise InputError(f"{archive}: was changed after it was scored; score it again")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as problem:
+        raise OutputError(
+            f"{target}: the zip could not be kept: {problem.strerror}; --no-keep notes only where it lies"
+        ) from problem
+    return inside
+
+
+def write_record(folder: Path, score: Score, submission: int, submitted: str, archive: str) -> Record:
+    """Write a score under the next free number; without a time it is submitted now. Return its record."""
+    home = folder / ENTRIES / score.team
+    home.mkdir(parents=True, exist_ok=True)
+    number = max((int(p.stem) for p in home.glob("*.json") if p.stem.isdecimal()), default=0) + 1
+    time = now()
+    plain = {"team": score.team, "submission": submission, "submitted": submitted or time, "scored": time}
+    while True:
+        path = home / f"{number:03d}.json"
+        content = {**plain, "number": number, "archive": archive, "score": score.to_plain()}
+        part = home / f".{number:03d}.{os.getpid()}.part"
+        write_atomic(part, to_json(content, indent=True))
+        try:
+            os.link(part, path)  # fails if another process took the number meanwhile
+        except FileExistsError:
+            number += 1
+            continue
+        except OSError:  # a disk without links
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        write_atomic(path.with_suffix(".csv"), images_csv(score.rows).encode(), durable=False)
+        return _read(path)
 
 
 @dataclass(frozen=True)
@@ -58,13 +173,8 @@ class Board:
             "hash": self.hashes.whole,
             "hashes": dataclasses.asdict(self.hashes),
             "board": [
-                {
-                    "rank": s.rank,
-                    "team": s.team,
-                    "submissions": s.submissions,
-                    "best": plain(s.best),
-                    "last": plain(s.last),
-                }
+                {key: getattr(s, key) for key in ("rank", "team", "submissions")}
+                | {"best": plain(s.best), "last": plain(s.last)}
                 for s in self.standings
             ],
             "history": [{"team": r.team, **plain(r)} for r in self.history],
@@ -126,9 +236,10 @@ def score_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]
     }
 
 
-def record_row(record: Record) -> dict[str, Cell]:
+def record_row(record: Record, *, name_distance: bool = False) -> dict[str, Cell]:
     """Team, submission and numbers of one score."""
-    return {"team": record.team, "submission": record.submission, **score_row(record)}
+    numbers = score_row(record, name_distance=name_distance)
+    return {"team": record.team, "submission": record.submission, **numbers}
 
 
 def standing_row(standing: Standing) -> dict[str, Cell]:
@@ -168,19 +279,13 @@ def records_table(records: Sequence[Record]) -> Table:
 
 
 def _table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
+    return rows_table([{**row, "pixels": round(row["pixels"], 1)} for row in rows], caption)
+
+
+def rows_table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
+    """Rows of one kind as a table."""
     columns = [Column(name, 1 if name == "pixels" else 4) for name in (rows[0] if rows else ("team",))]
-    rounded = [{**row, "pixels": round(row["pixels"], 1)} for row in rows]
-    return Table(columns, [list(row.values()) for row in rounded], caption)
-
-
-def stale_lines(board: Board, folder: Path) -> list[str]:
-    """One line for each submission whose score was made under something that is another now."""
-    lines = [
-        f"{s.record.team}, submission {s.record.submission}, final {s.record.final:.4f}: scored under other "
-        f"{' and '.join(s.changed)}; not ranked"
-        for s in board.stale
-    ]
-    return [*lines, f"holdfast contest rescore --contest {folder}"] if lines else []
+    return Table.of(rows, columns, caption)
 
 
 def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ...]:
@@ -194,7 +299,7 @@ def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[Record | str, ..
 
 
 def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record | str:
-    path = archive_of(contest.folder, record)
+    path = contest.folder / record.archive  # an absolute path stays as it is
     what = f"{record.team}, submission {record.submission}"
     if not path.is_file():
         return f"{what}: its zip is gone ({path}); not scored again"
@@ -209,4 +314,4 @@ def _again(contest: Contest, record: Record, phase: Phase, jobs: int) -> Record 
             again = score(contest, path, step, jobs)
     except InputError as problem:
         return f"{what}: {problem}"
-    return enter_again(contest.folder, record, again)
+    return write_record(contest.folder, again, record.submission, record.submitted, record.archive)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +20,11 @@ from holdfast.contest.options import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.contest.board import Record
     from holdfast.contest.contest import Contest
-    from holdfast.contest.ledger import Record
     from holdfast.contest.messages import Lang
-    from holdfast.contest.run import Judgement, Row, Score
+    from holdfast.contest.rules import Rules
+    from holdfast.contest.run import Judgement, Row
     from holdfast.contest.validate import Entry, Examination
     from holdfast.report.patched import Exhibit
 
@@ -34,31 +34,12 @@ def init(options: InitOptions) -> int:
 
     With no options: 1,000 scenes of the embedded signs. The same command goes on with a half-made one.
     """
-    from holdfast.contest.make import HIDDEN, Setup, finish, make, open_setup
+    from holdfast.contest.make import finish, make, open_setup, others_of
     from holdfast.engine.progress import progress
 
-    others = _others(options.members, options.model, HIDDEN)
-    setup = Setup(
-        options.folder,
-        data=options.data,
-        model=options.model,
-        members=others,
-        images=options.images,
-        seed=options.seed,
-        name=options.name or "",
-        features=options.features,
-        distance_min=options.distance_min,
-        distance_max=options.distance_max,
-        pixels=options.pixels,
-        ap=options.rule,
-        score=options.score,
-        nms_iou=options.nms_iou,
-        least=options.vote,
-        vote_iou=options.vote_iou,
-        data_format=options.format,
-        split=options.split,
-    )
-    contest = make(open_setup(setup), progress, options.jobs)
+    if not others_of(options):
+        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
+    contest = make(open_setup(options), progress, options.jobs)
     if options.baselines:
         from holdfast.contest.baselines import enter_baselines
         from holdfast.stages.families import is_installed
@@ -69,30 +50,16 @@ def init(options: InitOptions) -> int:
             )
         _print_records(enter_baselines(contest, progress, options.jobs))
     finish(options.folder)
-    say(_made_text(contest))
-    return 0
-
-
-def _others(members: str | None, model: str, hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """The mimic model's members besides the single one; the shipped ones if nothing is said of models."""
-    if members is None and model == "signs-yolo":
-        return hidden
-    others = tuple(m.strip() for m in (members or "").split(",") if m.strip())
-    if not others:
-        sys.stderr.write("note     the mimic model is the single model alone; --members adds others\n")
-    return others
-
-
-def _made_text(contest: Contest) -> str:
     folder, rules = contest.folder, contest.rules
-    kept = ", ".join(m.name for m in rules.mimic.members[1:]) or "none"
+    hidden = ", ".join(m.name for m in rules.mimic.members[1:]) or "none"
     scale = f"{rules.distance} {rules.distance_min:g} to {rules.distance_max:.6g}"
-    return (
+    say(
         f"{rules.images} images of {len(contest.classes)} classes in {folder}\n"
         f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, {rules.single.name})\n"
-        f"keep     all else; hidden members of the mimic model: {kept}\n"
+        f"keep     all else; hidden members of the mimic model: {hidden}\n"
         f"rules    {folder / 'rules.toml'} (every open point; {scale})"
     )
+    return 0
 
 
 def score(options: ContestScoreOptions) -> int:
@@ -101,43 +68,63 @@ def score(options: ContestScoreOptions) -> int:
     An entry that is not valid is not scored: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.baselines import PREFIX
+    from holdfast.contest.board import enter, images_csv
     from holdfast.contest.contest import open_contest
-    from holdfast.contest.ledger import enter, images_csv
+    from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
-    from holdfast.contest.validate import examine, team_of
+    from holdfast.contest.validate import team_of
     from holdfast.core.errors import InputError
-    from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
     from holdfast.engine.store import write_atomic
+    from holdfast.report.tables import to_text
 
     check_outputs({"--json": options.json, "--csv": options.csv}, {})
-    archive, lang = options.archive, options.lang
+    archive = options.archive
     opened = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
         raise InputError(f"{archive.name}: teams called {PREFIX}… are the contest's own; take another name")
-    with progress("check", len(opened.shots)) as step:
-        jobs = options.jobs or cores()
-        seen = examine(archive, options.contest, opened.rules, lang, jobs, lambda done: step(done, 0))
+    seen = _examine(archive, options.contest, opened.rules, options.lang, options.jobs, "check")
     if seen.problems:
-        sys.stderr.write("".join(f"{line}\n" for line in seen.lines(lang)))
-        return 2
+        return _refuse(seen, options.lang)
     with progress("score", len(opened.shots)) as step:
         result = score_archive(opened, archive, step, options.jobs)
     if options.json:
         write_json(options.json, result.to_plain())
     if options.csv:
         write_atomic(options.csv, images_csv(result.rows).encode(), durable=False)
-    say(_score_text(result))
+    changed = [row.changed_pixels for row in result.rows]
+    say(
+        f"{result.team} in {result.contest}\n{to_text(score_table(result))}\n\n"
+        f"{result.distance_name} {result.distance:.6g}, {sum(changed) / len(changed):.1f} changed pixels on "
+        f"average, {max(changed)} at most\n"
+        f"hash {result.hashes.whole[:16]} (rules, models, data, feature net, code)"
+    )
     if not options.dry_run:
         record = enter(options.contest, archive, result, keep=options.keep)
         sys.stderr.write(f"entered  {record.path} ({command_line(BoardOptions(contest=options.contest))})\n")
     return 0
 
 
+def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, what: str) -> Examination:
+    """Examine an entry, with progress on standard error."""
+    from holdfast.contest.validate import examine
+    from holdfast.engine.executor import cores
+    from holdfast.engine.progress import progress
+
+    with progress(what, rules.images) as step:
+        return examine(archive, contest, rules, lang, jobs or min(cores(), 8), lambda done: step(done, 0))
+
+
+def _refuse(examined: Examination, lang: Lang) -> int:
+    """Print what is wrong with an entry; return the exit code."""
+    sys.stderr.write("".join(f"{line}\n" for line in examined.lines(lang)))
+    return 2
+
+
 def board(options: BoardOptions) -> int:
     """Print the leaderboard: best and last entry of each team; ties share a rank."""
     from holdfast.contest.board import board as board_of
-    from holdfast.contest.board import board_table, history_table, stale_lines
+    from holdfast.contest.board import board_table, history_table
     from holdfast.report.tables import to_csv, to_text
 
     check_outputs({"--json": options.json, "--html": options.html}, {})
@@ -155,8 +142,12 @@ def board(options: BoardOptions) -> int:
         say("\n".join(to_csv(table) for table in (board_table(found), *shown)), end="")
     else:
         say("\n\n".join(to_text(table) for table in (board_table(found), *shown)))
-    for line in stale_lines(found, options.contest):
-        sys.stderr.write(f"stale    {line}\n")
+    for stale in found.stale:
+        record, other = stale.record, " and ".join(stale.changed)
+        what = f"{record.team}, submission {record.submission}, final {record.final:.4f}"
+        sys.stderr.write(f"stale    {what}: scored under other {other}; not ranked\n")
+    if found.stale:
+        sys.stderr.write(f"stale    holdfast contest rescore --contest {options.contest}\n")
     return 0
 
 
@@ -178,9 +169,8 @@ def rescore(options: RescoreOptions) -> int:
         say("nothing to score again: every submission has a score under the contest as it is")
         return 0
     problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    records = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-    if records:
-        _print_records(records)
+    if len(problems) < len(outcomes):
+        _print_records([outcome for outcome in outcomes if not isinstance(outcome, str)])
     for problem in problems:
         sys.stderr.write(f"problem  {problem}\n")
     return 4 if problems else 0
@@ -206,8 +196,7 @@ def show(options: ContestShowOptions) -> int:
     opened = open_contest(options.contest)
     seen = examine(archive, options.contest, opened.rules, "en", options.jobs or cores())
     if seen.problems:
-        sys.stderr.write("".join(f"{line}\n" for line in seen.lines("en")))
-        return 2
+        return _refuse(seen, "en")
     entry = open_entry(archive, opened.rules)
     with progress("judge", len(opened.shots)) as step:
         judged = judge(opened, entry, step, options.jobs)
@@ -225,33 +214,16 @@ def exhibits(contest: Contest, judged: Judgement, entry: Entry, rows: Sequence[R
     from holdfast.contest.run import MIMIC, SINGLE
     from holdfast.report.patched import Exhibit
 
-    places = {shot.number: place for place, shot in enumerate(contest.shots)}
     result = []
     for row in rows:
-        place = places[row.number]
-        answers = {
-            name: (records[place].detections, judged.after[name][place].detections)
-            for name, records in judged.before.items()
-        }
-        truth = judged.before[SINGLE][place].truth
-        pictures = contest.shots[place].before(), entry.image(row.number)
-        result.append(
-            Exhibit(f"{row.number}.png", describe_row(row), *pictures, truth, answers[SINGLE], answers[MIMIC])
+        place, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
+        single, mimic = (
+            (judged.before[name][place].detections, judged.after[name][place].detections)
+            for name in (SINGLE, MIMIC)
         )
+        truth, pictures = judged.before[SINGLE][place].truth, (shot.before(), entry.image(row.number))
+        result.append(Exhibit(shot.name, describe_row(row), *pictures, truth, single, mimic))
     return result
-
-
-def _score_text(result: Score) -> str:
-    from holdfast.contest.page import score_table
-    from holdfast.report.tables import to_text
-
-    changed = [row.changed_pixels for row in result.rows]
-    pixels = f"{sum(changed) / len(changed):.1f} changed pixels on average, {max(changed)} at most"
-    return (
-        f"{result.team} in {result.contest}\n{to_text(score_table(result))}\n\n"
-        f"{result.distance_name} {result.distance:.6g}, {pixels}\n"
-        f"hash {result.hashes.whole[:16]} (rules, models, data, feature net, code)"
-    )
 
 
 def _print_records(records: Sequence[Record]) -> None:
@@ -267,9 +239,22 @@ def validate(options: ValidateOptions) -> int:
     Nothing of the zip is written to the disk. A zip that is damaged or hostile is refused in one line and not
     looked into further.
     """
-    examined = _examine(options.archive, options.contest, options.lang, options.jobs)
+    examined = _validate(options.archive, options.contest, options.lang, options.jobs)
     if options.json:
-        write_json(options.json, examined_dict(examined))
+        changed = {str(number): count for number, count in examined.changed.items()}
+        problems = [
+            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
+            for p in examined.problems
+        ]
+        plain = {
+            "archive": examined.archive,
+            "team": examined.team,
+            "good": not problems,
+            "files": len(changed),
+            "changed_pixels": {"largest": examined.largest, "mean": examined.mean, "images": changed},
+            "problems": problems,
+        }
+        write_json(options.json, plain)
     return 2 if examined.problems else 0
 
 
@@ -281,37 +266,13 @@ def pack(options: PackOptions) -> int:
     say(f"written: {result} ({result.stat().st_size / 1e6:.1f} MB)")
     if options.contest is None:
         return 0
-    return 2 if _examine(result, options.contest, options.lang, options.jobs).problems else 0
+    return 2 if _validate(result, options.contest, options.lang, options.jobs).problems else 0
 
 
-def _examine(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
+def _validate(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
     """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
-    from holdfast.contest.validate import examine
-    from holdfast.engine.progress import progress
 
-    rules = read_rules(contest)
-    with progress("validate", rules.images) as step:
-        jobs = jobs or min(os.cpu_count() or 1, 8)
-        examined = examine(archive, contest, rules, lang, jobs, lambda done: step(done, 0))
+    examined = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")
     say("\n".join(examined.lines(lang)))
     return examined
-
-
-def examined_dict(examined: Examination) -> dict[str, object]:
-    """What --json writes."""
-    return {
-        "archive": examined.archive,
-        "team": examined.team,
-        "good": not examined.problems,
-        "files": len(examined.changed),
-        "changed_pixels": {
-            "largest": examined.largest,
-            "mean": examined.mean,
-            "images": {str(number): count for number, count in examined.changed.items()},
-        },
-        "problems": [
-            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
-            for p in examined.problems
-        ],
-    }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.contest.judging import JudgeWork, Shot, opened_features
+from holdfast.contest.judging import Change, JudgeCells, JudgeWork, Shot, opened_features
 from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
@@ -22,13 +23,15 @@ from holdfast.core.types import Size
 from holdfast.data.entries import FileEntry, PixelBoxes
 from holdfast.data.images import sniff
 from holdfast.data.readers.coco import coco
+from holdfast.engine.cells import run
+from holdfast.engine.executor import Progress
 from holdfast.engine.pipelines import ImagePipeline, PipelineWork
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, align
 from holdfast.graph.card import join_problems
 from holdfast.graph.load import load_model
 
-_LIBRARIES = ("numpy", "onnxruntime", "pillow")  # they do the arithmetic
+LIBRARIES = ("numpy", "onnxruntime", "pillow")
 MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
 
 
@@ -55,30 +58,26 @@ class Hashes:
 
 def hashes_of(folder: Path, rules: Rules) -> Hashes:
     """The hashes of the contest in a folder as it is now; the models are taken by the hashes in the rules."""
-    cards = [_content(folder / m.file, ".toml") for m in rules.mimic.members]
-    models = [[m.name, m.sha256, card] for m, card in zip(rules.mimic.members, cards, strict=True)]
+    members = rules.mimic.members
+    models = [[m.name, m.sha256, _content((folder / m.file).with_suffix(".toml"))] for m in members]
     return Hashes(
         # Not where the feature net's file lies: its hash is one of its own.
         rules=fingerprint.of(dataclasses.replace(rules, features="")),
         models=fingerprint.of([rules.single.name, models]),
-        data=fingerprint.of([_content(folder / "manifest.json"), _content(folder / "truth.json")]),
+        data=fingerprint.of([_content(folder / MANIFEST), _content(folder / TRUTH)]),
         features=fingerprint.of([rules.distance, rules.features_sha256]),
-        code=code(),
+        # The source of everything a score goes through, and the libraries that do the arithmetic.
+        code=fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in LIBRARIES}]),
     )
 
 
-def _content(path: Path, suffix: str = "") -> str:
+def _content(path: Path) -> str:
     try:
-        return fingerprint.of_file(path.with_suffix(suffix) if suffix else path)
+        return fingerprint.of_file(path)
     except FileNotFoundError:
         return "missing"
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
-
-
-def code() -> str:
-    """The hash of the source of everything a score goes through, and of the libraries' versions."""
-    return fingerprint.of([code_of("contest"), {name: metadata.version(name) for name in _LIBRARIES}])
 
 
 @dataclass(frozen=True)
@@ -103,20 +102,18 @@ class Contest:
         """The place of the single model among the members."""
         return self.rules.mimic.members.index(self.rules.single)
 
-    def judging(self, *, ask_after: bool = True) -> JudgeWork:
-        """The work of running every member and the feature net on the images before and after a change."""
+    def judge(
+        self, changes: Sequence[Change], progress: Progress, jobs: int, *, ask_after: bool = True
+    ) -> JudgeCells:
+        """Run every member and the feature net on the images before and after these changes."""
+        classes = len(self.classes)
         # What is handed in was decoded when it was checked; the members see those very pixels.
-        members = tuple(
-            PipelineWork(
-                model,
-                (ImagePipeline(pipeline_of(model.card).replace(decode="pillow")),),
-                len(self.classes),
-                strict=True,
-                fatal=True,
-            )
-            for model in self.models
-        )
-        return JudgeWork(members, self.rules.features, self.rules.features_sha256, ask_after)
+        decoded = [(m, ImagePipeline(pipeline_of(m.card).replace(decode="pillow"))) for m in self.models]
+        members = tuple(PipelineWork(m, (p,), classes, strict=True, fatal=True) for m, p in decoded)
+        work = JudgeWork(members, self.rules.features, self.rules.features_sha256, ask_after)
+        pairs = zip(self.shots, changes, strict=True)
+        shots = [dataclasses.replace(shot, change=change) for shot, change in pairs]
+        return JudgeCells(run(work, shots, self.store, jobs=jobs, progress=progress), len(members))
 
 
 def open_contest(folder: Path) -> Contest:
@@ -131,43 +128,45 @@ def assemble(folder: Path, rules: Rules) -> Contest:
             f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's "
             "members not named (mimic.hidden); only the organisers' own folder can score"
         )
-    problems: list[str] = []
-    models = tuple(_model(folder, member, rules, problems) for member in rules.mimic.members)
-    classes, shots = _shots(folder, rules, problems)
-    try:
+    problems, models, alignments = list[str](), list[Model](), list[Alignment]()
+    classes, shots = tuple[str, ...](), tuple[Shot, ...]()
+    for member in rules.mimic.members:
+        with _noted(problems):
+            models.append(_model(folder, member, rules))
+    with _noted(problems):
+        classes, shots = _shots(folder, rules, problems)
+    with _noted(problems):
         opened_features(rules.features, rules.features_sha256, 1, rules.distance)
-    except InputError as problem:
-        problems.append(str(problem))
-    known = [m for m in models if m is not None]
-    alignments = []
-    for model in known if classes else ():
-        try:
+    for model in models if classes else ():
+        with _noted(problems):
             alignments.append(aligned(model, classes))
-        except DataError as problem:
-            problems.append(f"{model.name}: {problem}")
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
     hashes = hashes_of(folder, rules)
-    return Contest(folder, rules, classes, tuple(known), tuple(alignments), shots, hashes)
+    return Contest(folder, rules, classes, tuple(models), tuple(alignments), shots, hashes)
 
 
-def _model(folder: Path, member: Member, rules: Rules, problems: list[str]) -> Model | None:
-    """The member with the thresholds of the rules; None and a problem told if it is not the one they name."""
-    path = folder / member.file
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Add an InputError to the problems instead of raising it."""
     try:
-        if not path.is_file():
-            raise InputError(f"{member.name}: no file {member.file}")
-        found = fingerprint.of_file(path)
-        if found != member.sha256:
-            raise InputError(
-                f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
-                f"expected {member.sha256}"
-            )
-        model = load_model(path)
+        yield
     except InputError as problem:
         problems.append(str(problem))
-        return None
-    return with_thresholds(model, rules)
+
+
+def _model(folder: Path, member: Member, rules: Rules) -> Model:
+    """The member with the thresholds of the rules; InputError if it is not the one they name."""
+    path = folder / member.file
+    if not path.is_file():
+        raise InputError(f"{member.name}: no file {member.file}")
+    found = fingerprint.of_file(path)
+    if found != member.sha256:
+        raise InputError(
+            f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
+            f"expected {member.sha256}"
+        )
+    return with_thresholds(load_model(path), rules)
 
 
 def with_thresholds(model: Model, rules: Rules) -> Model:
@@ -178,46 +177,48 @@ def with_thresholds(model: Model, rules: Rules) -> Model:
 
 def aligned(model: Model, classes: tuple[str, ...]) -> Alignment:
     """How the model's classes become those of the truth; DataError if it lacks one or is no detector."""
-    if model.card.task != "detect":
-        raise DataError(f"expected a detector, got a model to {model.card.task}")
-    found = align(model.card.classes, classes)
-    if found.of_data.tolist() != list(range(len(classes))):
-        raise DataError("several classes of the data are one class of the model; rename them")
+    try:
+        if model.card.task != "detect":
+            raise DataError(f"expected a detector, got a model to {model.card.task}")
+        found = align(model.card.classes, classes)
+        if found.of_data.tolist() != list(range(len(classes))):
+            raise DataError("several classes of the data are one class of the model; rename them")
+    except DataError as problem:
+        raise DataError(f"{model.name}: {problem}") from None
     return found
 
 
 def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, ...], tuple[Shot, ...]]:
-    """Classes and images by number."""
-    try:
-        manifest = read_manifest(folder)
-        data = coco(folder / TRUTH, image_folder=folder / "images")
-    except InputError as problem:
-        problems.append(str(problem))
-        return (), ()
+    """Classes and images by number; images that are not the contest's own are added to `problems`."""
+    manifest = read_manifest(folder)
+    data = coco(folder / TRUTH, image_folder=folder / "images")
     entries = {e.name: e for e in data.entries if isinstance(e, FileEntry)}
     names = [f"{n}.png" for n in range(1, rules.images + 1)]
     gone = [name for name in names if name not in entries or name not in manifest]
     if gone:
-        more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
-        said = f"images: the rules say {rules.images}, but {', '.join(gone[:5])}{more} are missing"
-        problems.append(f"{said} in images/, {TRUTH} or {MANIFEST}")
-        return (), ()
+        raise DataError(
+            f"images: the rules say {rules.images}, but {_first(gone)} are missing in images/, {TRUTH} or "
+            f"{MANIFEST}"
+        )
     size = Size(rules.width, rules.height)
     problems += _pictures(folder, names, manifest, size)
-    shots = []
-    for number, name in enumerate(names, 1):
-        truth = entries[name].truth
-        if isinstance(truth, PixelBoxes):
-            shots.append(Shot(number, Path(entries[name].path), manifest[name], truth, size))
+    shots = (
+        Shot(number, Path(entries[name].path), manifest[name], truth, size)
+        for number, name in enumerate(names, 1)
+        if isinstance(truth := entries[name].truth, PixelBoxes)
+    )
     return data.classes, tuple(shots)
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _pictures(folder: Path, names: list[str], manifest: Mapping[str, str], size: Size) -> list[str]:
     """What is wrong with the originals: none of it shall be laid to a participant."""
     other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
     if other:
-        more = f" and {len(other) - 5} more" if len(other) > 5 else ""
-        return [f"images: {', '.join(other[:5])}{more}: not the images the contest was made with"]
+        return [f"images: {_first(other)}: not the images the contest was made with"]
     found = sniff((folder / "images" / names[0]).read_bytes(), names[0]).size
     if found != size:
         said = f"{size.width}×{size.height}"

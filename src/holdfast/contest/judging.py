@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import ZipInfo
 
 import numpy as np
@@ -46,16 +46,19 @@ class NoiseOnTargets:
     seed: int
 
 
+Change: TypeAlias = ZippedImage | NoiseOnTargets | None  # what an image becomes; None: nothing
+
+
 @dataclass(frozen=True)
 class Shot:
-    """One numbered image with its truth; `change` is what it became, None if nothing."""
+    """One numbered image with its truth, and what it becomes."""
 
     number: int
     path: Path  # of the original
     sha256: str  # of that file
     truth: PixelBoxes
     size: Size
-    change: ZippedImage | NoiseOnTargets | None = None
+    change: Change = None
 
     @property
     def name(self) -> str:
@@ -84,18 +87,6 @@ class Shot:
             return before
         boxes = self.truth.read(self.name, b"").xyxy
         return noisy(before, boxes, self.change.pixels, generator(self.change.seed, "noise", self.number))
-
-    def with_pixels(self, image: Image) -> HeldImage:
-        """The shot with these pixels."""
-        return HeldImage(self.name, image, self.truth)
-
-    def key(self) -> str:
-        """A hash of the pixels it became and of its truth."""
-        return self.with_pixels(self.after()).key()
-
-    def load(self) -> Sample:
-        """What it became, encoded, with its truth."""
-        return self.with_pixels(self.after()).load()
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +127,8 @@ def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) ->
     return out
 
 
-@dataclass
-class JudgeState:
-    """The members' networks, and the feature net once it is needed."""
-
-    members: list[Inference]
-    threads: int
-    features: Callable[[Sequence[Image]], Floats] | None = None
+Features: TypeAlias = Callable[[Sequence[Image]], Floats]
+JudgeState: TypeAlias = tuple[list[Inference], Features]  # the members' networks and the feature net
 
 
 @dataclass(frozen=True)
@@ -176,8 +162,9 @@ class JudgeWork(Work[Shot, JudgeState]):
         return [*rows, *[asked] * self.count, after.key(), [before.key(), after.key()]]
 
     def open(self, threads: int) -> JudgeState:
-        """The members; the feature net is opened when it is first needed."""
-        return JudgeState([member.open(threads) for member in self.members], threads)
+        """The members and the feature net."""
+        features = opened_features(self.features, self.features_sha256, threads)
+        return [member.open(threads) for member in self.members], features
 
     def tally(self, item: Shot, cells: int, found: int) -> tuple[int, int]:
         """Progress counts images."""
@@ -185,6 +172,7 @@ class JudgeWork(Work[Shot, JudgeState]):
 
     def compute(self, state: JudgeState, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The members' records, then features and differences."""
+        networks, features = state
         block = self.count + 1
         for number, member in enumerate(self.members):
             asked = [
@@ -193,31 +181,26 @@ class JudgeWork(Work[Shot, JudgeState]):
                 for setup, picture in zip((number, block + number), pictures(shot), strict=True)
                 if setup in wanted and picture is not None
             ]
-            for one in member.compute(state.members[number], [missing for *_, missing in asked]):
+            for one in member.compute(networks[number], [missing for *_, missing in asked]):
                 position, setup, _ = asked[one.position]
                 yield Computed(position, setup, one.value)
         for position, (shot, wanted) in enumerate(batch):
             before, after = pictures(shot)
             for n, picture in ((self.count, before), (block + self.count, after)):
                 if n in wanted and picture is not None:
-                    yield Computed(position, n, self._features(state, picture))
+                    row = np.ascontiguousarray(features([picture.image])[0], "<f8")
+                    yield Computed(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
             if 2 * block in wanted and after is not None:
                 ratio = psnr(before.image, after.image)
                 changed = changed_pixels(before.image, after.image)
                 yield Computed(position, 2 * block, [changed, ratio if math.isfinite(ratio) else None])
 
-    def _features(self, state: JudgeState, picture: HeldImage) -> str:
-        if state.features is None:
-            state.features = opened_features(self.features, self.features_sha256, state.threads)
-        row = state.features([picture.image])[0]
-        return base64.b64encode(np.ascontiguousarray(row, "<f8").tobytes()).decode("ascii")
-
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch
 def pictures(shot: Shot) -> tuple[HeldImage, HeldImage | None]:
     """The original, and what it became; None if it is not changed."""
-    before = shot.with_pixels(shot.before())
-    return before, None if shot.change is None else shot.with_pixels(shot.after())
+    before = HeldImage(shot.name, shot.before(), shot.truth)
+    return before, None if shot.change is None else HeldImage(shot.name, shot.after(), shot.truth)
 
 
 @dataclass(frozen=True)
@@ -239,15 +222,12 @@ class JudgeCells:
         packed = [old if new is None else new for old, new in zip(before, rows, strict=True)]
         return np.stack([np.frombuffer(base64.b64decode(one), "<f8") for one in packed]).astype(np.float64)
 
-    def differences(self) -> list[tuple[int, float]]:
-        """Changed pixels and PSNR of each image, which is infinite for equal images."""
-        rows = [row or (0, None) for row in self.cells.read(2 * self.members + 2)]
-        return [(int(changed), math.inf if ratio is None else float(ratio)) for changed, ratio in rows]
+    def differences(self) -> list[tuple[int, float | None]]:
+        """Changed pixels and PSNR of each image, which is None for equal images."""
+        return [row or (0, None) for row in self.cells.read(2 * self.members + 2)]
 
 
-def opened_features(
-    text: str, sha256: str, threads: int, name: str = ""
-) -> Callable[[Sequence[Image]], Floats]:
+def opened_features(text: str, sha256: str, threads: int, name: str = "") -> Features:
     """The feature net; InputError if it is another than the rules name, or called otherwise."""
     from holdfast.stages.features import open_features
 

@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from holdfast.contest.contest import CACHE, MANIFEST, TRUTH, Contest, aligned, assemble, with_thresholds
-from holdfast.contest.judging import JudgeCells, NoiseOnTargets
+from holdfast.contest.judging import NoiseOnTargets
 from holdfast.contest.pack import write_zip
 from holdfast.contest.pool import Candidate, Phase, PoolWork, search
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
@@ -26,49 +26,27 @@ from holdfast.core.model import Model
 from holdfast.core.seeds import generator
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
-from holdfast.engine.cells import run
 from holdfast.engine.store import Store, to_json, write_atomic
 from holdfast.graph.card import card_text
 from holdfast.graph.load import load_model, shipped
 from holdfast.metrics.frechet import frechet
 
+if TYPE_CHECKING:
+    from holdfast.contest.options import InitOptions
+
 MAKING = "making.json"  # there as long as the contest is not finished
 PUBLIC = "public"
 ORDER = "a permutation of the data set by the seed; images in which the single model finds no target left out"
 HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What was asked for."""
-
-    folder: Path
-    data: str = "signs"
-    model: str = "signs-yolo"
-    members: tuple[str, ...] = HIDDEN  # besides the model
-    images: int = 1000
-    seed: int = 0
-    name: str = ""
-    size: Size = field(default_factory=lambda: Size(416, 416))
-    features: str = "signs"
-    distance_min: float = 0.0
-    distance_max: float | None = None  # None: measured
-    pixels: int = 3000
-    ap: str = "voc"
-    iou: float = 0.5
-    score: float = 0.25
-    nms_iou: float = 0.45
-    least: int | None = None  # None: more than half of the members
-    vote_iou: float = 0.5
-    data_format: str | None = None
-    split: str | None = None
+SIZE = Size(416, 416)
 
 
 @dataclass(frozen=True)
 class OpenedSetup:
-    """The setup with everything opened: rules whose distance.max may still be unknown, data, models."""
+    """The options with everything opened: rules whose distance.max may still be unknown, data, models."""
 
-    setup: Setup
+    options: InitOptions
+    size: Size
     rules: Rules
     data: Dataset = field(repr=False)
     entries: tuple[Entry, ...] = field(repr=False)  # in the order in which they are looked at
@@ -77,37 +55,42 @@ class OpenedSetup:
 
     def identity(self) -> dict[str, Any]:
         """What tells one contest from another; without the key "images", which COCO files are known by."""
-        plain = dataclasses.asdict(self.setup)
-        plain = {k: v for k, v in plain.items() if k not in ("folder", "members", "model", "name")}
-        plain["data"] = (
-            self.setup.data if _embedded(self.setup.data) else str(Path(self.setup.data).resolve())
-        )
-        plain["count"] = plain.pop("images")
-        plain["models"] = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
-        plain["name"] = self.rules.name
+        other = {"images": "count", "rule": "ap", "vote": "least", "format": "data_format"}
+        left_out = ("folder", "members", "model", "baselines", "jobs")
+        given = dataclasses.asdict(self.options)
+        plain = {other.get(key, key): value for key, value in given.items() if key not in left_out}
+        if not _embedded(plain["data"]):
+            plain["data"] = str(Path(plain["data"]).resolve())
+        models = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
+        plain |= {"name": self.rules.name, "models": models, "size": self.size, "iou": self.rules.iou}
         found: dict[str, Any] = orjson.loads(to_json(plain))
         return found
 
 
-def open_setup(setup: Setup) -> OpenedSetup:
+def others_of(options: InitOptions) -> tuple[str, ...]:
+    """The mimic model's members besides the single one; the shipped ones if nothing is said of models."""
+    if options.members is None and options.model == "signs-yolo":
+        return HIDDEN
+    return tuple(m.strip() for m in (options.members or "").split(",") if m.strip())
+
+
+def open_setup(options: InitOptions, size: Size = SIZE) -> OpenedSetup:
     """Everything opened and checked; InputError for what does not fit together."""
-    if setup.ap not in AP_RULES:
-        raise UnknownName("AP rule", setup.ap, AP_RULES)
-    data = _data(setup)  # first: too few images are reported before any model is opened or run
-    names = list(dict.fromkeys([setup.model, *setup.members]))
-    models = tuple(_load(name) for name in names)
+    if options.rule not in AP_RULES:
+        raise UnknownName("AP rule", options.rule, AP_RULES)
+    data = _data(options)  # first: too few images are reported before any model is opened or run
+    names = dict.fromkeys([options.model, *others_of(options)])
+    models = tuple(map(_load, names))
     twice = [m.name for m in models if sum(o.name == m.name for o in models) > 1]
     if twice:
         raise InputError(f"--members: two models are called {twice[0]!r}; rename one of the files")
     classes = data.classes or models[0].card.classes
     for model in models:
-        try:
-            aligned(model, classes)
-        except DataError as problem:
-            raise DataError(f"{model.name}: {problem}") from None
-    order = generator(setup.seed, "contest", "order").permutation(len(data.entries))
+        aligned(model, classes)
+    order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
-    return OpenedSetup(setup, _rules(setup, models, data.name), data, entries, classes, models)
+    rules = _rules(options, size, models, data.name)
+    return OpenedSetup(options, size, rules, data, entries, classes, models)
 
 
 def _load(name: str) -> Model:
@@ -126,56 +109,57 @@ def _embedded(data: str) -> bool:
     return data.split(":")[0] == "signs"
 
 
-def _data(setup: Setup) -> Dataset:
+def _data(options: InitOptions) -> Dataset:
     """The dataset, with at least as many images as the contest; of the embedded one twice as many scenes."""
-    how: dict[str, Any] = {"task": "detect", "format": setup.data_format, "split": setup.split}
-    more = 2 * setup.images if _embedded(setup.data) and setup.data.count(":") < 2 else None
-    data = open_dataset(setup.data, images=more, **how)
-    if len(data.entries) < setup.images:
+    count, name = options.images, options.data
+    more = 2 * count if _embedded(name) and name.count(":") < 2 else None
+    data = open_dataset(name, images=more, task="detect", format=options.format, split=options.split)
+    if len(data.entries) < count:
         raise DataError(
-            f"--images {setup.images}: {data.name} has only {len(data.entries)} images; "
+            f"--images {count}: {data.name} has only {len(data.entries)} images; "
             f"ask for at most {len(data.entries)} or give a larger dataset"
         )
     return data
 
 
-def _rules(setup: Setup, models: tuple[Model, ...], data: str) -> Rules:
+def _rules(options: InitOptions, size: Size, models: tuple[Model, ...], data: str) -> Rules:
     from holdfast.stages.features import open_features
 
-    net = open_features(setup.features)
+    net = open_features(options.features)
     members = tuple(Member(m.name, f"models/{m.name}.onnx", fingerprint.of_bytes(m.read())) for m in models)
-    least = len(members) // 2 + 1 if setup.least is None else setup.least
+    least = len(members) // 2 + 1 if options.vote is None else options.vote
     if not 1 <= least <= len(members):
         raise InputError(f"--vote: expected 1 to {len(members)}, the number of members, got {least}")
-    if setup.pixels > setup.size.width * setup.size.height:
-        raise InputError(f"--pixels: an image has only {setup.size.width * setup.size.height} of them")
-    top = float("inf") if setup.distance_max is None else setup.distance_max
-    if top <= setup.distance_min:
+    if options.pixels > size.width * size.height:
+        raise InputError(f"--pixels: an image has only {size.width * size.height} of them")
+    top = math.inf if options.distance_max is None else options.distance_max
+    if top <= options.distance_min:
         raise InputError(f"--distance-max: expected more than --distance-min, got {top}")
-    kind, _, file = setup.features.partition(":")
-    same = ("images", "pixels", "ap", "iou", "score", "nms_iou", "seed", "distance_min")
+    kind, _, file = options.features.partition(":")
+    same = ("images", "pixels", "score", "nms_iou", "seed", "distance_min")
     return Rules(
-        name=setup.name or data,
+        name=options.name or data,
         single=members[0],
-        mimic=Vote(members, least, setup.vote_iou),
+        mimic=Vote(members, least, options.vote_iou),
         features=f"{kind}:{Path(file).resolve()}" if file else kind,  # found from any folder
         features_sha256=net.sha256,
         distance=net.name,
         distance_max=top,
-        width=setup.size.width,
-        height=setup.size.height,
-        **{key: getattr(setup, key) for key in same},
+        ap=options.rule,
+        **size._asdict(),
+        **{key: getattr(options, key) for key in same},
     )
 
 
 def claim(ready: OpenedSetup) -> bool:
     """Whether the folder holds this contest, unfinished; InputError if it holds something else."""
-    folder, mark = ready.setup.folder, ready.setup.folder / MAKING
+    folder, mark = ready.options.folder, ready.options.folder / MAKING
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; expected a new or empty folder")
+    mine = ready.identity()
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     if not there:
-        write_atomic(mark, to_json(ready.identity(), indent=True))
+        write_atomic(mark, to_json(mine, indent=True))
         return False
     if MAKING not in there:
         what = "a finished contest" if RULES_FILE in there else f"{there[0]!r} in it"
@@ -184,7 +168,6 @@ def claim(ready: OpenedSetup) -> bool:
         before = orjson.loads(mark.read_bytes())
     except ValueError:
         before = {}
-    mine = ready.identity()
     if before != mine:
         differ = [k for k in mine if before.get(k) != mine[k]]
         raise InputError(
@@ -194,22 +177,12 @@ def claim(ready: OpenedSetup) -> bool:
     return True
 
 
-def clear(folder: Path) -> None:
-    """Remove everything from a folder that was empty before."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
 def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
     """The contest, in its folder but for the mark that says it is not finished; a half-made one goes on.
 
-    DataError if there are too few images the single model recognises, or the mimic model finds nothing; the
-    folder is then as empty as before.
+    DataError if too few images are recognised or the mimic model finds nothing; the folder is then empty.
     """
-    folder, begun_before = ready.setup.folder, claim(ready)
+    folder, begun_before = ready.options.folder, claim(ready)
     if begun_before and (folder / RULES_FILE).is_file():  # written last
         return assemble(folder, read_rules(folder))
     try:
@@ -226,8 +199,12 @@ def make(ready: OpenedSetup, phase: Phase, jobs: int = 0) -> Contest:
         _publish(folder, rules, images)
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # it cannot be made of this; of a full disk or a killed process the work is kept
-        if not begun_before:
-            clear(folder)
+        if not begun_before:  # the folder was empty before
+            for path in folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
         raise
     except OSError as problem:
         raise OutputError(f"{folder}: cannot be written to: {problem.strerror}") from problem
@@ -241,14 +218,14 @@ def finish(folder: Path) -> None:
 
 
 def _chosen(ready: OpenedSetup, phase: Phase, jobs: int) -> list[Candidate]:
-    setup, rules = ready.setup, ready.rules
+    rules, count = ready.rules, ready.options.images
     model = with_thresholds(ready.models[0], rules)
-    cache = setup.folder / CACHE
-    pool = PoolWork(model, aligned(model, ready.classes), setup.size, rules.iou, cache / "pool")
-    found = search(pool, ready.entries, setup.images, Store(cache), jobs, phase)
-    if len(found) < setup.images:
+    cache = ready.options.folder / CACHE
+    pool = PoolWork(model, aligned(model, ready.classes), ready.size, rules.iou, cache / "pool")
+    found = search(pool, ready.entries, count, Store(cache), jobs, phase)
+    if len(found) < count:
         raise DataError(
-            f"--images {setup.images}: only {len(found)} of the {len(ready.entries)} images of "
+            f"--images {count}: only {len(found)} of the {len(ready.entries)} images of "
             f"{ready.data.name} have a target that {model.name} recognises (score ≥ {rules.score:g}, IoU ≥ "
             f"{rules.iou:g}, right class); ask for {len(found) or 'other data'} or bring more"
         )
@@ -257,46 +234,42 @@ def _chosen(ready: OpenedSetup, phase: Phase, jobs: int) -> list[Candidate]:
 
 def _write_images(folder: Path, chosen: Sequence[Candidate], ready: OpenedSetup) -> None:
     """Write images/N.png, the truth and the manifest."""
-    size, annotations, pictures = ready.setup.size, list[dict[str, Any]](), list[dict[str, Any]]()
-    for number, candidate in enumerate(chosen, 1):
-        data = candidate.file.read_bytes()
-        write_atomic(folder / "images" / f"{number}.png", data, durable=False)
-        pictures.append(
-            {"id": number, "file_name": f"{number}.png", "width": size.width, "height": size.height}
-        )
+    annotations, names = list[dict[str, Any]](), [f"{n}.png" for n in range(1, len(chosen) + 1)]
+    for number, (name, candidate) in enumerate(zip(names, chosen, strict=True), 1):
+        write_atomic(folder / "images" / name, candidate.file.read_bytes(), durable=False)
         for row in candidate.rows:
             box = [row.x1, row.y1, row.x2 - row.x1, row.y2 - row.y1]
             more = {"bbox": box, "area": row.area, "iscrowd": int(row.crowd)}
             about = {"id": len(annotations) + 1, "image_id": number, "category_id": row.category + 1}
             annotations.append({**about, **more})
-    categories = [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)]
-    truth = {"images": pictures, "annotations": annotations, "categories": categories}
+    size = ready.size._asdict()
+    truth = {
+        "images": [{"id": n, "file_name": name, **size} for n, name in enumerate(names, 1)],
+        "annotations": annotations,
+        "categories": [{"id": i, "name": name} for i, name in enumerate(ready.classes, 1)],
+    }
     write_atomic(folder / TRUTH, to_json(truth))
+    rows = zip(names, chosen, strict=True)
     manifest = {
         "contest": ready.rules.name,
         "data": ready.data.name,
-        "seed": ready.setup.seed,
+        "seed": ready.options.seed,
         "how": ORDER,
-        "order": [
-            {"name": f"{n}.png", "source": c.source, "sha256": c.sha256} for n, c in enumerate(chosen, 1)
-        ],
+        "order": [{"name": name, "source": c.source, "sha256": c.sha256} for name, c in rows],
     }
     write_atomic(folder / MANIFEST, to_json(manifest, indent=True))
 
 
 def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
-    """The distance of the originals from themselves with noise; the clean answers lie in the cache then.
+    """The distance of the originals from themselves with noise; the clean answers are in the cache then.
 
-    As many pixels of the true boxes as an entry may change get random colours: what a team would reach that
-    spends all of its budget on the targets with no thought of being seen.
+    The noise is what a team would reach that spends its whole budget on the targets without hiding it.
     """
     rules = contest.rules
     wanted = not math.isfinite(rules.distance_max)
     noise = NoiseOnTargets(rules.pixels, rules.seed) if wanted else None
-    shots = [dataclasses.replace(shot, change=noise) for shot in contest.shots]
-    with phase("clean", len(shots)) as step:
-        work = contest.judging(ask_after=False)
-        cells = JudgeCells(run(work, shots, contest.store, jobs=jobs, progress=step), work.count)
+    with phase("clean", len(contest.shots)) as step:
+        cells = contest.judge([noise] * len(contest.shots), step, jobs, ask_after=False)
     for name, records in scenarios(contest, cells.records(after=False)).items():
         found = mean_ap(records, rules, len(contest.classes))
         if not found > 0:

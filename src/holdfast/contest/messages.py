@@ -162,12 +162,18 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "png-data": ("its pixel data is damaged", "像素数据已损坏"),
     "pixels": ("{got} changed pixels, limit {limit}", "修改了 {got} 个像素，上限 {limit}"),
+    # the entry as a whole
+    "good": (
+        "good; {count} file{s}, changed pixels: {largest} at most, {mean:.1f} on average",
+        "合格；{count} 张图片，修改像素数最多 {largest}，平均 {mean:.1f}",
+    ),
+    "bad": ("not good; {count} problem{s}", "不合格；共 {count} 个问题"),
 }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with an entry: its kind, the file in the zip (or the zip), and the figures."""
+    """What there is to say of an entry: its kind, the file in the zip (or the zip), and the figures."""
 
     kind: str
     where: str = ""
@@ -205,19 +211,3 @@ def listed(names: Iterable[str]) -> str:
     """The first names of a list with commas, … if there are more."""
     every = list(names)
     return ", ".join([*map(printable, every[:SHOWN]), *(["…"] if len(every) > SHOWN else [])])
-
-
-def good_line(archive: str, files: int, largest: int, mean: float, lang: Lang = "en") -> str:
-    """The line about an entry without a problem."""
-    if lang == "zh":
-        return f"{printable(archive)}：合格；{files} 张图片，修改像素数最多 {largest}，平均 {mean:.1f}"
-    s = "" if files == 1 else "s"
-    pixels = f"changed pixels: {largest} at most, {mean:.1f} on average"
-    return f"{printable(archive)}: good; {files} file{s}, {pixels}"
-
-
-def bad_line(archive: str, count: int, lang: Lang = "en") -> str:
-    """The last line about an entry with problems."""
-    if lang == "zh":
-        return f"{printable(archive)}：不合格；共 {count} 个问题"
-    return f"{printable(archive)}: not good; {count} problem{'' if count == 1 else 's'}"

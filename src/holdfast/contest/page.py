@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from holdfast.contest.board import Board, Standing, history_row, score_row, standing_row
+from holdfast.contest.board import Board, history_row, record_row, rows_table, standing_row
 from holdfast.contest.rules import Rules
 from holdfast.contest.run import MIMIC, SINGLE, Row, Score
 from holdfast.report.html import document
@@ -33,7 +33,8 @@ def show_page(
 ) -> str:
     """One entry as a self-contained HTML file: its score, its best and worst images, the table of all."""
     changed = [row.changed_pixels for row in score.rows]
-    pixels, most = float(np.mean(changed)), max(changed)
+    pixels, most, limit = float(np.mean(changed)), max(changed), rules.pixels
+    low, high = rules.distance_min, rules.distance_max
     name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
     return document(
         Document(
@@ -49,18 +50,9 @@ def show_page(
                 Card("final score", f"{score.final:.3f}", "sum of both scenarios' scores, at most 2"),
                 Card("S_e single", single.effect, "part of the single model's mAP that is gone"),
                 Card("S_e mimic", mimic.effect, "part of the mimic model's mAP that is gone"),
-                Card(
-                    "S_s",
-                    single.stealth,
-                    f"1 at {name} {rules.distance_min:g}, 0 at {rules.distance_max:.4g}",
-                ),
+                Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
                 Card(name, f"{score.distance:.4g}", "distance of the changed images from the originals"),
-                Card(
-                    "changed pixels",
-                    pixels,
-                    f"an image on average; {most} at most, {rules.pixels} allowed",
-                    1,
-                ),
+                Card("changed pixels", pixels, f"an image on average; {most} at most, {limit} allowed", 1),
             ),
             minor=(),
             rule=rule_text(rules),
@@ -92,14 +84,10 @@ def image_table(rows: Sequence[Row]) -> Table:
         *(Column(f"{name} {when}", 0, "targets found") for name in scenarios for when in ("before", "after")),
         Column("lost", 2, "part of the targets found before that is not found after"),
     ]
-    body = [
-        [
-            *(row.number, row.changed_pixels, row.psnr, row.targets),
-            *(n for name in scenarios for n in (row.found_before[name], row.found_after[name])),
-            lost(row),
-        ]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        found = [n for name in scenarios for n in (row.found_before[name], row.found_after[name])]
+        body.append([row.number, row.changed_pixels, row.psnr, row.targets, *found, lost(row)])
     return Table(columns, body)
 
 
@@ -112,14 +100,14 @@ def _verdict(score: Score, pixels: float) -> str:
 
 
 def _alerts(score: Score) -> tuple[Alert, ...]:
-    alerts = []
-    for name, s in score.scenarios.items():
-        if s.effect != s.effect_raw:
-            alerts.append(f"S_e of the {name} model counts as {s.effect:g}, it was {s.effect_raw:.4f}")
-    stealth = score.scenarios[SINGLE]
-    if stealth.stealth != stealth.stealth_raw:
-        alerts.append(f"S_s counts as {stealth.stealth:g}, it was {stealth.stealth_raw:.4f}")
-    return tuple(Alert(text, "score") for text in alerts)
+    both = [(f"S_e of the {name} model", s.effect, s.effect_raw) for name, s in score.scenarios.items()]
+    single = score.scenarios[SINGLE]
+    values = [*both, ("S_s", single.stealth, single.stealth_raw)]
+    return tuple(
+        Alert(f"{name} counts as {value:g}, it was {raw:.4f}", "score")
+        for name, value, raw in values
+        if value != raw
+    )
 
 
 def _sections(
@@ -128,23 +116,14 @@ def _sections(
     note = "score = S_e · S_s; raw: before it was cut to the range of the rules."
     table = Figure("", scroll(to_html(score_table(score), sortable=False), "Score"), note, wide=True)
     sections = [Section("score", "Score", (table,))]
-    galleries: Mapping[str, tuple[str, Sequence[Exhibit], str]] = {
-        "best": (
-            "Best images",
-            best,
-            "Most targets lost, of equal ones those with the fewest changed pixels.",
-        ),
-        "worst": (
-            "Worst images",
-            worst,
-            "Fewest targets lost, of equal ones those with the most changed pixels.",
-        ),
-    }
-    for name, (title, exhibits, lead) in galleries.items():
+    galleries = (("best", best, "Most", "fewest"), ("worst", worst, "Fewest", "most"))
+    for name, exhibits, lost_most, changed_most in galleries:
         if exhibits:
+            lead = f"{lost_most} targets lost, of equal ones those with the {changed_most} changed pixels."
             body = exhibition(exhibits, classes, rules.iou, name, NAMES)
             note = f"Mask: every changed pixel. Difference: |after − before| · {GAIN}, cut off at 255."
-            sections.append(Section(name, title, (Figure("", body, note, wide=True),), lead))
+            figure = Figure("", body, note, wide=True)
+            sections.append(Section(name, f"{name.capitalize()} images", (figure,), lead))
     body = scroll(to_html(image_table(score.rows)), "All images")
     note = "Click a heading to sort. Targets found: true boxes on which a detection of their class lies."
     sections.append(Section("images", "All images", (Figure("", body, note, wide=True),)))
@@ -186,7 +165,11 @@ def board_page(board: Board, command: str = "") -> str:
     rules, standings = board.rules, board.standings
     many = f"{len(board.stale)} submission{' is' if len(board.stale) == 1 else 's are'}"
     stale = f"{many} not ranked: holdfast contest rescore scores again what was scored under other rules"
-    best = f"{standings[0].best.final:.3f}" if standings else None
+    best, verdict = None, "No score counts yet."
+    if standings:
+        first, final = [s.team for s in standings if s.rank == 1], standings[0].best.final
+        best = f"{final:.3f}"
+        verdict = f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {final:.4f}."
     return document(
         Document(
             title=f"Leaderboard of {rules.name}",
@@ -196,7 +179,7 @@ def board_page(board: Board, command: str = "") -> str:
                 ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
                 ("rules, models, data, features, code", board.hashes.whole[:12]),
             ),
-            verdict=_leaders(standings),
+            verdict=verdict,
             cards=(
                 Card("best final", best, "of all teams, at most 2"),
                 Card("teams", len(standings), "with a score that counts"),
@@ -213,55 +196,33 @@ def board_page(board: Board, command: str = "") -> str:
     )
 
 
-def _leaders(standings: Sequence[Standing]) -> str:
-    first = [s.team for s in standings if s.rank == 1]
-    if not first:
-        return "No score counts yet."
-    return f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {standings[0].best.final:.4f}."
-
-
 def _board_sections(board: Board) -> list[Section]:
-    if not board.standings and not board.stale:
-        return []
-    sections = []
-    if board.standings:
-        standings = [standing_row(s) for s in board.standings]
-        note = "Each team by its best submission; finals equal to nine decimals share a rank. Click to sort."
-        history = [
-            {**history_row(r), "submitted": r.submitted.replace("T", " ").split("+")[0]}
-            for r in board.history
-        ]
-        sections = [
-            Section("standings", "Standings", (_table_figure(standings, "Standings", note),)),
-            Section(
-                "history", "History", (_table_figure(history, "History", "In the order of submission, UTC."),)
-            ),
-        ]
-    if board.stale:
-        old = [
-            {
-                "team": s.record.team,
-                "submission": s.record.submission,
-                **score_row(s.record, name_distance=True),
-                "another one now": ", ".join(s.changed),
-            }
-            for s in board.stale
-        ]
-        lead = "Scores score under something that is another now: never ranked with the others."
-        sections.append(Section("stale", "Not counted", (_table_figure(old, "Not counted", ""),), lead))
-    return sections
+    standings = [standing_row(s) for s in board.standings]
+    history = [
+        {**history_row(r), "submitted": r.submitted.replace("T", " ").split("+")[0]} for r in board.history
+    ]
+    stale = [
+        {**record_row(s.record, name_distance=True), "another one now": ", ".join(s.changed)}
+        for s in board.stale
+    ]
+    note = "Each team by its best submission; finals equal to nine decimals share a rank. Click to sort."
+    lead = "Scores score under something that is another now: never ranked with the others."
+    sections = (
+        ("standings", "Standings", standings, note, ""),
+        ("history", "History", history, "In the order of submission, UTC.", ""),
+        ("stale", "Not counted", stale, "", lead),
+    )
+    return [
+        Section(name, title, (Figure("", scroll(to_html(rows_table(rows)), title), note, wide=True),), lead)
+        for name, title, rows, note, lead in sections
+        if rows
+    ]
 
 
 def board_section(board: Board) -> Section:
     """The standings alone, for a page about more than the contest."""
     figures = [figure for section in _board_sections(board)[:1] for figure in section.figures]
     return Section("contest", "Patch contest", tuple(figures), rule_text(board.rules))
-
-
-def _table_figure(rows: Sequence[Mapping[str, Cell]], name: str, note: str) -> Figure:
-    columns = [Column(key, 1 if key == "pixels" else 4) for key in rows[0]]
-    body = to_html(Table(columns, [list(row.values()) for row in rows]))
-    return Figure("", scroll(body, name), note, wide=True)
 
 
 def rule_text(rules: Rules) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,15 @@ class Candidate:
     rows: tuple[Row, ...]
 
 
+def is_written(folder: Path, cell: bytes) -> bool:
+    """Whether the picture that a cell names is in the folder, and is the one that was written."""
+    found = orjson.loads(cell)
+    if found is None:
+        return True
+    file = folder / found["file"]
+    return file.is_file() and fingerprint.of_file(file) == str(found["sha256"])
+
+
 @dataclass(frozen=True)
 class PoolWork(ItemWork[Entry, Machine]):
     """The search for candidates; those the model recognises are written to `folder`."""
@@ -69,16 +78,7 @@ class PoolWork(ItemWork[Entry, Machine]):
 
     def is_valid(self, setup: int, data: bytes) -> bool:
         """Whether the candidate's picture is there, and is the one that was written."""
-        found = orjson.loads(data)
-        if found is None:
-            return True
-        file = self.folder / found["file"]
-        return file.is_file() and fingerprint.of_file(file) == str(found["sha256"])
-
-    def candidate(self, row: dict[str, Any]) -> Candidate:
-        """The candidate of a cell."""
-        rows = tuple(Row(*r) for r in row["rows"])
-        return Candidate(row["source"], self.folder / row["file"], row["sha256"], rows)
+        return is_written(self.folder, data)
 
     def compute_item(self, state: Machine, item: Entry) -> dict[str, Any] | None:
         """The candidate as JSON values, None if the model recognises no target in it or it is no image."""
@@ -116,11 +116,10 @@ def scaled(sample: Sample, machine: Machine, size: Size) -> tuple[Image, list[Ro
     x, y = size.width / width, size.height / height
     xyxy = truth.xyxy * np.array([x, y, x, y])
     ignored = truth.crowd | truth.difficult
+    columns = (values.tolist() for values in (xyxy, truth.classes, ignored, truth.areas))
     rows = [
-        Row(corners[0], corners[1], corners[2], corners[3], category, crowd, False, area * x * y)
-        for corners, category, crowd, area in zip(
-            xyxy.tolist(), truth.classes.tolist(), ignored.tolist(), truth.areas.tolist(), strict=True
-        )
+        Row._make([*corners, category, crowd, False, area * x * y])
+        for corners, category, crowd, area in zip(*columns, strict=True)
     ]
     return np.ascontiguousarray(image), rows
 
@@ -130,18 +129,15 @@ def search(
 ) -> list[Candidate]:
     """The first `wanted` candidates, in the order of the entries, or all there are."""
     found: list[Candidate] = []
-    for part in _parts(len(entries), wanted, found):
-        with phase("choose", len(entries[part])) as step:
-            rows = run(work, entries[part], store, jobs=jobs, progress=step).read()
-        found += [work.candidate(row) for row in rows if row is not None]
-    return found[:wanted]
-
-
-def _parts(total: int, wanted: int, found: list[Candidate]) -> Iterator[slice]:
-    """Slices of the entries, each a little longer than what is still missing, until there is enough."""
-    start = 0
-    while start < total and len(found) < wanted:
+    rest = tuple(entries)
+    while rest and len(found) < wanted:
         missing = wanted - len(found)
-        length = SHARD * -(-(missing + missing // 8) // SHARD)
-        yield slice(start, start + length)
-        start += length
+        length = SHARD * -(-(missing + missing // 8) // SHARD)  # a little more than what is missing
+        part, rest = rest[:length], rest[length:]
+        with phase("choose", len(part)) as step:
+            rows = run(work, part, store, jobs=jobs, progress=step).read()
+        for row in rows:
+            if row is not None:
+                boxes = tuple(Row(*r) for r in row["rows"])
+                found.append(Candidate(row["source"], work.folder / row["file"], row["sha256"], boxes))
+    return found[:wanted]

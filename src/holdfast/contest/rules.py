@@ -121,9 +121,8 @@ def read_rules(folder: Path) -> Rules:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        half = ""
-        if (folder / "making.json").is_file():
-            half = " It was not finished: run `holdfast contest init` again."
+        begun = (folder / "making.json").is_file()
+        half = " It was not finished: run `holdfast contest init` again." if begun else ""
         raise RulesError(
             f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{half}"
         ) from None
@@ -133,9 +132,10 @@ def read_rules(folder: Path) -> Rules:
         raise RulesError(f"{path}: expected TOML, got: {problem}") from None
     problems: list[str] = []
     values = read_points(document, problems)
-    rules = None if problems else _built(values)
-    problems += _contradictions(rules) if rules else []
-    if problems or rules is None:
+    if not problems:
+        rules = _built(values)
+        problems += _contradictions(rules)
+    if problems:
         raise RulesError(f"{path}: {join_problems(problems)}")
     return rules
 
@@ -213,11 +213,6 @@ class Point:
     least: float = -math.inf
     most: float = math.inf
     form: str = ""  # of a text: "name", "path", "sha256" or "ap"
-
-    @property
-    def name(self) -> str:
-        """Where it stands: `mimic.least`."""
-        return f"{self.section}.{self.key}" if self.section else self.key
 
 
 POINTS = (
@@ -304,8 +299,7 @@ def _unfit(point: Point, value: Any) -> str:
     if point.kind is str:
         return _unfit_text(point.form, value)
     kinds = (int,) if point.kind is int else (int, float)
-    good = isinstance(value, kinds) and not isinstance(value, bool)
-    if good and point.least <= value <= point.most:
+    if type(value) in kinds and point.least <= value <= point.most:
         return ""
     whole = "a whole number" if point.kind is int else "a number"
     if point.least == -math.inf:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from holdfast.contest.contest import Contest, Hashes, open_contest
-from holdfast.contest.judging import JudgeCells, Shot, ZippedImage
-from holdfast.contest.rules import Rules, Scale, Vote
+from holdfast.contest.judging import Shot, ZippedImage
+from holdfast.contest.rules import Rules, Vote
 from holdfast.contest.validate import Entry, open_entry
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
-from holdfast.core.types import Bools, Boxes, Detections, Floats, no_detections
-from holdfast.engine.cells import CellSet, run
+from holdfast.core.types import Bools, Boxes, Detections, Floats, Ints, no_detections
+from holdfast.engine.cells import CellSet
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import Failed, Found
@@ -37,29 +37,22 @@ from holdfast.metrics.rules import rule_named
 SINGLE, MIMIC = "single", "mimic"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One scenario's numbers: mAP before and after, S_e and S_s clipped and raw, and their product."""
+    """One scenario's numbers: S_e and S_s clipped and raw, their product, mAP before and after."""
 
+    effect: float  # S_e
+    stealth: float  # S_s
+    score: float
+    effect_raw: float
+    stealth_raw: float
     map_before: float
     map_after: float
-    effect: float  # S_e
-    effect_raw: float
-    stealth: float  # S_s
-    stealth_raw: float
-    score: float
 
     def to_plain(self) -> dict[str, float]:
         """The numbers by the names of the contest's document."""
-        return {
-            "S_e": self.effect,
-            "S_s": self.stealth,
-            "score": self.score,
-            "S_e_raw": self.effect_raw,
-            "S_s_raw": self.stealth_raw,
-            "mAP_before": self.map_before,
-            "mAP_after": self.map_after,
-        }
+        names = ("S_e", "S_s", "score", "S_e_raw", "S_s_raw", "mAP_before", "mAP_after")
+        return dict(zip(names, dataclasses.astuple(self), strict=True))
 
 
 @dataclass(frozen=True)
@@ -131,7 +124,7 @@ class Judgement:
     after: Mapping[str, tuple[Found, ...]]
     features: tuple[Floats, Floats]
     changed: tuple[int, ...]
-    psnr: tuple[float, ...]
+    psnr: tuple[float | None, ...]  # dB; None if nothing is changed
 
 
 def score(contest: Path | Contest, archive: Path, progress: Progress = silent, jobs: int = 0) -> Score:
@@ -151,24 +144,15 @@ def score(contest: Path | Contest, archive: Path, progress: Progress = silent, j
 
 def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int = 0) -> Judgement:
     """What every scenario and the feature net say of the originals and of an entry's images."""
-    shots = [
-        dataclasses.replace(shot, change=ZippedImage(entry.path, entry.members[shot.number]))
-        for shot in contest.shots
-    ]
-    work = contest.judging()
-    cells = run(work, shots, contest.store, jobs=jobs, progress=progress)
-    return gather(contest, JudgeCells(cells, work.count))
-
-
-def gather(contest: Contest, cells: JudgeCells) -> Judgement:
-    """All results, read from the store."""
-    differences = cells.differences()
+    changes = [ZippedImage(entry.path, entry.members[shot.number]) for shot in contest.shots]
+    cells = contest.judge(changes, progress, jobs)
+    changed, ratios = zip(*cells.differences(), strict=True)
     return Judgement(
         scenarios(contest, cells.records(after=False)),
         scenarios(contest, cells.records(after=True)),
         (cells.features(after=False), cells.features(after=True)),
-        tuple(changed for changed, _ in differences),
-        tuple(ratio for _, ratio in differences),
+        changed,
+        ratios,
     )
 
 
@@ -221,33 +205,30 @@ def scenario(map_before: float, map_after: float, distance: float, rules: Rules)
     """The numbers of one scenario; DataError if nothing was found in the originals."""
     if not map_before > 0:
         raise DataError(f"mAP of the original images: expected more than 0, got {map_before}")
-    effect = 1.0 - map_after / map_before
-    stealth = (rules.distance_max - distance) / (rules.distance_max - rules.distance_min)
-    clipped = _clipped(effect, rules.effect), _clipped(stealth, rules.stealth)
-    return Scenario(map_before, map_after, clipped[0], effect, clipped[1], stealth, clipped[0] * clipped[1])
-
-
-def _clipped(value: float, scale: Scale) -> float:
-    return min(max(value, scale.low), scale.high)
+    effect_raw = 1.0 - map_after / map_before
+    stealth_raw = (rules.distance_max - distance) / (rules.distance_max - rules.distance_min)
+    effect = min(max(effect_raw, rules.effect.low), rules.effect.high)
+    stealth = min(max(stealth_raw, rules.stealth.low), rules.stealth.high)
+    return Scenario(
+        effect=effect,
+        stealth=stealth,
+        score=effect * stealth,
+        effect_raw=effect_raw,
+        stealth_raw=stealth_raw,
+        map_before=map_before,
+        map_after=map_after,
+    )
 
 
 def _row(shot: Shot, place: int, judged: Judgement, rules: Rules) -> Row:
     truth = judged.before[SINGLE][place].truth
-    ratio = judged.psnr[place]
-    both = {"before": judged.before, "after": judged.after}
-    counts = {
-        f"detections_{when}": {name: len(r[place].detections) for name, r in records.items()}
-        for when, records in both.items()
-    }
-    found = {
-        f"found_{when}": {
-            name: int(hits(truth, r[place].detections, rules.iou).sum()) for name, r in rs.items()
-        }
-        for when, rs in both.items()
-    }
-    pixels = judged.changed[place]
+    counts: dict[str, dict[str, int]] = {}
+    for when, records in (("before", judged.before), ("after", judged.after)):
+        said = {name: r[place].detections for name, r in records.items()}
+        counts[f"detections_{when}"] = {name: len(d) for name, d in said.items()}
+        counts[f"found_{when}"] = {n: int(hits(truth, d, rules.iou).sum()) for n, d in said.items()}
     targets = int((~(truth.crowd | truth.difficult)).sum())
-    return Row(shot.number, pixels, ratio if math.isfinite(ratio) else None, targets, **counts, **found)
+    return Row(shot.number, judged.changed[place], judged.psnr[place], targets, **counts)
 
 
 def hits(truth: Boxes, found: Detections, least: float) -> Bools:
@@ -256,23 +237,7 @@ def hits(truth: Boxes, found: Detections, least: float) -> Bools:
     if not len(truth) or not len(found):
         return np.zeros(len(truth), bool)
     good = (iou(truth.xyxy, found.boxes) >= least) & (truth.classes[:, None] == found.classes[None, :])
-    result: Bools = counts & good.any(axis=1)
-    return result
-
-
-@dataclass(frozen=True)
-class _Ballot:
-    """One box of one member."""
-
-    member: int
-    score: float
-    box: tuple[float, ...]
-    place: int = field(compare=False)  # in the pool
-
-    @property
-    def rank(self) -> tuple[float, ...]:
-        """What ballots are sorted by: best score first, then corners. The member does not count."""
-        return (-self.score, *self.box)
+    return np.asarray(counts & good.any(axis=1))
 
 
 def vote(answers: Sequence[Detections], vote: Vote) -> Detections:
@@ -285,57 +250,43 @@ def vote(answers: Sequence[Detections], vote: Vote) -> Detections:
     """
     if not 1 <= vote.least <= len(answers):
         raise InputError(f"vote: expected 1 to {len(answers)} members to agree, got {vote.least}")
+    columns = ([getattr(answer, name) for answer in answers] for name in ("boxes", "scores", "classes"))
+    boxes, scores, classes = map(np.concatenate, columns)
+    members = np.repeat(np.arange(len(answers)), [len(answer) for answer in answers])
+    order = np.lexsort((*boxes.T[::-1], -scores))  # by score, then by corners; not by member
     found: list[tuple[float, int, tuple[float, ...]]] = []
-    for category in sorted({int(c) for answer in answers for c in answer.classes}):
-        for score, box in _agreed(_ballots(answers, category), len(answers), vote):
-            found.append((-score, category, box))
+    for category in np.unique(classes).tolist():
+        of = order[classes[order] == category]
+        for group in _groups(boxes[of], members[of], vote):
+            ballots = of[group]
+            score = math.fsum(scores[ballots]) / len(answers)
+            found.append((-score, category, _mean(boxes[ballots], scores[ballots])))
     if not found:
         return no_detections()
-    scores, classes, boxes = zip(*sorted(found), strict=True)
-    return Detections(np.array(boxes), -np.array(scores), np.array(classes))
+    negated, categories, means = zip(*sorted(found), strict=True)
+    return Detections(np.array(means), -np.array(negated), np.array(categories))
 
 
-def _ballots(answers: Sequence[Detections], category: int) -> list[_Ballot]:
-    rows = [
-        (member, float(answer.scores[i]), tuple(map(float, answer.boxes[i])))
-        for member, answer in enumerate(answers)
-        for i in np.flatnonzero(answer.classes == category)
-    ]
-    return [_Ballot(*row, place) for place, row in enumerate(rows)]
-
-
-def _agreed(ballots: list[_Ballot], members: int, vote: Vote) -> list[tuple[float, tuple[float, ...]]]:
-    """Score and box of everything in one class that stands."""
-    boxes = np.array([b.box for b in ballots])
+def _groups(boxes: Floats, members: Ints, vote: Vote) -> Iterator[list[int]]:
+    """The boxes of one class, best first, that stand together: the best one, then those that support it."""
     overlap = iou(boxes, boxes)
-    used: set[int] = set()
-    found = []
-    for seed in sorted(ballots, key=lambda b: b.rank):
-        if seed.place in used:
+    used = np.zeros(len(boxes), bool)
+    for seed, near in enumerate(overlap):
+        if used[seed]:
             continue
-        near = np.flatnonzero((overlap[seed.place] >= vote.iou) & (overlap[seed.place] > 0)).tolist()
-        free = [ballots[i] for i in near if i not in used and ballots[i].member != seed.member]
-        group = [seed, *_supporters(free, overlap[seed.place])]
+        free = np.flatnonzero((near >= vote.iou) & (near > 0) & ~used & (members != members[seed]))
+        free = free[np.argsort(-near[free], kind="stable")]
+        _, first = np.unique(members[free], return_index=True)  # of each member the box that overlaps most
+        group = [seed, *free[first].tolist()]
         # One that does not stand may still support another, so it is not used up.
         if len(group) >= vote.least:
-            used |= {b.place for b in group}
-            found.append((math.fsum(b.score for b in group) / members, _mean(group)))
-    return found
+            used[group] = True
+            yield group
 
 
-def _supporters(free: list[_Ballot], overlap: Floats) -> list[_Ballot]:
-    """Of each member the box that overlaps most; of equal ones the better ranked."""
-    best: dict[int, _Ballot] = {}
-    for ballot in sorted(free, key=lambda b: (-overlap[b.place], *b.rank)):
-        best.setdefault(ballot.member, ballot)
-    return list(best.values())
-
-
-def _mean(group: list[_Ballot]) -> tuple[float, ...]:
+def _mean(boxes: Floats, scores: Floats) -> tuple[float, ...]:
     """The mean box; as a step from the first one, so that equal boxes give exactly that box."""
-    weights = [b.score for b in group] if any(b.score for b in group) else [1.0] * len(group)
+    weights = scores if scores.any() else np.ones(len(scores))
     total = math.fsum(weights)  # exact sums do not depend on the order
-    return tuple(
-        start + math.fsum(w * (b.box[i] - start) for w, b in zip(weights, group, strict=True)) / total
-        for i, start in enumerate(group[0].box)
-    )
+    steps = [math.fsum(weights * column) / total for column in (boxes - boxes[0]).T]
+    return tuple(float(start + step) for start, step in zip(boxes[0], steps, strict=True))

@@ -13,7 +13,7 @@ from pathlib import Path
 from zipfile import ZipInfo
 
 from holdfast.contest.archive import read_image, read_members
-from holdfast.contest.messages import EntryError, Lang, Problem, bad_line, good_line, listed, printable
+from holdfast.contest.messages import EntryError, Lang, Problem, listed, printable
 from holdfast.contest.png import decode
 from holdfast.contest.rules import Rules
 from holdfast.core.errors import DataError, InputError
@@ -27,14 +27,6 @@ _PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "apng")
 _ARCHIVES = (".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 _RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder can be called so on Windows
 BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The numbered images among the files of a zip, and what is wrong with the names."""
-
-    numbered: dict[int, ZipInfo]
-    problems: tuple[Problem, ...]
 
 
 def zip_name(team: str) -> str:
@@ -61,67 +53,62 @@ def is_team(team: str) -> bool:
     return all(c in "-_" or unicodedata.category(c)[0] in "LMN" for c in plain)
 
 
-def sort_out(members: Sequence[ZipInfo], images: int) -> Listing:
-    """The images by number, as far as they can be told, and every problem with a name."""
+def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Problem]]:
+    """The images of a zip by number, as far as they can be told, and every problem with a name."""
+    images, members = rules.images, read_members(path, rules.images, rules.archive)
     files = [m for m in members if not m.is_dir()]
     base, problems = _base(files)
-    junk = [m for m in members if is_junk(m.filename)]
+    junk = [m.filename for m in members if is_junk(m.filename)]
     rest = [m for m in files if not is_junk(m.filename)]
     problems += _collisions(rest)
     numbered: dict[int, ZipInfo] = {}
     strange, outside = list[str](), list[str]()
     # The right names first: 17.png is image 17 whatever else calls itself so.
-    for member in sorted(rest, key=lambda m: _wanted(m.filename, base) != m.filename.removeprefix(base)):
-        want = _wanted(member.filename, base)
-        if want is None:
-            strange.append(member.filename)
-            continue
-        number = int(want[:-4])
-        if 1 <= number <= images:
-            problems += _misnamed(member.filename, member.filename.removeprefix(base), want)
-            numbered.setdefault(number, member)
+    for member in sorted(rest, key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base))):
+        name = member.filename
+        home, want = _numbered(name)
+        if home != base or not want:
+            strange.append(name)
+        elif 1 <= int(want[:-4]) <= images:
+            problems += _misnamed(name, name.removeprefix(base), want)
+            numbered.setdefault(int(want[:-4]), member)
         else:
-            outside.append(member.filename)
+            outside.append(name)
     folders = [m.filename for m in members if m.is_dir() and m.filename != FOLDER and not is_junk(m.filename)]
     strange += [name for name in folders if not base.startswith(name)]  # x/ of x/images/ is told with it
     missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
-    if missing:
-        problems.append(Problem("missing", "", {"names": listed(missing), "count": len(missing)}))
-    if outside:
-        shown: dict[str, str | int] = {"names": listed(outside), "count": len(outside), "limit": images}
-        problems += [Problem("number", facts=shown)]
-    problems += _unexpected(strange, junk)
-    return Listing(dict(sorted(numbered.items())), tuple(problems))
+    nested = [name for name in strange if name.lower().endswith(_ARCHIVES)]
+    apple = [name for name in junk if "__MACOSX" in name.split("/")]
+    others = [name for name in strange if name not in nested]
+    groups = (
+        ("missing", missing, missing),
+        ("number", outside, outside),
+        ("junk", junk, ["__MACOSX/"] * bool(apple) + sorted(set(junk) - set(apple))),
+        ("nested", nested, nested),
+        ("unexpected", others, others),
+    )
+    for kind, names, shown in groups:
+        if names:
+            limit = {"limit": images} if kind == "number" else {}
+            problems.append(Problem(kind, "", {"names": listed(shown), "count": len(names), **limit}))
+    return dict(sorted(numbered.items())), problems
 
 
 def _base(files: Sequence[ZipInfo]) -> tuple[str, list[Problem]]:
     """The folder the images are in, and a problem if it is not called as it should be."""
-    homes: Counter[str] = Counter()
-    for member in files:
-        home, last = _split(member.filename)
-        if not is_junk(member.filename) and _number(last):
-            homes[home] += 1
+    placed = (_numbered(m.filename) for m in files if not is_junk(m.filename))
+    homes = Counter(home for home, want in placed if want)
     if not homes or FOLDER in homes:
         return FOLDER, []
     base = min(homes, key=lambda home: (-homes[home], home))
     return base, [Problem("folder", "", {"got": printable(base)}) if base else Problem("folder-none")]
 
 
-def _split(name: str) -> tuple[str, str]:
+def _numbered(name: str) -> tuple[str, str]:
+    """The folder of a file, and what it should be called there: N.png, or empty if it is no such image."""
     home, slash, last = name.rpartition("/")
-    return home + slash, last
-
-
-def _number(last: str) -> re.Match[str] | None:
     found = _NUMBERED.fullmatch(last)
-    return found if found and found[2].lower() in _PICTURES else None
-
-
-def _wanted(name: str, base: str) -> str | None:
-    """What a numbered file in the base folder should be called there, None if it is no such file."""
-    home, last = _split(name)
-    found = _number(last) if home == base else None
-    return f"{int(found[1])}.png" if found else None
+    return home + slash, f"{int(found[1])}.png" if found and found[2].lower() in _PICTURES else ""
 
 
 def _misnamed(name: str, got: str, want: str) -> Iterator[Problem]:
@@ -151,18 +138,6 @@ def is_junk(name: str) -> bool:
     return "__MACOSX" in parts or last.startswith("._") or last in (".DS_Store", "Thumbs.db", "desktop.ini")
 
 
-def _unexpected(strange: Sequence[str], junk: Sequence[ZipInfo]) -> Iterator[Problem]:
-    apple = [m.filename for m in junk if "__MACOSX" in m.filename.split("/")]
-    shown = ["__MACOSX/"] * bool(apple) + sorted({m.filename for m in junk} - set(apple))
-    if junk:
-        yield Problem("junk", "", {"names": listed(shown), "count": len(junk)})
-    nested = [name for name in strange if name.lower().endswith(_ARCHIVES)]
-    others = [name for name in strange if name not in nested]
-    for kind, names in (("nested", nested), ("unexpected", others)):
-        if names:
-            yield Problem(kind, "", {"names": listed(names), "count": len(names)})
-
-
 @dataclass(frozen=True)
 class Entry:
     """What a team handed in: the zip, and the file in it for each numbered image."""
@@ -172,28 +147,20 @@ class Entry:
     size: Size
     members: dict[int, ZipInfo] = field(repr=False)
 
-    def __len__(self) -> int:
-        return len(self.members)
-
     def image(self, number: int) -> Image:
         """The pixels (h, w, 3) uint8 of image `number`; EntryError if the contest does not allow the file."""
         return read_image(self.path, self.members[number], self.size)
 
-    def images(self) -> Iterator[tuple[int, Image]]:
-        """Number and pixels of each image, in the order of the numbers."""
-        for number in sorted(self.members):
-            yield number, self.image(number)
-
 
 def open_entry(path: Path, rules: Rules) -> Entry:
     """The entry in this zip; EntryError if a file is missing, superfluous or malformed, in one line."""
-    listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+    numbered, problems = read_numbered(path, rules)
     team = team_of(path.name)
     if team is None:
         raise EntryError(Problem("zip-name", path.name))
-    if listing.problems:
-        raise EntryError(*listing.problems, archive=path.name)
-    return Entry(path, team, Size(rules.width, rules.height), listing.numbered)
+    if problems:
+        raise EntryError(*problems, archive=path.name)
+    return Entry(path, team, Size(rules.width, rules.height), numbered)
 
 
 @dataclass(frozen=True)
@@ -217,9 +184,11 @@ class Examination:
 
     def lines(self, lang: Lang = "en") -> tuple[str, ...]:
         """One line for each problem and one about the entry."""
+        facts = {"count": len(self.changed), "largest": self.largest, "mean": self.mean}
+        verdict = Problem("good", self.archive, facts, lang)
         if self.problems:
-            return (*map(str, self.problems), bad_line(self.archive, len(self.problems), lang))
-        return (good_line(self.archive, len(self.changed), self.largest, self.mean, lang),)
+            verdict = Problem("bad", self.archive, {"count": len(self.problems)}, lang)
+        return (*map(str, self.problems), str(verdict))
 
 
 def examine(
@@ -238,15 +207,15 @@ def examine(
     problems = [] if team else [Problem("zip-name", path.name)]
     changed: dict[int, int] = {}
     try:
-        listing = sort_out(read_members(path, rules.images, rules.archive), rules.images)
+        numbered, misnamed = read_numbered(path, rules)
     except EntryError as refused:
         problems += refused.problems
     else:
-        problems += listing.problems
+        problems += misnamed
         look = partial(_look, path, contest, rules)
         with ThreadPoolExecutor(max(jobs, 1)) as pool:
-            answers = pool.map(look, listing.numbered, listing.numbered.values())
-            for number, (count, found) in zip(listing.numbered, answers, strict=True):
+            answers = pool.map(look, numbered, numbered.values())
+            for number, (count, found) in zip(numbered, answers, strict=True):
                 if count is not None:
                     changed[number] = count
                 problems += found

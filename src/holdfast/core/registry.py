@@ -54,7 +54,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
     "mask": ("holdfast.attack.masks",),
-    "candidates": ("holdfast.attack.candidates",),
+    "candidates": ("holdfast.attack.gradient.candidates",),
     "transform": ("holdfast.attack.gradient.transforms",),
     "features": ("holdfast.stages.features",),
     "augment": ("holdfast.train.augment",),

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.loss import Aim, fabricate, mislabel, odds, overlap, succeeded, vanish
-from holdfast.attack.gradient.outputs import Candidates
+from holdfast.attack.gradient.candidates import Candidates
+from holdfast.attack.gradient.victim import Aim, fabricate, mislabel, odds, overlap, vanish
+from holdfast.attack.judge import shortfall
 from holdfast.attack.types import Rule, Target
 from holdfast.core.types import Boxes, Detections
 
@@ -64,7 +65,7 @@ def test_when_a_goal_is_reached():
     target = Target(np.zeros((99, 99, 3), np.uint8), boxes, said((BOX, 0.9, 0)))
 
     def reached(goal, *rows):
-        return succeeded(goal, target, boxes, said(*rows), Rule())
+        return shortfall(goal, target, said(*rows), Rule()) == 0
 
     far = [60.0, 60.0, 90.0, 90.0]
     assert not reached("vanish", (BOX, 0.3, 0))

@@ -102,6 +102,6 @@ def test_two_victims_are_both_judged(victim, target):
 
 
 def test_a_pace_spends_its_budget_in_half_the_steps():
-    pace = Pace.to(3000, 100, False)
+    pace = Pace.to(3000, 100)
     assert sum(round(pace.first * pace.rate**i) for i in range(50)) >= 2900
-    assert Pace.to(5, 100, False).first == 5
+    assert Pace.to(5, 100).first == 5

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.attack.gradient.loss import vanish
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.gradient.victim import (
     open_oracle,
@@ -15,6 +14,7 @@ from holdfast.attack.gradient.victim import (
     preparation_of,
     resize_weights,
     target_of,
+    vanish,
 )
 from holdfast.attack.judge import Judge, found_boxes
 from holdfast.attack.types import Method, Rule

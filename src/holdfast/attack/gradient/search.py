@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from holdfast.attack.gradient.victim import Oracle, Victim, open_oracle
-from holdfast.attack.masks import count_regions, dilated, inside, limited
+from holdfast.attack.masks import count_regions, dilated, limited, within
 from holdfast.attack.types import Found, Limits, Method, Target, check_time
+from holdfast.core.patch import changed, changed_pixels
 from holdfast.core.registry import part
 from holdfast.core.types import Bools, Detections, Floats, Image, Ints
 
@@ -24,54 +25,6 @@ TRIES = 2  # times that may fail before the search for fewer pixels ends
 NEEDED = 8  # single pixels found needed before pruning ends
 ANEW = 12  # gradient steps of a search with a smaller budget
 DEADER = 0.3  # factor on the floor, so that dead candidates have a slope
-
-
-@dataclass(frozen=True, eq=False)
-class Field:
-    """How far each channel may move (h, w, 3), and which pixels (h, w) may be touched."""
-
-    clean: Image
-    low: Floats
-    high: Floats
-    allowed: Bools
-    regions: int
-
-    def legal(self, pixels: Floats, support: Bools) -> Image:
-        """The uint8 image with the pixels on the support, the clean ones elsewhere.
-
-        Where regions are counted every pixel of the support is made to differ: a hole could tear one in two.
-        """
-        values = np.rint(np.clip(pixels, self.low, self.high)).astype(np.uint8)
-        image = np.where(support[..., None], values, self.clean)
-        if self.regions:
-            same = support & (image == self.clean).all(axis=2)
-            image[same, 0] = np.where(
-                self.clean[same, 0] < 128, self.clean[same, 0] + 1, self.clean[same, 0] - 1
-            )
-        return image
-
-
-def field_of(target: Target, allowed: Bools, limits: Limits) -> Field:
-    """The field of an image under limits."""
-    clean = target.image.astype(np.float64)
-    low, high = np.maximum(clean - limits.amplitude, 0.0), np.minimum(clean + limits.amplitude, 255.0)
-    return Field(target.image, low, high, allowed, limits.regions)
-
-
-@dataclass
-class Ledger:
-    """What one image's search has spent and seen; the one thing here that changes."""
-
-    until: float = np.inf  # of time.perf_counter: the search ends with what it has
-    given_up: float = np.inf  # of time.monotonic: the search is given up
-    steps: int = 0
-    trail: list[tuple[int, bool]] = field(default_factory=list)
-
-    @property
-    def late(self) -> bool:
-        """Whether the image's time is over; BudgetSpent if that of the whole work is."""
-        check_time(self.given_up)
-        return time.perf_counter() >= self.until
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,60 +45,245 @@ class Pace:
     budget: int
     first: int = FIRST
     rate: float = 1.0  # of growth of what is added, step by step
-    thorough: bool = False  # go on after success, for what is to hold elsewhere
 
     @staticmethod
-    def to(budget: int, steps: int, thorough: bool) -> Pace:
+    def to(budget: int, steps: int) -> Pace:
         """A pace at which the budget is spent after half of the steps, at first in small portions."""
-        half = max(1, steps // 2)
-        first = max(1, min(FIRST, budget))
-        rate = 1.0
+        half, first, rate = max(1, steps // 2), max(1, min(FIRST, budget)), 1.0
         while first * sum(rate**i for i in range(half)) < budget and rate < 2.0:
             rate *= 1.01
-        return Pace(steps, budget, first, rate, thorough)
+        return Pace(steps, budget, first, rate)
 
 
-def climb(
-    oracle: Oracle,
-    ground: Field,
-    start: Image,
-    support: Bools,
-    pace: Pace,
-    ledger: Ledger,
+def search(
+    victims: Sequence[Victim],
+    target: Target,
+    method: Method,
+    limits: Limits,
     rng: np.random.Generator,
-    grows: bool,
-) -> Walk:
-    """The best image of one walk from `start`; with `grows` the support takes in pixels at every step."""
-    pixels, momentum = start.astype(np.float64), np.zeros(start.shape)
-    decay = LASTING if pace.thorough else MOMENTUM
-    best: Walk | None = None
-    floor, portion = 1.0, float(pace.first)
-    for step in range(pace.steps):
-        if step and ledger.late:
+    until: float = np.inf,
+) -> Found:
+    """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
+
+    `victims[0]` is the attacked model; the others are surrogates or deployments. With `diversity` or
+    transforms a walk goes on after success and is not shrunk. BudgetSpent at `until` (of time.monotonic).
+    """
+    began = time.perf_counter()
+    state = Search(open_oracle(victims, target, method), limits, within(target, method), rng, until, began)
+    best = state.walk(0)
+    for restart in range(1, limits.restarts):
+        if state.late or best.success:
             break
-        image = ground.legal(pixels, support)
-        loss, slope = oracle.slope(image, rng, floor)
-        ledger.steps += 1
-        if not pace.thorough:
-            best = _better(best, _judged(oracle, image, loss, ledger))
-            if best.success:
-                return best
-        if loss == 0.0:
-            floor *= 0.8  # dead by the gradient's account but not by the judge's, or to be deader still
-        momentum = decay * momentum + slope / max(float(np.abs(slope).mean()), 1e-30)
-        if grows:
-            support = _taken_in(ground, pixels, momentum, support, round(portion), pace)
-            portion *= pace.rate
-        pixels = _stepped(ground, image, momentum, support)
-    # What is to hold elsewhere is as good as its last step; the losses on the way are of other transforms.
-    last = _judged(oracle, ground.legal(pixels, support), best.loss if best else 0.0, ledger)
-    return _better(best, last)
+        best = min(best, state.walk(restart), key=lambda found: (not found.success, found.loss))
+    note = ""
+    if best.success and method.shrink:
+        if method.lasting:
+            note = "not shrunk: what is to hold elsewhere needs all its pixels"
+        else:
+            best = state.shrink(best)
+    seconds = time.perf_counter() - began
+    return Found(best.image, best.after, best.success, state.steps, seconds, tuple(state.trail), note)
 
 
-def _judged(oracle: Oracle, image: Image, loss: float, ledger: Ledger) -> Walk:
-    success, after = oracle.judged(image)
-    ledger.trail.append((int((image != oracle.parties[0].target.image).any(axis=2).sum()), success))
-    return Walk(image, success, after, loss)
+@dataclass
+class Search:
+    """The search on one image: what it may change, and what it has spent and judged so far."""
+
+    oracle: Oracle
+    limits: Limits
+    allowed: Bools  # (h, w)
+    rng: np.random.Generator
+    until: float  # of time.monotonic: the search is given up
+    began: float  # of time.perf_counter
+    steps: int = 0
+    trail: list[tuple[int, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clean = self.oracle.parties[0].target.image
+        clean, amplitude = self.clean.astype(np.float64), self.limits.amplitude
+        self.low, self.high = np.maximum(clean - amplitude, 0.0), np.minimum(clean + amplitude, 255.0)
+
+    @property
+    def late(self) -> bool:
+        """Whether the image's time is over; BudgetSpent if that of the whole work is."""
+        check_time(self.until)
+        return 0 < self.limits.seconds <= time.perf_counter() - self.began
+
+    def legal(self, pixels: Floats, support: Bools) -> Image:
+        """The uint8 image with the pixels on the support, the clean ones elsewhere.
+
+        Where regions are counted every pixel of the support is made to differ: a hole could tear one in two.
+        """
+        values = np.rint(np.clip(pixels, self.low, self.high)).astype(np.uint8)
+        image = np.where(support[..., None], values, self.clean)
+        if self.limits.regions:
+            same = support & ~changed(self.clean, image)
+            red = self.clean[same, 0]
+            image[same, 0] = np.where(red < 128, red + 1, red - 1)
+        return image
+
+    def judged(self, image: Image, loss: float) -> Walk:
+        """The image with what the victims say of it, noted in the trail."""
+        success, after = self.oracle.judged(image)
+        self.trail.append((changed_pixels(self.clean, image), success))
+        return Walk(image, success, after, loss)
+
+    def torn(self, support: Bools) -> bool:
+        """Whether the support has more regions than the limits allow."""
+        return 0 < self.limits.regions < count_regions(support)
+
+    def walk(self, restart: int) -> Walk:
+        """One walk: from the clean image, or after the first from a random one on the support."""
+        target, method, limits = self.oracle.parties[0].target, self.oracle.method, self.limits
+        mask, pace = part("mask", method.mask), Pace.to(limits.pixels, limits.steps)
+        if mask.facts.get("grows"):
+            room = self.allowed
+            if restart:  # another order of growth: some pixels are out of bounds this time
+                room = room & (self.rng.random(room.shape) < 0.7)
+            return self.climb(self.clean, np.zeros_like(room), pace, room)
+        _, slope = self.oracle.slope(self.clean, self.rng)
+        promise = np.where(self.allowed, self.gains(self.clean.astype(np.float64), slope), -1.0)
+        support: Bools = mask.function(target, limits.pixels, promise, self.rng) & self.allowed
+        if limits.regions:
+            support = limited(support, promise, limits.pixels, limits.regions, self.allowed)
+        start = self.legal(self.rng.uniform(self.low, self.high), support) if restart else self.clean
+        return self.climb(start, support, pace)
+
+    def climb(self, start: Image, support: Bools, pace: Pace, room: Bools | None = None) -> Walk:
+        """The best image of one walk; with `room` (h, w) the support takes in pixels of it at every step."""
+        lasting = self.oracle.method.lasting
+        pixels, momentum = start.astype(np.float64), np.zeros(start.shape)
+        best: Walk | None = None
+        floor, portion = 1.0, float(pace.first)
+        for step in range(pace.steps):
+            if step and self.late:
+                break
+            image = self.legal(pixels, support)
+            loss, slope = self.oracle.slope(image, self.rng, floor)
+            self.steps += 1
+            if not lasting:
+                best = _better(best, self.judged(image, loss))
+                if best.success:
+                    return best
+            if loss == 0.0:
+                floor *= 0.8  # dead by the gradient's account but not by the judge's, or to be deader still
+            decay = LASTING if lasting else MOMENTUM
+            momentum = decay * momentum + slope / max(float(np.abs(slope).mean()), 1e-30)
+            if room is not None:
+                support = self.taken_in(pixels, momentum, support, room, round(portion), pace.budget)
+                portion *= pace.rate
+            # One sign step down; new pixels go to the end of their range at once.
+            fresh = support & ~changed(self.clean, image)
+            reach = np.where(fresh[..., None], 255.0, STRIDE * (self.high - self.low).max())
+            moved = np.clip(image - np.sign(momentum) * reach, self.low, self.high)
+            pixels = np.where(support[..., None], moved, self.clean)
+        # What is to hold elsewhere is as good as its last step; losses on the way are of other transforms.
+        return _better(best, self.judged(self.legal(pixels, support), best.loss if best else 0.0))
+
+    def taken_in(
+        self, pixels: Floats, momentum: Floats, support: Bools, room: Bools, portion: int, budget: int
+    ) -> Bools:
+        """The support with the portion of pixels that promise most; beyond the budget they replace others."""
+        promise = np.where(room & ~support, self.gains(pixels, momentum), -1.0)
+        if self.limits.regions:
+            return _grown(promise, support, portion, budget, self.limits.regions)
+        found, left = support.copy(), budget - int(support.sum())
+        if left > 0:
+            _add_best(found, promise, min(portion, left))
+            return found
+        places = np.flatnonzero(support)
+        use = self.uses(pixels, momentum).ravel()[places]
+        worst = np.argsort(use, kind="stable")[: max(1, int(SWAPPED * budget))]
+        promised = np.sort(promise.ravel())[::-1][: len(worst)]
+        useless = places[worst[promised > use[worst]]]  # both are sorted: those few for which it pays
+        found.ravel()[useless] = False
+        _add_best(found, promise, len(useless))
+        return found
+
+    def gains(self, pixels: Floats, momentum: Floats) -> Floats:
+        """(h, w): by how much the loss falls, to first order, when a pixel goes to the end of its range."""
+        ends = np.where(momentum > 0, self.low, self.high)
+        return np.asarray(((pixels - ends) * momentum).sum(axis=2), np.float64)
+
+    def uses(self, pixels: Floats, momentum: Floats) -> Floats:
+        """(h, w): by how much the loss rises, to first order, when a pixel goes back to the clean image."""
+        return np.asarray(((self.clean - pixels) * momentum).sum(axis=2), np.float64)
+
+    def shrink(self, found: Walk) -> Walk:
+        """A success with fewer pixels, then less amplitude: pruned, then searched anew with less budget."""
+        best = self.pruned(found)
+        failed, spent = 0, self.steps
+        while failed < TRIES and self.steps - spent < self.limits.steps and not self.late:
+            count = changed_pixels(self.clean, best.image)
+            if count < 2:
+                break
+            again = self.shorter(best, count)
+            again = again and self.pruned(again)
+            if again is None or changed_pixels(self.clean, again.image) >= count:
+                failed += 1
+            else:
+                best = again
+        return self.quieter(best)
+
+    def pruned(self, found: Walk) -> Walk:
+        """The success without pixels that it does not need: the least useful by the gradient are tried first.
+
+        Portions double after success and shrink after failure, until several single pixels were needed.
+        """
+        order = self.least_useful(found.image)
+        portion, at, needed = max(1, len(order) // 4), 0, 0
+        while at < len(order) and needed < NEEDED and not self.late:
+            chosen = order[at : at + portion]
+            fewer = self.without(found, chosen)
+            if fewer is not None:
+                found, at, portion = fewer, at + len(chosen), portion * 2
+            elif portion > 1:
+                portion = max(1, portion // 3)
+            else:
+                at, needed = at + 1, needed + 1
+        return found
+
+    def quieter(self, found: Walk) -> Walk:
+        """The success with the least amplitude to which all its changes can be cut, by bisection."""
+        change = found.image.astype(np.int16) - self.clean.astype(np.int16)
+        enough, little = int(np.abs(change).max(initial=0)), 0
+        while enough - little > 1 and not self.late:
+            middle = (enough + little) // 2
+            cut = self.judged((self.clean + np.clip(change, -middle, middle)).astype(np.uint8), found.loss)
+            if cut.success:
+                enough, found = middle, cut
+            else:
+                little = middle
+        return found
+
+    def shorter(self, best: Walk, count: int) -> Walk | None:
+        """A success with fewer pixels than `count`, searched from what is left without the least useful."""
+        order = self.least_useful(best.image)
+        support = changed(self.clean, best.image)
+        budget = min(count - 1, max(1, int(KEPT * count)))
+        support.ravel()[order[: count - max(1, int(KEPT * budget))]] = False
+        if self.torn(support):
+            return None
+        start = self.legal(best.image.astype(np.float64), support)
+        pace = Pace(ANEW, budget, first=max(1, (budget - int(support.sum())) // (ANEW // 2)))
+        found = self.climb(start, support, pace, self.allowed)
+        return found if found.success else None
+
+    def least_useful(self, image: Image) -> Ints:
+        """The flat places of the changed pixels, those first without which the loss would rise least."""
+        _, slope = self.oracle.slope(image, self.rng, DEADER)
+        self.steps += 1
+        places = np.flatnonzero(changed(self.clean, image))
+        return places[np.argsort(self.uses(image.astype(np.float64), slope).ravel()[places], kind="stable")]
+
+    def without(self, found: Walk, chosen: Ints) -> Walk | None:
+        """The success with these pixels as they were; None if it is none any more."""
+        image = found.image.copy()
+        image.reshape(-1, 3)[chosen] = self.clean.reshape(-1, 3)[chosen]
+        if self.torn(changed(self.clean, image)):
+            return None
+        fewer = self.judged(image, found.loss)
+        return fewer if fewer.success else None
 
 
 def _better(old: Walk | None, new: Walk) -> Walk:
@@ -153,48 +291,6 @@ def _better(old: Walk | None, new: Walk) -> Walk:
     if old is None or new.success > old.success:
         return new
     return new if new.success == old.success and new.loss <= old.loss else old
-
-
-def _stepped(ground: Field, image: Image, momentum: Floats, support: Bools) -> Floats:
-    """The pixels one sign step down; new ones go to the end of their range at once."""
-    fresh = support & (image == ground.clean).all(axis=2)
-    reach = np.where(fresh[..., None], 255.0, STRIDE * (ground.high - ground.low).max())
-    moved = np.clip(image - np.sign(momentum) * reach, ground.low, ground.high)
-    return np.where(support[..., None], moved, ground.clean)
-
-
-def gains(ground: Field, pixels: Floats, momentum: Floats) -> Floats:
-    """(h, w): by how much the loss falls, to first order, when a pixel goes to the end of its range."""
-    ends = np.where(momentum > 0, ground.low, ground.high)
-    return np.asarray(((pixels - ends) * momentum).sum(axis=2), np.float64)
-
-
-def uses(ground: Field, pixels: Floats, momentum: Floats) -> Floats:
-    """(h, w): by how much the loss rises, to first order, when a pixel goes back to the clean image."""
-    return np.asarray(((ground.clean - pixels) * momentum).sum(axis=2), np.float64)
-
-
-def _taken_in(
-    ground: Field, pixels: Floats, momentum: Floats, support: Bools, portion: int, pace: Pace
-) -> Bools:
-    """The support with the portion of pixels that promise most; beyond the budget they replace others."""
-    budget = pace.budget
-    promise = np.where(ground.allowed & ~support, gains(ground, pixels, momentum), -1.0)
-    if ground.regions:
-        return _grown(promise, support, portion, budget, ground.regions)
-    room = budget - int(support.sum())
-    found = support.copy()
-    if room > 0:
-        _add_best(found, promise, min(portion, room))
-        return found
-    places = np.flatnonzero(support)
-    use = uses(ground, pixels, momentum).ravel()[places]
-    worst = np.argsort(use, kind="stable")[: max(1, int(SWAPPED * budget))]
-    promised = np.sort(promise.ravel())[::-1][: len(worst)]
-    useless = places[worst[promised > use[worst]]]  # both are sorted: those few for which it pays
-    found.ravel()[useless] = False
-    _add_best(found, promise, len(useless))
-    return found
 
 
 def _add_best(found: Bools, promise: Floats, count: int) -> None:
@@ -225,169 +321,3 @@ def _grown(promise: Floats, support: Bools, portion: int, budget: int, regions: 
         _add_best(found, edge, count)
         room -= count
     return found
-
-
-def search(
-    victims: Sequence[Victim],
-    target: Target,
-    method: Method,
-    limits: Limits,
-    rng: np.random.Generator,
-    until: float = np.inf,
-) -> Found:
-    """The image with the fewest changed pixels found that fools all victims, or the nearest to it.
-
-    `victims[0]` is the attacked model; the others are surrogates or deployments. Every image was judged by
-    the victims' own pipelines. With `diversity` or transforms a walk goes on after success and is not shrunk.
-    At `until` (of time.monotonic) the search is given up: BudgetSpent.
-    """
-    begun = time.perf_counter()
-    ledger = Ledger(begun + limits.seconds if limits.seconds else np.inf, until)
-    oracle = open_oracle(victims, target, method)
-    within = method.inside and len(target.boxes) > 0  # to fabricate needs no boxes
-    allowed = inside(target) if within else np.ones(target.image.shape[:2], bool)
-    ground = field_of(target, allowed, limits)
-    thorough = method.diversity or bool(method.transforms)
-    best = _walked(oracle, ground, target, method, limits, ledger, rng, 0)
-    for restart in range(1, limits.restarts):
-        if ledger.late or best.success:
-            break
-        other = _walked(oracle, ground, target, method, limits, ledger, rng, restart)
-        best = min(best, other, key=lambda found: (not found.success, found.loss))
-    note = ""
-    if best.success and method.shrink:
-        if thorough:
-            note = "not shrunk: what is to hold elsewhere needs all its pixels"
-        else:
-            best = shrink(oracle, ground, best, limits, ledger, rng)
-    seconds = time.perf_counter() - begun
-    return Found(best.image, best.after, best.success, ledger.steps, seconds, tuple(ledger.trail), note)
-
-
-def _walked(
-    oracle: Oracle,
-    ground: Field,
-    target: Target,
-    method: Method,
-    limits: Limits,
-    ledger: Ledger,
-    rng: np.random.Generator,
-    restart: int,
-) -> Walk:
-    """One walk: from the clean image, or after the first from a random one on the support."""
-    thorough = method.diversity or bool(method.transforms)
-    mask = part("mask", method.mask)
-    pace = Pace.to(limits.pixels, limits.steps, thorough=thorough)
-    nothing = np.zeros(target.image.shape[:2], bool)
-    if mask.facts.get("grows"):
-        if restart:
-            # Another order of growth: some pixels are out of bounds this time.
-            some = ground.allowed & (rng.random(nothing.shape) < 0.7)
-            ground = Field(ground.clean, ground.low, ground.high, some, ground.regions)
-        return climb(oracle, ground, target.image, nothing, pace, ledger, rng, grows=True)
-    _, slope = oracle.slope(target.image, rng)
-    promise = np.where(ground.allowed, gains(ground, target.image.astype(np.float64), slope), -1.0)
-    support: Bools = mask.function(target, limits.pixels, promise, rng) & ground.allowed
-    if limits.regions:
-        support = limited(support, promise, limits.pixels, limits.regions, ground.allowed)
-    start = ground.legal(rng.uniform(ground.low, ground.high), support) if restart else target.image
-    return climb(oracle, ground, start, support, pace, ledger, rng, grows=False)
-
-
-def shrink(
-    oracle: Oracle, ground: Field, found: Walk, limits: Limits, ledger: Ledger, rng: np.random.Generator
-) -> Walk:
-    """A success with fewer pixels, then less amplitude: pruned, then searched anew with a smaller budget."""
-    best = pruned(oracle, ground, found, ledger, rng)
-    failed, spent = 0, ledger.steps
-    while failed < TRIES and ledger.steps - spent < limits.steps and not ledger.late:
-        count = _count(ground, best.image)
-        if count < 2:
-            break
-        again = _shorter(oracle, ground, best, count, ledger, rng)
-        if again is not None:
-            again = pruned(oracle, ground, again, ledger, rng)
-        if again is None or _count(ground, again.image) >= count:
-            failed += 1
-        else:
-            best = again
-    return quieter(oracle, ground, best, ledger)
-
-
-def pruned(oracle: Oracle, ground: Field, found: Walk, ledger: Ledger, rng: np.random.Generator) -> Walk:
-    """The success without pixels that it does not need, found by judging it without them.
-
-    The least useful by the gradient are tried first, in portions that double after success and shrink after
-    failure; the rest is left alone once several single ones were needed.
-    """
-    order = _least_useful(oracle, ground, found.image, ledger, rng)
-    portion, at, needed = max(1, len(order) // 4), 0, 0
-    while at < len(order) and needed < NEEDED and not ledger.late:
-        chosen = order[at : at + portion]
-        fewer = _without(oracle, ground, found, chosen, ledger)
-        if fewer is not None:
-            found, at, portion = fewer, at + len(chosen), portion * 2
-        elif portion > 1:
-            portion = max(1, portion // 3)
-        else:
-            at, needed = at + 1, needed + 1
-    return found
-
-
-def quieter(oracle: Oracle, ground: Field, found: Walk, ledger: Ledger) -> Walk:
-    """The success with the least amplitude to which all its changes can be cut, by bisection."""
-    change = found.image.astype(np.int16) - ground.clean.astype(np.int16)
-    enough, little = int(np.abs(change).max(initial=0)), 0
-    while enough - little > 1 and not ledger.late:
-        middle = (enough + little) // 2
-        image = (ground.clean + np.clip(change, -middle, middle)).astype(np.uint8)
-        success, after = oracle.judged(image)
-        ledger.trail.append((_count(ground, image), success))
-        if success:
-            enough, found = middle, replace(found, image=image, after=after)
-        else:
-            little = middle
-    return found
-
-
-def _shorter(
-    oracle: Oracle, ground: Field, best: Walk, count: int, ledger: Ledger, rng: np.random.Generator
-) -> Walk | None:
-    """A success with fewer pixels than `count`, searched from what is left without the least useful."""
-    order = _least_useful(oracle, ground, best.image, ledger, rng)
-    support: Bools = (best.image != ground.clean).any(axis=2)
-    budget = min(count - 1, max(1, int(KEPT * count)))
-    support.ravel()[order[: count - max(1, int(KEPT * budget))]] = False
-    if ground.regions and count_regions(support) > ground.regions:
-        return None
-    start = ground.legal(best.image.astype(np.float64), support)
-    left = budget - int(support.sum())
-    pace = Pace(ANEW, budget, first=max(1, left // (ANEW // 2)))
-    found = climb(oracle, ground, start, support, pace, ledger, rng, grows=True)
-    return found if found.success else None
-
-
-def _least_useful(
-    oracle: Oracle, ground: Field, image: Image, ledger: Ledger, rng: np.random.Generator
-) -> Ints:
-    """The flat places of the changed pixels, those first without which the loss would rise least."""
-    _, slope = oracle.slope(image, rng, DEADER)
-    ledger.steps += 1
-    places = np.flatnonzero((image != ground.clean).any(axis=2))
-    return places[np.argsort(uses(ground, image.astype(np.float64), slope).ravel()[places], kind="stable")]
-
-
-def _without(oracle: Oracle, ground: Field, found: Walk, chosen: Ints, ledger: Ledger) -> Walk | None:
-    """The success with these pixels as they were; None if it is none any more."""
-    image = found.image.copy()
-    image.reshape(-1, 3)[chosen] = ground.clean.reshape(-1, 3)[chosen]
-    support = (image != ground.clean).any(axis=2)
-    if ground.regions and count_regions(support) > ground.regions:
-        return None
-    success, after = oracle.judged(image)
-    ledger.trail.append((int(support.sum()), success))
-    return Walk(image, True, after, found.loss) if success else None
-
-
-def _count(ground: Field, image: Image) -> int:
-    return int((image != ground.clean).any(axis=2).sum())

@@ -61,7 +61,7 @@ def light(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
     # A power below 1 is infinitely steep at 0.
     lit = 255.0 * (pixels.clamp(1.0, 255.0) / 255.0) ** gamma
     lit = (lit - 127.5) * contrast + 127.5 + rng.uniform(-BRIGHTNESS, BRIGHTNESS)
-    return lit.clamp(0.0, 255.0), _identity()
+    return lit.clamp(0.0, 255.0), np.eye(2, 3)
 
 
 @stage("transform")
@@ -71,7 +71,7 @@ def jpeg(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
     whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).cpu().numpy()
     back = np.stack([_round_trip(image, quality) for image in whole])
     seen = torch.from_numpy(back).to(pixels)
-    return pixels + (seen - pixels).detach(), _identity()
+    return pixels + (seen - pixels).detach(), np.eye(2, 3)
 
 
 @stage("transform")
@@ -95,10 +95,6 @@ def moved(boxes: Floats, matrix: Floats) -> Floats:
     reach = np.sqrt(half**2 @ matrix[:, :2].T ** 2)
     middles = middles @ matrix[:, :2].T + matrix[:, 2]
     return np.concatenate([middles - reach, middles + reach], axis=1)
-
-
-def _identity() -> Floats:
-    return np.eye(2, 3)
 
 
 def _factor(rng: np.random.Generator, most: float) -> float:

@@ -1,9 +1,9 @@
-"""What a pipeline does between the decoder and the network, as a function with a gradient."""
+"""A model to be attacked: its pipeline and network as functions with a gradient, its losses, its judge."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -14,18 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from holdfast.attack.gradient.loss import LOSSES, Aim, succeeded
-from holdfast.attack.gradient.outputs import Candidates, candidates_of
+from holdfast.attack.gradient.candidates import Candidates, candidates_of
 from holdfast.attack.gradient.transforms import moved
-from holdfast.attack.judge import open_judge, target_in
-from holdfast.attack.types import Method, Rule, Target
+from holdfast.attack.judge import open_judge, shortfall, target_in
+from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Machine, Pipeline, Recolour, Resize
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
-from holdfast.graph.inspect import load_proto
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.torch import TorchNet
 from holdfast.stages.deployed import Deployed, rewritten
@@ -62,30 +60,28 @@ class Preparation:
         picture = self._placed(picture)
         if self.wanted.colour == "bgr":
             picture = picture.flip(1)
-        std = torch.tensor(self.wanted.std, dtype=picture.dtype).reshape(1, -1, 1, 1)
-        mean = torch.tensor(self.wanted.mean, dtype=picture.dtype).reshape(1, -1, 1, 1)
+        std, mean = (
+            torch.tensor(three, dtype=picture.dtype).reshape(1, -1, 1, 1)
+            for three in (self.wanted.std, self.wanted.mean)
+        )
         picture = picture * (self.wanted.scale / std) - mean / std
         return (picture if self.wanted.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
     def _placed(self, picture: Tensor) -> Tensor:
         """The resized picture (b, c, h, w) cut out or laid on its border, as `core.frame.place` does."""
-        frame, wanted = self.frame, self.wanted
-        if wanted.policy in ("crop", "square"):
-            top, left = -frame.offset_y, -frame.offset_x
-            return picture[:, :, top : top + frame.network.height, left : left + frame.network.width]
-        if wanted.policy == "letterbox":
-            right = frame.network.width - frame.resized.width - frame.offset_x
-            bottom = frame.network.height - frame.resized.height - frame.offset_y
-            sides = (frame.offset_x, right, frame.offset_y, bottom)
-            return functional.pad(picture, sides, value=float(wanted.pad))
+        x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
+        if self.wanted.policy in ("crop", "square"):
+            return picture[:, :, -y : height - y, -x : width - x]
+        if self.wanted.policy == "letterbox":
+            sides = (x, width - self.frame.resized.width - x, y, height - self.frame.resized.height - y)
+            return functional.pad(picture, sides, value=float(self.wanted.pad))
         return picture
 
     def boxes_to_image(self, boxes: Tensor) -> Tensor:
         """Boxes (..., 4) xyxy of the network's input in pixels of the image, clipped to it."""
         frame = self.frame
-        shift = torch.tensor([frame.offset_x, frame.offset_y] * 2, dtype=boxes.dtype)
-        scale = torch.tensor([frame.scale_x, frame.scale_y] * 2, dtype=boxes.dtype)
-        limit = torch.tensor([frame.original.width, frame.original.height] * 2, dtype=boxes.dtype)
+        pairs = (frame.offset_x, frame.offset_y), (frame.scale_x, frame.scale_y), frame.original
+        shift, scale, limit = (torch.tensor([*pair, *pair], dtype=boxes.dtype) for pair in pairs)
         return ((boxes - shift) / scale).clamp(min=0).minimum(limit)
 
 
@@ -94,22 +90,18 @@ def preparation_of(machine: Machine, size: Size, dtype: torch.dtype = torch.floa
     wanted = machine.fit(machine.model.card.input)
     frame = frame_of(size, wanted)
     sides = ((size.height, frame.resized.height), (size.width, frame.resized.width))
-    rows, columns = (resize_weights(machine.resize, old, new) for old, new in sides)
-    return Preparation(
-        frame,
-        wanted,
-        None if rows is None else torch.tensor(rows, dtype=dtype),
-        None if columns is None else torch.tensor(columns, dtype=dtype),
-        None if machine.pipeline.colour == "rgb" else machine.colour,
-    )
+    weights = (resize_weights(machine.resize, old, new) for old, new in sides)
+    rows, columns = (None if w is None else torch.tensor(w, dtype=dtype) for w in weights)
+    colour = None if machine.pipeline.colour == "rgb" else machine.colour
+    return Preparation(frame, wanted, rows, columns, colour)
 
 
 def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
     """The matrix (new, old) by which a resize makes new rows of old ones; None if it leaves them alone.
 
-    It is measured, so that it is right for every library and kernel: one picture with a brighter pixel in
-    every row and column is resized in height alone. Negative weights show because the ground is grey.
+    It is measured: a picture with a brighter pixel in every row and column is resized in height alone.
     """
+    # Grey, so that negative weights show.
     ground, peak = 128.0, 127.0
     probe = np.full((old, old, 3), ground, np.uint8)
     probe[np.arange(old), np.arange(old)] = int(ground + peak)
@@ -142,21 +134,16 @@ class Victim:
 
     def candidates(self, pixels: Tensor) -> Candidates:
         """All candidates of pixels (b, h, w, 3) in 0..255, with a gradient; boxes in pixels of the image."""
-        ready = self.preparation(Size(pixels.shape[2], pixels.shape[1]))
-        flat = self.net(ready(pixels))
-        parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
-        raw = {
-            name: part.reshape(-1, *shape)
-            for (name, shape), part in zip(self.outputs.items(), parts, strict=True)
-        }
-        found = self.read(raw, self.machine.model.card)
-        return dataclasses.replace(found, boxes=ready.boxes_to_image(found.boxes))
-
-    def preparation(self, size: Size) -> Preparation:
-        """The differentiable way into the network for images of that size, made once."""
+        size = Size(pixels.shape[2], pixels.shape[1])
         if size not in self._prepared:
             self._prepared[size] = preparation_of(self.machine, size, self.net.dtype)
-        return self._prepared[size]
+        ready = self._prepared[size]
+        flat = self.net(ready(pixels))
+        parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
+        shaped = zip(self.outputs.items(), parts, strict=True)
+        raw = {name: part.reshape(-1, *shape) for (name, shape), part in shaped}
+        found = self.read(raw, self.machine.model.card)
+        return replace(found, boxes=ready.boxes_to_image(found.boxes))
 
 
 def open_victim(
@@ -169,19 +156,14 @@ def open_victim(
     """
     read = candidates_of(model.card)
     judge = open_judge(model, pipeline, rule, threads)
-    net, outputs = _lowered(judge.machine.model, judge.machine.pipeline)
-    return Victim(model, judge.machine, judge.rule, judge, net, outputs, read)
-
-
-def _lowered(model: Model, pipeline: Pipeline) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
-    infer = pipeline.infer
+    ruled, infer, lowered = judge.machine.model, judge.machine.pipeline.infer, None
     if isinstance(infer, Deployed) and infer.rewrites:
         with contextlib.suppress(HoldfastError):  # quantised nodes have no gradient
-            return _lowered_graph(model, rewritten(model, infer.rewrites, infer.calibration).model)
-    return _lowered_graph(model, None)
+            lowered = _lowered(ruled, rewritten(ruled, infer.rewrites, infer.calibration).model)
+    return Victim(model, judge.machine, judge.rule, judge, *(lowered or _lowered(ruled, None)), read)
 
 
-def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
+def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, ...]]]:
     """The network in torch and the shapes of its outputs, of a parsed graph or of the model's own file."""
     net = lower_onnx(model.path if proto is None else proto)
     wanted = model.card.input
@@ -191,9 +173,9 @@ def _lowered_graph(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[
             f"{model.path}: expected one image of {width}×{height} as input, got {net.inputs} numbers; "
             "export it with a batch of 1, or attack it as a black box"
         )
-    source = str(model.path) if proto is None else proto.SerializeToString()
-    if proto is None and model.path.suffix == ".gz":
-        source = load_proto(model.path).SerializeToString()
+    source: bytes | str = str(model.path)  # not its bytes: weights may be in other files
+    if proto is not None or model.path.suffix == ".gz":
+        source = model.read() if proto is None else proto.SerializeToString()
     shape = (1, 3, height, width) if wanted.layout == "nchw" else (1, height, width, 3)
     found = open_onnx(source, model, 1)(np.zeros(shape, wanted.dtype))
     return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in found.items()}
@@ -204,9 +186,85 @@ def target_of(victim: Victim, image: Image, boxes: Boxes) -> Target | None:
     return target_in(victim.judge, image, boxes, victim.rule)
 
 
-def use_threads(count: int) -> None:
-    """Let torch compute with this many threads from now on."""
-    torch.set_num_threads(max(1, count))
+# Every loss is a sum over candidates that still stand against the goal; one that gave in adds nothing, so the
+# gradient goes where it is needed. Losses are of energies (log-odds), which do not saturate.
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """What is asked of one victim's candidates.
+
+    `floor` is the score at which a candidate counts as dead, `near` the overlap from which it belongs to a
+    target; both may be stricter than the rule, so that what is found holds elsewhere too.
+    """
+
+    boxes: Tensor  # (m, 4) the targets, in pixels of the image
+    classes: tuple[int, ...]  # (m,) by the victim's own numbers
+    known: Tensor  # (d, 4) what the victim says of the clean image
+    known_classes: Tensor  # (d,)
+    floor: float
+    near: float
+
+
+def vanish(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): energy above the floor, over all candidates of a target's class that overlap it."""
+    total = torch.zeros(len(found.scores), dtype=found.scores.dtype)
+    for box, index in zip(aim.boxes, aim.classes, strict=True):
+        live = (overlap(found.boxes, box[None])[..., 0] >= aim.near) & (found.scores[..., index] > aim.floor)
+        # Energies of some heads are no exact log-odds: at least a little remains of whatever is alive.
+        above = (found.energy[..., index] - odds(aim.floor)).clamp(min=0) + 0.01
+        total = total + torch.where(live, above, torch.zeros_like(above)).sum(dim=1)
+    return total
+
+
+def mislabel(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): what stands of the target's class, and what the best other class at the target still lacks."""
+    total = vanish(found, aim)
+    for box, index in zip(aim.boxes, aim.classes, strict=True):
+        near = overlap(found.boxes, box[None])[..., 0] >= max(aim.near, 0.5)
+        other = found.energy.clone()
+        other[..., index] = -torch.inf
+        best = other.amax(dim=2).masked_fill(~near, -torch.inf).amax(dim=1)
+        lacking = odds(_ceiling(aim.floor)) - best
+        total = total + torch.where(torch.isfinite(lacking), lacking.clamp(min=0), torch.zeros_like(total))
+    return total
+
+
+def fabricate(found: Candidates, aim: Aim) -> Tensor:
+    """(b,): what the best candidate that would be a new detection still lacks."""
+    taken = torch.zeros_like(found.scores, dtype=torch.bool)
+    if len(aim.known):
+        near = overlap(found.boxes, aim.known) >= 0.4  # below the rule's overlap: it must not slip back
+        for column, index in enumerate(aim.known_classes.tolist()):
+            taken[..., index] |= near[..., column]
+    best = found.energy.masked_fill(taken, -torch.inf).flatten(1).amax(dim=1)
+    return (odds(_ceiling(aim.floor)) - best).clamp(min=0)
+
+
+LOSSES: dict[Goal, Callable[[Candidates, Aim], Tensor]] = {
+    "vanish": vanish,
+    "mislabel": mislabel,
+    "fabricate": fabricate,
+}
+
+
+def overlap(boxes: Tensor, others: Tensor) -> Tensor:
+    """IoU (b, n, m) of boxes (b, n, 4) with others (m, 4), without a gradient: it only says who is near."""
+    boxes, others = boxes.detach()[:, :, None], others[None, None]
+    sides = torch.minimum(boxes[..., 2:], others[..., 2:]) - torch.maximum(boxes[..., :2], others[..., :2])
+    inter = sides.clamp(min=0).prod(dim=-1)
+    areas = [(b[..., 2:] - b[..., :2]).clamp(min=0).prod(dim=-1) for b in (boxes, others)]
+    return inter / (areas[0] + areas[1] - inter).clamp(min=1e-9)
+
+
+def odds(score: float) -> float:
+    """The log-odds of a score."""
+    return float(np.log(score) - np.log1p(-score))
+
+
+def _ceiling(floor: float) -> float:
+    """The score a wanted detection shall reach: as far above the rule's as odds allow."""
+    return min(0.95, 1.1 * floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,19 +308,14 @@ class Oracle:
     def judged(self, image: Image) -> tuple[bool, Detections]:
         """Whether every victim is fooled, and what the first says."""
         first = self.parties[0].victim.judge(image)
-        fooled = self._fooled(self.parties[0], first)
-        for party in self.parties[1:]:
-            fooled = fooled and self._fooled(party, party.victim.judge(image))
-        return fooled, first
-
-    def _fooled(self, party: Party, said: Detections) -> bool:
-        if not len(party.target.boxes) and self.method.goal != "fabricate":
-            return True
-        return succeeded(self.method.goal, party.target, party.target.boxes, said, party.victim.rule)
+        answers = itertools.chain([first], (party.victim.judge(image) for party in self.parties[1:]))
+        pairs = zip(self.parties, answers, strict=True)
+        goal = self.method.goal
+        return all(shortfall(goal, p.target, said, p.victim.rule) == 0 for p, said in pairs), first
 
     def _moved(self, pixels: Tensor, aim: Aim, rng: np.random.Generator) -> tuple[Tensor, Aim]:
         """The pixels through a transform drawn from the method's, and the aim moved along."""
-        names = list(self.method.transforms)
+        names = self.method.transforms
         chosen = [names[int(rng.integers(len(names)))]] if names else []
         chosen += ["diverse"] if self.method.diversity and "diverse" not in chosen else []
         for name in chosen:
@@ -282,12 +335,11 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
 
 
 def _party(victim: Victim, first: Victim, target: Target, method: Method) -> Party:
-    boxes = target.boxes
-    before = target.before if victim is first else victim.judge(target.image)
+    boxes, before = target.boxes, target.before
     if victim is not first:
         boxes = _renamed(boxes, first.model.card.classes, victim.model.card.classes)
-    strict = method.diversity or bool(method.transforms)
-    rule = victim.rule
+        before = victim.judge(target.image)
+    rule, strict = victim.rule, method.lasting
     aim = Aim(
         torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
         tuple(int(c) for c in boxes.classes),

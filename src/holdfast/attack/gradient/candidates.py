@@ -1,0 +1,332 @@
+"""Candidates as tensors: what a detector says before thresholds and suppression, with a gradient.
+
+Each function registered as "candidates" reads in torch what the head of its name in `graph.heads` reads: all
+candidates of a batch, boxes (b, n, 4), scores and energy (b, n, k).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from holdfast.core.errors import InputError
+from holdfast.core.model import Card
+from holdfast.core.registry import lookup, names, part, stage
+from holdfast.core.types import Ints
+from holdfast.graph import candidates as shared
+from holdfast.graph.candidates import options_of, wrong
+from holdfast.graph.heads import anchor_free, decoded, whole_image
+from holdfast.graph.heads import anchors as anchor_head
+from holdfast.graph.heads import yolov3 as yolov3_head
+
+LEAST = 1e-12  # probabilities below this are no different to an attack
+CLOSEST = 1e-7  # a float32 cannot tell more of how far below 1 it is
+NEVER = -40.0  # energy of a class that a candidate cannot have
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All candidates of a batch.
+
+    `boxes` (b, n, 4) xyxy in pixels of the network's input; `scores` (b, n, k) in 0..1, exactly as the head
+    makes them; `energy` (b, n, k) rises with the score and does not saturate, as a logit does: a loss on it
+    still has a gradient where the score is 0.999.
+    """
+
+    boxes: Tensor
+    scores: Tensor
+    energy: Tensor
+
+
+def candidates_of(card: Card) -> Callable[..., Any]:
+    """The function (raw outputs, card) -> Candidates of the card's head, or InputError that says why none."""
+    if card.head.name in names("candidates"):
+        return lookup("candidates", card.head.name)
+    head = part("head", card.head.name)
+    if head.facts.get("task") not in ("detect", "single", None):
+        why = f"expected a detector to attack, got a model for task {card.task!r}"
+    elif not head.facts.get("nms", True):
+        why = (
+            "the graph itself suppresses boxes, which no gradient passes; "
+            "attack it from its predictions alone: --black-box"
+        )
+    else:
+        why = (
+            "no candidates with a gradient are known for it; attack it with --black-box, "
+            f'or register them: @stage("candidates", "{head.name}")'
+        )
+    raise InputError(f"head {head.name!r}: {why}")
+
+
+@stage("candidates")
+def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All cells of the maps, scale by scale."""
+    rows = joined(raw)
+    scales = yolov3_head.scales(places(raw), options_of(yolov3_head.Options, card), card)
+    found = [_yolov3_scale(rows, scale) for scale in scales]
+    boxes, logits = (torch.cat(column, dim=1) for column in zip(*found, strict=True))
+    return Candidates(boxes, *_product_of_logits(logits[..., :1], logits[..., 1:]))
+
+
+def _yolov3_scale(rows: Tensor, scale: yolov3_head.Scale) -> tuple[Tensor, Tensor]:
+    """Boxes (b, n, 4) and logits (b, n, 1+k) of one scale, in the order anchor, row, column."""
+    cells = taken(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
+    height, width = cells.shape[2:4]
+    corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
+    middle = torch.sigmoid(cells[..., :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
+    sides = torch.exp(cells[..., 2:4].clamp(max=shared.LARGEST_LOG))
+    sides = sides * constant(scale.anchors, rows)[:, None, None, :]
+    boxes = from_centres((middle + corner) * scale.stride, sides)
+    return boxes.flatten(1, 3), cells[..., 4:].flatten(1, 3)
+
+
+@stage("candidates")
+def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All rows of the output."""
+    chosen = options_of(decoded.Yolov5Options, card)
+    _, rows = _rows(raw, chosen.outputs, card, "boxes")
+    unit = constant(card.input.size if chosen.normalised else (1.0, 1.0), rows)
+    boxes = from_centres(rows[..., :2] * unit, rows[..., 2:4] * unit)
+    return Candidates(boxes, *_product(rows[..., 4:5], rows[..., 5:]))
+
+
+@stage("candidates")
+def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All boxes of the output."""
+    chosen = options_of(decoded.Yolov8Options, card)
+    name, value = only(raw, chosen.outputs, card)
+    last = 4 + len(card.classes)
+    width = last + chosen.trailing
+    if value.ndim != 3 or width not in value.shape[1:]:
+        raise wrong(card, f"output {name!r} {tuple(value.shape)}: expected {width} columns or rows")
+    rows = value.transpose(1, 2) if value.shape[1] == width else value
+    unit = constant(card.input.size if chosen.normalised else (1.0, 1.0), rows)
+    sides, scores = rows[..., 2:4] * unit, rows[..., 4:last]
+    if chosen.angle:  # the upright box around the rotated one
+        cos, sin = rows[..., last].cos().abs()[..., None], rows[..., last].sin().abs()[..., None]
+        sides = sides * cos + torch.flip(sides, [-1]) * sin
+    return Candidates(from_centres(rows[..., :2] * unit, sides), scores, odds_of_probabilities(scores))
+
+
+@stage("candidates")
+def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All cells of the output."""
+    chosen = options_of(anchor_free.YoloxOptions, card)
+    name, rows = _rows(raw, chosen.outputs, card, "cells")
+    score = _product_of_logits if chosen.activation == "sigmoid" else _product
+    centres, sides = rows[..., :2], rows[..., 2:4]
+    if not chosen.decoded:
+        shapes = shared.levels(card.input.size, chosen.strides, rows.shape[1])
+        if shapes is None:
+            cells = f"{rows.shape[1]} cells are not those of {list(chosen.strides)}"
+            raise wrong(card, f"output {name!r}: {cells}")
+        corners, stride = (constant(part, rows) for part in shared.grid(shapes, chosen.strides))
+        centres = (centres + corners) * stride[:, None]
+        sides = torch.exp(sides.clamp(max=shared.LARGEST_LOG)) * stride[:, None]
+    return Candidates(from_centres(centres, sides), *score(rows[..., 4:5], rows[..., 5:]))
+
+
+@stage("candidates")
+def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All cells of the map, row by row."""
+    chosen = options_of(anchor_free.FastestdetOptions, card)
+    name, value = only(raw, chosen.outputs, card)
+    fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
+    stride = chosen.stride or (shared.nominal_stride(card.input.size.width, value.shape[3]) if fits else None)
+    if not fits or not stride:
+        raise wrong(card, f"output {name!r} {tuple(value.shape)}: no map of this card's classes and strides")
+    y, x = np.divmod(np.arange(value.shape[2] * value.shape[3]), value.shape[3])
+    cells = value.flatten(2).transpose(1, 2)
+    object_, class_ = cells[..., :1], cells[..., 5:]
+    # Logarithms: the gradient of a power below 1 is infinite at 0.
+    logs = anchor_free.OBJECT * log_of(object_) + anchor_free.CLASS * log_of(class_)
+    scores = torch.exp(logs).masked_fill((object_ <= 0) | (class_ <= 0), 0.0)
+    centres = (torch.tanh(cells[..., 1:3]) + constant(np.stack([x, y], axis=1), cells)) * stride
+    sides = torch.sigmoid(cells[..., 3:5]) * constant(card.input.size, cells)
+    return Candidates(from_centres(centres, sides), scores, odds_of_logs(logs))
+
+
+@stage("candidates")
+def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All cells of all strides, stride by stride."""
+    chosen = options_of(anchor_free.NanodetOptions, card)
+    rows = joined(raw)
+    outputs = shared.named(places(raw), chosen.outputs, card)
+    boxes, values = [], []
+    for scores, bins, strides in anchor_free.paired(outputs, chosen, card):
+        values.append(taken(rows, scores))
+        boxes.append(_nanodet_boxes(taken(rows, bins), strides, chosen.centre, card))
+    return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), chosen.activation))
+
+
+def _nanodet_boxes(bins: Tensor, strides: tuple[int, ...], centre: float, card: Card) -> Tensor:
+    """Boxes (b, n, 4) from the bins (b, n, 4·bins) of the cells on the grids of these strides."""
+    maps = shared.levels(card.input.size, strides, bins.shape[1])
+    if maps is None:
+        raise wrong(card, f"{bins.shape[1]} cells are not those of strides {list(strides)}, in one way")
+    at, stride = shared.grid(maps, strides)
+    centres = constant((at + centre) * stride[:, None], bins)
+    spread = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
+    far = spread @ constant(np.arange(spread.shape[3]), bins) * constant(stride[:, None], bins)
+    return torch.cat([centres - far[..., :2], centres + far[..., 2:]], dim=-1)
+
+
+@stage("candidates")
+def landmark(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """One candidate per image."""
+    chosen = options_of(whole_image.LandmarkOptions, card)
+    rows = joined(raw)
+    outputs = shared.named(places(raw), chosen.outputs, card)
+    box, index = whole_image.picked(outputs, card, bool(chosen.outputs))
+    boxes, scores = taken(rows, box)[:, None], taken(rows, index)[:, None]
+    if chosen.normalised:
+        boxes = boxes * constant([*card.input.size, *card.input.size], boxes)
+    return Candidates(boxes, *_activated(scores, chosen.activation))
+
+
+@stage("candidates")
+def anchors(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All anchors. Where each class has deltas of its own, a candidate is an anchor with one class: n·k."""
+    chosen = anchor_head.checked(options_of(anchor_head.Options, card), card)
+    rows = joined(raw)
+    index, offsets, base = anchor_head.table(places(raw), chosen, card)
+    # Proposals are outputs too: then `base` holds their places.
+    own = taken(rows, base.astype(np.int64)) if chosen.proposals else constant(base, rows)[None]
+    k, first = len(card.classes), 1 if chosen.background == "first" else 0
+    both = _activated(taken(rows, index), chosen.activation)
+    scores, rising = (values[..., first : first + k] for values in both)
+    deltas = taken(rows, offsets)
+    if deltas.shape[2] == 4:
+        return Candidates(_moved(own, deltas, chosen), scores, rising)
+    each = deltas.unflatten(2, (-1, 4))
+    skip = first if each.shape[2] > k else 0
+    boxes = _moved(own.unsqueeze(2), each[:, :, skip : skip + k], chosen).flatten(1, 2)
+    return Candidates(boxes, _alone(scores, 0.0), _alone(rising, NEVER))
+
+
+def _moved(own: Tensor, deltas: Tensor, chosen: anchor_head.Options) -> Tensor:
+    """Boxes (..., 4) from anchors and deltas: graph.candidates.apply_deltas."""
+    deltas = deltas * constant(chosen.stds, deltas) + constant(chosen.means, deltas)
+    sides = own[..., 2:] - own[..., :2]
+    centres = deltas[..., :2] * sides + own[..., :2] + 0.5 * sides
+    sides = torch.exp(deltas[..., 2:].clamp(max=shared.LARGEST)) * sides
+    return from_centres(centres, sides) - constant([0.0, 0.0, chosen.offset, chosen.offset], deltas)
+
+
+def _alone(values: Tensor, other: float) -> Tensor:
+    """(b, n·k, k) from (b, n, k): candidate i·k + c has the value of class c of row i, else `other`."""
+    mine = torch.eye(values.shape[2], dtype=torch.bool, device=values.device)
+    return torch.where(mine, values.unsqueeze(2), other).flatten(1, 2)
+
+
+def places(raw: Mapping[str, Tensor]) -> dict[str, Ints]:
+    """For every output the places (1, ...) of its numbers in the row that `joined` makes of an image."""
+    found, start = {}, 0
+    for name, value in raw.items():
+        count = math.prod(value.shape[1:])
+        found[name] = np.arange(start, start + count).reshape(1, *value.shape[1:])
+        start += count
+    return found
+
+
+def joined(raw: Mapping[str, Tensor]) -> Tensor:
+    """All outputs of each image in one row (b, n)."""
+    return torch.cat([value.flatten(1) for value in raw.values()], dim=1)
+
+
+def taken(rows: Tensor, index: Ints) -> Tensor:
+    """The numbers (b, ...) of the rows at these places (...)."""
+    return rows[:, torch.from_numpy(np.ascontiguousarray(index, np.int64))]
+
+
+def only(raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card) -> tuple[str, Tensor]:
+    """The one output that is named, or the only one there is, with the numpy heads' error otherwise."""
+    name, _ = shared.single(places(raw), outputs, card)
+    return name, raw[name]
+
+
+def _rows(raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card, what: str) -> tuple[str, Tensor]:
+    """The one output (b, n, 5+k): box, objectness, classes."""
+    name, rows = only(raw, outputs, card)
+    width = 5 + len(card.classes)
+    if rows.ndim != 3 or rows.shape[2] != width:
+        raise wrong(card, f"output {name!r} {tuple(rows.shape)}: expected (b, {what}, {width})")
+    return name, rows
+
+
+def constant(values: object, like: Tensor) -> Tensor:
+    """An array as a tensor of the same type and device."""
+    return torch.as_tensor(np.asarray(values), dtype=like.dtype, device=like.device)
+
+
+def from_centres(centres: Tensor, sides: Tensor) -> Tensor:
+    """Boxes (..., 4) xyxy from centres (..., 2) and sides (..., 2)."""
+    return torch.cat([centres - 0.5 * sides, centres + 0.5 * sides], dim=-1)
+
+
+def _product(objects: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and energy of the product of two probabilities."""
+    return classes * objects, odds_of_logs(log_of(objects) + log_of(classes))
+
+
+def _product_of_logits(objects: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and energy of the product of two sigmoids."""
+    scores = torch.sigmoid(objects) * torch.sigmoid(classes)
+    return scores, odds_of_two_logits(objects.expand_as(classes), classes)
+
+
+def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    """Scores and energy of what the network says of each class, the background among them."""
+    if activation == "sigmoid":
+        return torch.sigmoid(values), values
+    if activation == "softmax":
+        return torch.softmax(values, dim=-1), odds_of_softmax(values)
+    return values, odds_of_probabilities(values)
+
+
+def odds_of_logs(log_p: Tensor) -> Tensor:
+    """The log-odds log p - log(1 - p) from log p <= 0; near p = 1 it rises on with a finite slope."""
+    log_p = _clamped(log_p, -math.inf, -CLOSEST)
+    return log_p - torch.log(-torch.expm1(log_p))
+
+
+def odds_of_probabilities(p: Tensor) -> Tensor:
+    """The log-odds of values that the graph made probabilities already."""
+    p = _clamped(p, LEAST, 1.0 - CLOSEST)
+    return torch.log(p) - torch.log1p(-p)
+
+
+def log_of(p: Tensor) -> Tensor:
+    """The logarithm of a probability, of one that is 0 too."""
+    return torch.log(_clamped(p, LEAST, 1.0))
+
+
+def odds_of_softmax(logits: Tensor) -> Tensor:
+    """The log-odds (..., k) of each softmax probability over the last axis.
+
+    That of the largest is taken against the others directly: 1 - p would be 0 in float32.
+    """
+    if logits.shape[-1] == 1:
+        return logits
+    top = functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).bool()
+    rest = torch.logsumexp(logits.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+    return torch.where(top, logits - rest, odds_of_logs(torch.log_softmax(logits, dim=-1)))
+
+
+def odds_of_two_logits(first: Tensor, second: Tensor) -> Tensor:
+    """The log-odds of the product of two sigmoids, exact: 1/p = (1 + e^-a)(1 + e^-b)."""
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    # log-odds = -log(e^-a + e^-b + e^-(a+b)); each sum is one that overflows in neither direction
+    return low - torch.logaddexp(functional.softplus(low - high), -high)
+
+
+def _clamped(values: Tensor, least: float, most: float) -> Tensor:
+    # The gradient passes the clamp, or an attack would be blind where the network is surest.
+    return values + (values.clamp(least, most) - values).detach()
