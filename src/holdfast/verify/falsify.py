@@ -25,7 +25,16 @@ from torch import Tensor
 
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, products
+from holdfast.verify.problem import (
+    Answer,
+    Case,
+    Clock,
+    Problem,
+    first_float,
+    last_float,
+    products,
+    stacked_rows,
+)
 
 ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
@@ -93,25 +102,17 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
             box.append(at)
     if not kept:
         return None
-    longest = max(1, *(len(case.bound) for case in kept))
-    rows = np.zeros((len(kept), longest, kept[0].rows.shape[1]), working)
-    bound = np.full((len(kept), longest), np.inf, working)
-    tied = any(case.inputs is not None for case in kept)
-    inputs = np.zeros((len(kept), longest, len(kept[0].lower)), working) if tied else None
-    for at, case in enumerate(kept):
-        rows[at, : len(case.bound)] = case.rows
-        bound[at, : len(case.bound)] = case.bound
-        if not len(case.bound):
-            bound[at, 0] = 1.0  # 0 <= 1: met by any output
-        if inputs is not None and case.inputs is not None:
-            inputs[at, : len(case.bound)] = case.inputs
+    rows, inputs, bound = stacked_rows(kept)
+    # A row that is there again, to fill up, is always met.
+    bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in kept]] = np.inf
+    low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
     return Targets(
-        torch.tensor(np.stack([low for low, _ in corners]).astype(working)),
-        torch.tensor(np.stack([high for _, high in corners]).astype(working)),
+        low,
+        high,
         torch.tensor(box, dtype=torch.int64),
-        torch.tensor(rows),
-        torch.tensor(bound),
-        None if inputs is None else torch.tensor(inputs),
+        torch.tensor(rows.astype(working)),
+        torch.tensor(bound.astype(working)),
+        None if inputs is None else torch.tensor(inputs.astype(working)),
     )
 
 

@@ -17,21 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Net, Start, Step, Take, curve_of, sources_of, step_values
 from holdfast.verify.problem import (
     Answer,
     Case,
@@ -40,6 +26,7 @@ from holdfast.verify.problem import (
     first_float,
     last_float,
     products,
+    relus_only,
     stacked_rows,
 )
 from holdfast.verify.rounding import CURVE, MERGED, UNIT, magnitude, step_error, terms
@@ -70,11 +57,7 @@ class Chords:
 
 def piecewise(net: Net) -> bool:
     """Whether a net has at most one input and is made of linear steps and relus only."""
-    linear = (Start, Take, Dense, Conv, Scale, Total)
-    return net.inputs <= 1 and all(
-        isinstance(s, linear) or (isinstance(s, Activation) and s.curve in ("relu", "leaky"))
-        for s in net.steps
-    )
+    return net.inputs <= 1 and relus_only(net)
 
 
 def sizes_of(net: Net) -> tuple[Step, ...]:
@@ -201,7 +184,7 @@ def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) ->
         first_float(lower, dtype),
         last_float(upper, dtype),
         rows,
-        over.sum(axis=2),  # of one input, or of none
+        np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
         bound,
     )
 

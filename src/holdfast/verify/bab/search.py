@@ -16,7 +16,7 @@ from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
 from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float
+from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, stacked_rows
 
 Tensor = Any
 ENGINE = "branch and bound"
@@ -129,13 +129,8 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
 
 def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
     """One query a case: its row, or an even mix of the rows of its conjunction."""
-    most = max(len(case.bound) for case in cases)
-    rows = np.stack([_filled(case.rows, most) for case in cases])
-    offset = np.stack([_filled(case.bound, most) for case in cases])
-    inputs = None
-    if any(case.inputs is not None for case in cases):
-        none = np.zeros((1, len(cases[0].lower)))
-        inputs = np.stack([_filled(none if c.inputs is None else c.inputs, most) for c in cases])
+    rows, inputs, offset = stacked_rows(cases)
+    most = offset.shape[1]
     spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
     parts = Parts(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
     top = len(pieces.net.steps) - 1
@@ -145,12 +140,6 @@ def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
         return Queries(top, parts.rows[:, 0], theta, parts.offset[:, 0], rows_in, spec=spec)
     mix = pieces.tensor(np.full((len(cases), most), 1.0 / most))
     return Queries(top, parts.rows[:, 0], theta, parts=parts, spec=spec).mixed(mix)
-
-
-def _filled(values: Any, count: int) -> Any:
-    """Rows repeated to a common number: a conjunction does not change when a row is said twice."""
-    values = np.asarray(values, np.float64)
-    return np.concatenate([values, np.repeat(values[:1], count - len(values), axis=0)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,19 +11,7 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    Scale,
-    Start,
-    Step,
-    Take,
-    Total,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, Scale, Step, Take, Total, step_values
 
 NEURONS = 4096  # in all
 INPUTS = 64
@@ -155,10 +143,12 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
     )
     if net.inputs > INPUTS or activations > most or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
-    build = _Build(net)
-    for at, step in enumerate(net.steps):
-        if not build.add(at, step):
+    build = _Build(net, known=[(picked(0, net.inputs), 0)])
+    for step in net.steps[1:]:
+        made = build.made(step)
+        if made is None or made[0].weight.size > WEIGHTS:
             return None
+        build.known.append(made)
     top = len(build.groups)
     output, start = build.raised(len(net.steps) - 1, top), build.raised(0, top) if inputs else None
     if sum(build.width(level) for level in range(1, top + 1)) > most:
@@ -174,8 +164,8 @@ class _Build:
     """Levels under way: level 0 is the inputs, level d + 1 the neurons over level d, in groups."""
 
     net: Net
+    known: list[tuple[Layer, int]]  # each step as a layer over a level, and that level
     groups: list[list[Layer]] = field(default_factory=list)
-    known: list[tuple[Layer, int]] = field(default_factory=list)
     carried: dict[tuple[int, int], Layer] = field(default_factory=dict)
 
     def width(self, level: int) -> int:
@@ -199,26 +189,17 @@ class _Build:
             layer = self.carried[step, above]
         return layer
 
-    def add(self, at: int, step: Step) -> bool:
-        """Whether the next step is linear or a relu; it is then known."""
-        made = self.made(step)
-        if made is not None and made[0].weight.size <= WEIGHTS:
-            self.known.append(made)
-        return len(self.known) == at + 1
-
     def made(self, step: Step) -> tuple[Layer, int] | None:
-        """The step as a layer over the level it stands on, and that level."""
-        if isinstance(step, Start):
-            return picked(0, self.net.inputs), 0
+        """The step as a layer over the level it stands on, and that level; None if it cannot be one."""
         if isinstance(step, Take | Total):
             if not step.sources:
                 return None
             level = max(self.known[source][1] for source in step.sources)
             parts = [self.raised(source, level) for source in step.sources]
             width = self.width(level)
-            return (
-                taken(step, parts, width) if isinstance(step, Take) else summed(step, parts, width)
-            ), level
+            if isinstance(step, Take):
+                return taken(step, parts, width), level
+            return summed(step, parts, width), level
         if isinstance(step, Activation):
             slope = {"relu": 0.0, "leaky": step.slope}.get(step.curve, -1.0)
             layer, level = self.known[step.source]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
 
 from holdfast.verify.lowdim.layers import Layers, layers_of
 from holdfast.verify.lowdim.tables import FOUND, LEAF
-from holdfast.verify.lowdim.walker import SURE, Walker, net_blocks, put_box, ready
+from holdfast.verify.lowdim.walker import SURE, Walker, ready, table_of
 from holdfast.verify.problem import Answer, Case, Clock, Problem, same_box
 
 ENGINE = "boxes"
 CLIMBS = 32  # before the first box of a group
 PARKED = 256  # undecided boxes after which the search ends
-TELL_SECONDS = 0.5
 COMPILING = 55.0  # seconds that must be left for kernels to be compiled on the way
 
 
@@ -34,18 +31,16 @@ def search(problem: Problem, clock: Clock) -> Answer:
     if clock.left < COMPILING and not ready():
         note = "its kernels are not compiled yet and there is no time to; run `holdfast vnncomp warm` once"
         return Answer("unknown", ENGINE, note=note)
-    with ExitStack() as stack:
-        return _Search(problem, clock, layers, stack).run(cases)
+    with ThreadPoolExecutor(max(1, clock.budget.jobs)) as pool:
+        return _Search(problem, clock, layers, pool).run(cases)
 
 
 class _Search:
     """A search under way: what was proven and what was left open."""
 
-    def __init__(self, problem: Problem, clock: Clock, layers: Layers, stack: ExitStack) -> None:
-        self.problem, self.clock, self.layers, self.stack = problem, clock, layers, stack
+    def __init__(self, problem: Problem, clock: Clock, layers: Layers, pool: ThreadPoolExecutor) -> None:
+        self.problem, self.clock, self.layers, self.pool = problem, clock, layers, pool
         self.margin, self.seen, self.parked = np.inf, 0, 0
-        self.told = time.monotonic()
-        self.map: Callable[..., Iterable[int]] = map
 
     def run(self, cases: Sequence[Case]) -> Answer:
         """The answer for all cases."""
@@ -75,27 +70,28 @@ class _Search:
         """The answer if the cases, all of one box, decide it."""
         if not cases:
             return None
-        net, target = net_blocks(self.layers, cases), _target(self.layers, cases)
+        net, target = table_of(self.layers, cases), _target(self.layers, cases)
         jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
         kind = self.problem.dtype
         walkers = [Walker(net, cases, target, seed, kind)]
-        put_box(walkers[0].blocks, cases[0])
+        walkers[0].put_box(cases[0])
         climbs = CLIMBS
         while any(walker.open for walker in walkers):
             if self.clock.left <= 0:
                 return Answer("timeout", ENGINE, note=f"{self.seen + sum(w.seen for w in walkers):,} boxes")
             busy = [walker for walker in walkers if walker.open]
-            for walker, code in zip(busy, self.map(partial(Walker.walk, climbs=climbs), busy), strict=True):
+            codes = self.pool.map(partial(Walker.walk, climbs=climbs), busy)
+            for walker, code in zip(busy, codes, strict=True):
                 answer = self.judged(walker, code)
                 if answer is not None:
                     return answer
             climbs = walkers[0].fair_climbs()
             if jobs > len(walkers) and walkers[0].open > 1 and walkers[0].seen > 256:
                 walkers.append(Walker(net, cases, target, seed + 7919 * len(walkers), kind))
-                self.pooled(jobs)
             _level(walkers)
-            self.tell(walkers)
-        self.margin = min(self.margin, *(walker.margin for walker in walkers))
+            worst = min(float(walker.state.worst) for walker in walkers)
+            self.clock.tell("splitting boxes", sum(walker.open for walker in walkers), worst)
+        self.margin = min(self.margin, *(float(walker.state.margin) for walker in walkers))
         self.seen += sum(walker.seen for walker in walkers)
         return None
 
@@ -107,26 +103,15 @@ class _Search:
         if self.problem.violates(point[None])[0]:
             return Answer("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
         if code == FOUND:
-            walker.refuse()
+            # Do not pause again at a point as bad as this one.
+            state = walker.state
+            state.wanted = min(state.wanted, 2.0 * state.best - 1e-9)
             return None
         self.parked += 1
         if self.parked < PARKED:
             return None
         note = f"{self.parked} boxes at the limit of float64"
         return Answer("unknown", ENGINE, note=note, at_limit=True)
-
-    def pooled(self, jobs: int) -> None:
-        """From now on run walkers side by side."""
-        if self.map is map:
-            self.map = self.stack.enter_context(ThreadPoolExecutor(jobs)).map
-
-    def tell(self, walkers: Sequence[Walker]) -> None:
-        """Report progress twice a second."""
-        now = time.monotonic()
-        if now - self.told >= TELL_SECONDS:
-            self.told = now
-            open_boxes = sum(walker.open for walker in walkers)
-            self.clock.tell("splitting boxes", open_boxes, min(walker.worst for walker in walkers))
 
 
 def _target(layers: Layers, cases: Sequence[Case]) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from holdfast.graph.ir import Activation, Product, sources_of
@@ -154,7 +155,9 @@ class Goals:
 
 def goals_of(cases: Sequence[Case]) -> Goals:
     """The cases side by side; one without rows is met by any output."""
-    return Goals(*(torch.as_tensor(value) for value in stacked_rows(cases)))
+    rows, over, bound = stacked_rows(cases)
+    over = np.zeros((*bound.shape, len(cases[0].lower))) if over is None else over
+    return Goals(*(torch.as_tensor(value) for value in (rows, over, bound)))
 
 
 def excess(goals: Goals, case: Tensor, points: Tensor, outputs: Tensor) -> Tensor:
