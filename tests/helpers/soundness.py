@@ -151,7 +151,7 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
             asked, theta={at: region.bends[at].keep(v, splits.get(at)) for at, v in theta.items()}
         )
         asked = replace(asked, split=splits, beta=zero)
-    tuned = tune.tune(pieces, region, asked, 12, goal=float("inf")).queries
+    tuned = tune.tune(pieces, region, asked, 12, goal=float("inf"))[1]
     lower = tune.bound(pieces, region, tuned, careful=True).lower.numpy()
     exact = tuned.rows.double().numpy() @ values[-1].T  # (q, b): the rows that were asked, as rounded
     doubt = 1e-13 * (1 + np.abs(exact).max())

@@ -11,6 +11,7 @@ import torch
 from helpers.bounds import KINDS, Row, points_of, problem, values_of
 from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Dense, Product, Take
+from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Case, Clock, Problem
 from holdfast.verify.split import forms, planes, search
 from holdfast.verify.split.search import Boxes, clipped
@@ -370,7 +371,7 @@ def places_of_extremes_forgotten(patch):
 
 
 def offs_keep_the_signs_of_weights(patch):
-    patch.setattr(forms, "_size", lambda step: step)
+    patch.setattr(Pieces, "mass", Pieces.forward)
     return lambda: [check_forms("relu", seed, 2.0) for seed in range(4)]
 
 

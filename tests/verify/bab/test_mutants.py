@@ -216,10 +216,10 @@ def moves_drop_what_is_cut_low(patch):
 def pads_swapped(patch):
     once = Pieces._deconvolve
 
-    def deconvolve(self, step, const, rows):
+    def deconvolve(self, step, *given):
         assert isinstance(step, Conv)
         top, left, bottom, right = step.pads
-        return once(self, replace(step, pads=(bottom, right, top, left)), const, rows)
+        return once(self, replace(step, pads=(bottom, right, top, left)), *given)
 
     patch.setattr(Pieces, "_deconvolve", deconvolve)
     return iter([lambda: check_adjoint(sample("conv", 0))])

@@ -6,6 +6,7 @@ size) and then branches for about as long as the bounds took. What branching rea
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from holdfast.verify.bab.tree import (
     promising,
     queries,
 )
-from holdfast.verify.linear.passes import Region, attained, forward
+from holdfast.verify.linear.passes import Region, Traced, attained, forward
 from holdfast.verify.linear.pieces import Pieces, full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
@@ -72,31 +73,27 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
     state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.found is None and not search.late():
         state = _root(search, state.cases, state.land, _effort(search, 1))
-    if state.found is not None or not state.cases:
-        return state.found
-    if not state.root.layers:
-        return _smooth(search, state)
     # As many domains as memory may hold before the best are worked on first.
     pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
-    found = settle(search, state, pool, seed(state.root, state.lower))
-    level, more = 2, True
-    while found is None and len(pool) and not search.late():
-        seconds = max(2.0, state.seconds) if more else math.inf
-        found = grow(search, state, pool, _until(search, seconds))
-        if found is not None or not len(pool) or search.late():
-            break
-        before = state
-        state = _root(search, before.cases, before.land, _effort(search, level))
+    before, more = None, True
+    for level in itertools.count(2):
         if state.found is not None or not state.cases:
             return state.found
         if not state.root.layers:
             return _smooth(search, state)
-        found = _carry(search, before, state, pool)
-        more = _gained(before, state)
-        level += 1
-    if found is None and len(pool):
-        return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
-    return found
+        if before is None:
+            found = settle(search, state, pool, seed(state.root, state.lower))
+        else:
+            found, more = _carry(search, before, state, pool), _gained(before, state)
+        if found is None and len(pool) and not search.late():
+            seconds = max(2.0, state.seconds) if more else math.inf
+            found = grow(search, state, pool, _until(search, seconds))
+        if found is not None or not len(pool):
+            return found
+        if search.late():
+            return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
+        before, state = state, _root(search, state.cases, state.land, _effort(search, level))
+    return None
 
 
 def _smooth(search: Search, state: State) -> Answer | None:
@@ -136,14 +133,14 @@ def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: E
     land = ground(search, sweep, first)
     asked = ask(search.pieces, land.region, cases)
     turns = search.plan.root_iterations
-    tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
-    point = attained(land.region, bound(search.pieces, land.region, tuned.queries))
+    lower, tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    point = attained(land.region, bound(search.pieces, land.region, tuned))
     found = replay(search, point, cases)
-    kept = (~closed(search, land, tuned.queries)).nonzero().reshape(-1)
-    left, lower = [cases[i] for i in kept.tolist()], tuned.lower[kept]
+    kept = (~closed(search, land, tuned)).nonzero().reshape(-1)
+    left, lower = [cases[i] for i in kept.tolist()], lower[kept]
     if left:
         search.clock.tell(f"{unstable(sweep)} undecided neurons", len(left), float(lower.min()))
-    root = plant(land.region, tuned.queries.pick(kept))
+    root = plant(land.region, tuned.pick(kept))
     return State(land, root, left, kept.tolist(), lower, time.monotonic() - begun, found)
 
 
@@ -240,40 +237,48 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     land, root, cases = state.land, state.root, state.cases
     asked = queries(root, domains)
     turns = search.plan.iterations
-    tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    lower, tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
-    sure = (tuned.lower > 0).nonzero().reshape(-1)
+    sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
-        done[sure] = closed(search, land, tuned.queries.pick(sure))
+        done[sure] = closed(search, land, tuned.pick(sure))
     index = (~done).nonzero().reshape(-1)
     if not len(index):
         return None
-    asked = tuned.queries.pick(index)
+    asked = tuned.pick(index)
     traced = bound(search.pieces, root.region, asked)
-    point = attained(root.region, traced)
-    found = replay(search, point, cases)
+    found = replay(search, attained(root.region, traced), cases)
     if found is not None:
         return found
-    relaxed = forward(search.pieces, root.region, asked.top, traced, point)
     left = [domains[i] for i in index.tolist()]
-    best, points = promising(root, left, traced, relaxed, search.plan.candidates)
+    updated = _updated(search.pieces, root, left, asked, traced, search.plan.candidates)
+    for domain, moved, least in zip(left, updated, traced.lower.tolist(), strict=True):
+        if bool((moved.best >= 0).any()):
+            pool.add(replace(moved, lower=least))
+            continue
+        shut = False
+        if not root.curved and not search.late():
+            shut, found = settle_leaf(search, land, root, cases, domain)
+        if found is not None:
+            return found
+        if not shut:
+            search.park(least)
+    return None
+
+
+def _updated(
+    pieces: Pieces, root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
+) -> list[Domain]:
+    """The domains with the parameters of these queries and the neurons worth splitting next."""
+    relaxed = forward(pieces, root.region, asked.top, traced, attained(root.region, traced))
+    best, points = promising(root, domains, traced, relaxed, candidates)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     beta = root.flat(dict(asked.beta or {}))
-    lower = traced.lower.tolist()
-    for i, domain in enumerate(left):
-        if not bool((best[i] >= 0).any()):
-            shut, found = False, None
-            if not root.curved and not search.late():
-                shut, found = settle_leaf(search, land, root, cases, domain)
-            if found is not None:
-                return found
-            if not shut:
-                search.park(lower[i])
-            continue
-        mix = None if asked.mix is None else asked.mix[i]
-        moved = replace(domain, lower=lower[i], alpha=alpha[i], beta=beta[i], mix=mix)
-        pool.add(replace(moved, best=best[i], points=points[i]))
-    return None
+    mix = [None] * len(domains) if asked.mix is None else asked.mix
+    return [
+        replace(d, alpha=alpha[i], beta=beta[i], mix=mix[i], best=best[i], points=points[i])
+        for i, d in enumerate(domains)
+    ]
 
 
 @dataclass(frozen=True)
@@ -364,14 +369,7 @@ def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth, goa
     if not domains:
         return []
     asked = queries(root, domains)
-    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal).queries
-    traced = bound(pieces, root.region, tuned)
-    relaxed = forward(pieces, root.region, tuned.top, traced, attained(root.region, traced))
+    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
+    found = _updated(pieces, root, domains, tuned, bound(pieces, root.region, tuned), depth.candidates)
     lower = bound(pieces, root.region, tuned, careful=True).lower.tolist()
-    best, points = promising(root, domains, traced, relaxed, depth.candidates)
-    alpha = root.flat({at: tuned.theta[at] for at in root.layers})
-    beta = root.flat(dict(tuned.beta or {}))
-    return [
-        replace(d, lower=max(d.lower, lower[i]), alpha=alpha[i], beta=beta[i], best=best[i], points=points[i])
-        for i, d in enumerate(domains)
-    ]
+    return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(found, lower, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -142,12 +142,7 @@ def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
     return Queries(top, parts.rows[:, 0], theta, parts=parts, spec=spec).mixed(mix)
 
 
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """matrix (r, n) @ x + offset (r,)."""
-
-    matrix: Any
-    offset: Any
+Affine: TypeAlias = tuple[Any, Any]  # matrix (r, n) and offset (r,): matrix @ x + offset
 
 
 def settle_leaf(
@@ -160,11 +155,13 @@ def settle_leaf(
     the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
     counterexample.
     """
-    case, lines = cases[domain.case], _leaf_lines(land, root, domain)
-    top, exact = len(search.exact.net.steps) - 1, search.exact.tensor(case.rows)
-    outputs = _affine(search, land, lines, top, exact)
-    matrix = outputs.matrix if case.inputs is None else outputs.matrix + case.inputs
-    rows, signs = Affine(matrix, outputs.offset - case.bound), _signs(search, land, root, domain, lines)
+    case, asked = cases[domain.case], queries(root, [domain])
+    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
+    lines = lines_of(land.exact, replace(asked, theta=theta))
+    top = len(search.exact.net.steps) - 1
+    matrix, offset = _affine(search, land, lines, top, search.exact.tensor(case.rows))
+    rows = matrix if case.inputs is None else matrix + case.inputs, offset - case.bound
+    signs = _signs(search, land, root, domain, lines)
     solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
     if solved is None:
         return False, None
@@ -195,44 +192,37 @@ def _affine(search: Search, land: Ground, lines: Any, top: int, rows: Tensor) ->
     at_input = traced.rows_in
     centre, radius = land.exact.centre[0], land.exact.radius[0]
     offset = traced.lower - at_input @ centre + at_input.abs() @ radius
-    return Affine(at_input.numpy(), offset.numpy())
-
-
-def _leaf_lines(land: Ground, root: Root, domain: Domain) -> Any:
-    asked = queries(root, [domain])
-    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
-    return lines_of(land.exact, replace(asked, theta=theta))
+    return at_input.numpy(), offset.numpy()
 
 
 def _signs(search: Search, land: Ground, root: Root, domain: Domain, lines: Any) -> Affine:
     """s_i·z_i(x) of every split neuron, in the order of the flat split."""
-    matrices, offsets = [], []
+    parts = []
     for at, split in root.parts(domain.split[None]).items():
         bend, source = land.exact.bends[at], search.exact.net.steps[at].source  # type: ignore[union-attr]
         chosen = split[0] != 0
         rows = torch.zeros(int(chosen.sum()), search.exact.sizes[source], dtype=torch.float64)
         rows[torch.arange(len(rows)), bend.index[chosen]] = split[0][chosen].double()
-        made = _affine(search, land, lines, source, rows)
-        matrices.append(made.matrix)
-        offsets.append(made.offset)
-    return Affine(np.concatenate(matrices), np.concatenate(offsets))
+        parts.append(_affine(search, land, lines, source, rows))
+    matrix, offset = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return matrix, offset
 
 
 def _program(case: Case, rows: Affine, signs: Affine, seconds: float) -> tuple[Any, Any, Any, bool] | None:
     """The optimum's point, weights of rows and betas, and whether there is one; None if the solver failed."""
     import highspy
 
-    inputs, count = rows.matrix.shape[1], len(rows.offset)
-    matrix = np.zeros((count + len(signs.offset), inputs + 1))
-    matrix[:count, :-1], matrix[:count, -1] = rows.matrix, -1.0
-    matrix[count:, :-1] = signs.matrix
+    inputs, count, zero = rows[0].shape[1], len(rows[1]), signs[1]
+    matrix = np.zeros((count + len(zero), inputs + 1))
+    matrix[:count, :-1], matrix[:count, -1] = rows[0], -1.0
+    matrix[count:, :-1] = signs[0]
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = inputs + 1, len(matrix)
     lp.col_cost_ = np.append(np.zeros(inputs), 1.0)
     lp.col_lower_ = np.append(case.lower, -highspy.kHighsInf)
     lp.col_upper_ = np.append(case.upper, highspy.kHighsInf)
-    lp.row_lower_ = np.append(np.full(count, -highspy.kHighsInf), -signs.offset)
-    lp.row_upper_ = np.append(-rows.offset, np.full(len(signs.offset), highspy.kHighsInf))
+    lp.row_lower_ = np.append(np.full(count, -highspy.kHighsInf), -zero)
+    lp.row_upper_ = np.append(-rows[1], np.full(len(zero), highspy.kHighsInf))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.arange(len(matrix) + 1) * (inputs + 1)
     lp.a_matrix_.index_ = np.tile(np.arange(inputs + 1), len(matrix))

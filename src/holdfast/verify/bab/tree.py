@@ -75,11 +75,6 @@ class Root:
         none = [torch.zeros(0)]
         return torch.cat(lower or none), torch.cat(upper or none)
 
-    def is_curve(self) -> Tensor:
-        """Which neurons (u,) are those of curves."""
-        marks = [torch.full((n,), at in self.curved) for at, n in zip(self.layers, self.sizes, strict=True)]
-        return torch.cat(marks)
-
 
 def at_once(root: Root, wanted: int) -> int:
     """How many domains are split at once at most: of curves each query has lines of its own."""
@@ -134,7 +129,7 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     """Each domain's two halves, one after the other: the upper one first."""
     halves = []
     lower, upper = root.ends()
-    curve = root.is_curve().tolist()
+    curve = [at in root.curved for at, size in zip(root.layers, root.sizes, strict=True) for _ in range(size)]
     for domain, (neuron, point) in zip(domains, splits, strict=True):
         if curve[neuron]:
             low, high = domain.cuts.get(neuron, (float(lower[neuron]), float(upper[neuron])))
@@ -222,9 +217,7 @@ class Pool:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._worst: list[tuple[float, int]] = []
-        self._best: list[tuple[float, int]] = []
-        self._domains: dict[int, Domain] = {}
+        self._domains: dict[int, Domain] = {}  # by number, in the order in which they came
         self._number = itertools.count()
 
     def __len__(self) -> int:
@@ -232,32 +225,22 @@ class Pool:
 
     def add(self, domain: Domain) -> None:
         """Put a domain in."""
-        number = next(self._number)
-        self._domains[number] = domain
-        heapq.heappush(self._worst, (domain.lower, number))
-        heapq.heappush(self._best, (-domain.lower, number))
+        self._domains[next(self._number)] = domain
 
     def lowest(self) -> float:
         """The lowest bound of all that are open."""
-        while self._worst and self._worst[0][1] not in self._domains:
-            heapq.heappop(self._worst)
-        return self._worst[0][0] if self._worst else float("inf")
+        return min((domain.lower for domain in self._domains.values()), default=float("inf"))
 
     def drain(self) -> list[Domain]:
         """All domains; the pool is empty afterwards."""
-        domains = list(self._domains.values())
-        self._domains, self._worst, self._best = {}, [], []
+        domains, self._domains = list(self._domains.values()), {}
         return domains
 
     def take(self, count: int) -> list[Domain]:
         """The next domains to work on."""
-        heap = self._worst if len(self) < self.room else self._best
-        taken: list[Domain] = []
-        while heap and len(taken) < count:
-            domain = self._domains.pop(heapq.heappop(heap)[1], None)
-            if domain is not None:
-                taken.append(domain)
-        return taken
+        sign = 1 if len(self) < self.room else -1
+        next_ = heapq.nsmallest(count, self._domains, lambda number: sign * self._domains[number].lower)
+        return [self._domains.pop(number) for number in next_]
 
 
 @dataclass(frozen=True, eq=False)

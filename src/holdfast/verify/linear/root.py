@@ -182,7 +182,7 @@ def _tightest(
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
             rates = effort.iterations, effort.rate, effort.decay
-            asked = tune(pieces, region, asked, *rates, goal=goal, stop=effort.stop).queries
+            asked = tune(pieces, region, asked, *rates, goal=goal, stop=effort.stop)[1]
         if effort.finish is None:
             found.append(bound(pieces, region, asked, careful=True).lower)
         else:

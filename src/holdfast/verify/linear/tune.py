@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -24,10 +25,6 @@ class Parts:
     rows: Tensor
     offset: Tensor
     rows_in: Tensor | None = None
-
-    def pick(self, index: Tensor) -> Parts:
-        """Those of some of the queries."""
-        return Parts(self.rows[index], self.offset[index], _picked(self.rows_in, index))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +55,8 @@ class Queries:
 
     def pick(self, index: Tensor) -> Queries:
         """Some of the queries."""
-        values = (getattr(self, field.name) for field in fields(self)[1:])
-        return Queries(self.top, *(_picked(value, index) for value in values))
+        found: Queries = _picked(self, index)
+        return found
 
     def mixed(self, mix: Tensor) -> Queries:
         """The queries with their rows made anew from the parts."""
@@ -77,11 +74,11 @@ class Queries:
 
 
 def _picked(value: Any, index: Tensor) -> Any:
-    """Some of the queries' values: of a tensor, of tensors by step, or of parts."""
-    if value is None:
-        return None
-    if isinstance(value, Parts):
-        return value.pick(index)
+    """Some of the queries' values: of a tensor, of tensors by step, or of all fields."""
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, Parts | Queries):
+        return replace(value, **{f.name: _picked(getattr(value, f.name), index) for f in fields(value)})
     return {at: v[index] for at, v in value.items()} if isinstance(value, Mapping) else value[index]
 
 
@@ -148,21 +145,15 @@ def _fixed(queries: Queries) -> Tensor | None:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Tuned:
-    """The best bounds (q,) found and the queries with the parameters that gave them."""
-
-    lower: Tensor
-    queries: Queries
-
-
 class _Adam:
     """Adam's moments for one parameter; steps are of the size of the rate whatever the gradient's is."""
 
-    def __init__(self, like: Tensor) -> None:
-        self.first, self.second, self.count = torch.zeros_like(like), torch.zeros_like(like), 0
+    def __init__(self) -> None:
+        self.first, self.second, self.count = torch.zeros(0), torch.zeros(0), 0
 
     def step(self, gradient: Tensor, rate: float) -> Tensor:
+        if not self.count:
+            self.first, self.second = torch.zeros_like(gradient), torch.zeros_like(gradient)
         self.count += 1
         self.first.lerp_(gradient, 0.1)
         self.second.lerp_(gradient * gradient, 0.01)
@@ -172,6 +163,9 @@ class _Adam:
 
     def pick(self, index: Tensor) -> None:
         self.first, self.second = self.first[index], self.second[index]
+
+
+Moves: TypeAlias = defaultdict[tuple[str, int], _Adam]  # by kind of parameter and activation step
 
 
 def tune(
@@ -184,8 +178,11 @@ def tune(
     beta_rate: float = 0.1,
     goal: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
-) -> Tuned:
-    """The queries with tuned parameters; a query whose bound passes `goal` is not worked on any more."""
+) -> tuple[Tensor, Queries]:
+    """The best bounds (q,) found and the queries with the parameters that gave them.
+
+    A query whose bound passes `goal` is not worked on any more.
+    """
     best = torch.full((len(queries),), -torch.inf, dtype=pieces.dtype)
     kept = replace(
         queries,
@@ -193,10 +190,7 @@ def tune(
         beta=None if queries.beta is None else {k: v.clone() for k, v in queries.beta.items()},
         mix=None if queries.mix is None else queries.mix.clone(),
     )
-    open_ = torch.arange(len(queries))
-    now = queries
-    theta_moves = {k: _Adam(v) for k, v in now.theta.items()}
-    beta_moves = {k: _Adam(v) for k, v in (now.beta or {}).items()}
+    open_, now, moves = torch.arange(len(queries)), queries, Moves(_Adam)
     for turn in range(iterations + 1):
         traced = bound(pieces, region, now)
         better = traced.lower > best[open_]
@@ -208,29 +202,23 @@ def tune(
         if int(going.sum()) < 0.7 * len(going):
             index = going.nonzero().reshape(-1)
             open_, now = open_[index], now.pick(index)
-            traced = _narrow(traced, index)
-            for move in (*theta_moves.values(), *beta_moves.values()):
+            lines = {k: v.pick(index) for k, v in traced.lines.items()}
+            rows = {k: v[index] for k, v in traced.rows.items()}
+            traced = Traced(traced.lower[index], traced.rows_in[index], rows, lines)
+            for move in moves.values():
                 move.pick(index)
-        now = _climb(pieces, region, now, traced, theta_moves, beta_moves, rate, beta_rate)
+        now = _climb(pieces, region, now, traced, moves, rate, beta_rate)
         rate, beta_rate = rate * decay, beta_rate * decay
-    return Tuned(best, kept if kept.mix is None else kept.mixed(kept.mix))
+    return best, kept if kept.mix is None else kept.mixed(kept.mix)
 
 
 def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
     index = open_[better]
-    for at, theta in now.theta.items():
-        kept.theta[at][index] = theta[better]
-    if kept.beta is not None and now.beta is not None:
-        for at, beta in now.beta.items():
-            kept.beta[at][index] = beta[better]
+    for best, values in ((kept.theta, now.theta), (kept.beta or {}, now.beta or {})):
+        for at, value in values.items():
+            best[at][index] = value[better]
     if kept.mix is not None and now.mix is not None:
         kept.mix[index] = now.mix[better]
-
-
-def _narrow(traced: Traced, index: Tensor) -> Traced:
-    lines = {k: v.pick(index) for k, v in traced.lines.items()}
-    rows = {k: v[index] for k, v in traced.rows.items()}
-    return Traced(traced.lower[index], traced.rows_in[index], rows, lines)
 
 
 def _climb(
@@ -238,8 +226,7 @@ def _climb(
     region: Region,
     now: Queries,
     traced: Traced,
-    theta_moves: dict[int, _Adam],
-    beta_moves: dict[int, _Adam],
+    moves: Moves,
     rate: float,
     beta_rate: float,
 ) -> Queries:
@@ -251,12 +238,12 @@ def _climb(
         bend, z = region.bends[at], relaxed.before[at]
         if theta[at].numel():
             split = None if now.split is None else now.split.get(at)
-            move = theta_moves[at].step(bend.slope(theta[at], rows, z, split), rate)
+            move = moves["theta", at].step(bend.slope(theta[at], rows, z, split), rate)
             # Where an interval may be of any size, steps are shares of it.
             move = move * bend.pace if isinstance(bend, Convex) else move
             theta[at] = bend.keep(theta[at] + move, split)
         if beta is not None and now.split is not None and at in beta:
-            moved = beta[at] + beta_moves[at].step(_outside(now.split[at], z), beta_rate)
+            moved = beta[at] + moves["beta", at].step(_outside(now.split[at], z), beta_rate)
             beta[at] = moved.clamp_(min=0) * ((now.split[at] != 0) if moved.dim() == 2 else 1)
     now = replace(now, theta=theta, beta=beta)
     if now.parts is None or now.mix is None or relaxed.top is None:
