@@ -12,7 +12,7 @@ import numpy as np
 from helpers.bounds import Row
 from holdfast.graph.ir import Dense, Net
 from holdfast.verify.lowdim.layers import layers_of
-from holdfast.verify.lowdim.walker import SURE, Walker, table_of
+from holdfast.verify.lowdim.search import SURE, Walker, table_of
 from holdfast.verify.problem import Case
 
 U = Fraction(1, 2**53)

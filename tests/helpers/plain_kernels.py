@@ -11,7 +11,6 @@ import numpy as np
 
 from holdfast.verify import lowdim
 from holdfast.verify.lowdim import search as engine
-from holdfast.verify.lowdim import walker
 
 SOURCES = Path(lowdim.__file__).parent
 MODULES = ("compiled", "zonotope", "program", "points", "walk")
@@ -43,4 +42,4 @@ def install(patch, kernels: SimpleNamespace) -> None:
             return int(kernels.walk(*arrays))
 
     patch.setattr(engine, "ready", lambda: True)
-    patch.setattr(walker, "kernel", lambda: run)
+    patch.setattr(engine, "kernel", lambda: run)

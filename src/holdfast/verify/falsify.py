@@ -61,15 +61,8 @@ class Targets:
     bound: Tensor  # (c, r), inf where a case has fewer rows
     inputs: Tensor | None  # (c, r, n)
 
-    @property
-    def cases(self) -> int:
-        """How many cases there are."""
+    def __len__(self) -> int:
         return len(self.box)
-
-    @property
-    def values(self) -> int:
-        """How many numbers one case takes."""
-        return int(self.rows[0].numel() + (0 if self.inputs is None else self.inputs[0].numel()))
 
     def bounds(self, which: Tensor) -> tuple[Tensor, Tensor]:
         """The corners (b, n) of these cases' boxes."""
@@ -181,12 +174,13 @@ class Hunt:
         self.problem, self.targets, self.clock, self.until = problem, targets, clock, until
         self.net = TorchNet(problem.net, targets.low.dtype)
         self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
-        self.best = np.full(targets.cases, np.inf, np.float32)
+        self.best = np.full(len(targets), np.inf, np.float32)
         self.point = targets.low[targets.box].clone()
         bounds = targets.bound.where(targets.bound.isfinite(), 0.0)
         self.limit = NEAR * (1.0 + float(bounds.abs().max()))
         self.tried = 0
-        values = max(sum(prod(step.shape) for step in problem.net.steps), targets.values)
+        rows = sum(value[0].numel() for value in (targets.rows, targets.inputs) if value is not None)
+        values = max(sum(prod(step.shape) for step in problem.net.steps), rows)
         # by size and not by the clock: one seed, one search
         self.size = max(1, min(MOST_VALUES // values, MOST_WORK // (1 + products(problem.net)), MOST_POINTS))
 
@@ -196,7 +190,7 @@ class Hunt:
 
     def sampled(self) -> NDArray[Any] | None:
         """A witness among the middle, random corners and random points of every case."""
-        cases = torch.arange(self.targets.cases)
+        cases = torch.arange(len(self.targets))
         for kind in ("middle", "corner", "inside"):
             for part in cases.split(self.size):
                 which = part if kind == "middle" else part.repeat(max(1, self.size // len(part)))
@@ -225,11 +219,11 @@ class Hunt:
 
     def round(self, number: int) -> NDArray[Any] | None:
         """A witness found by one descent, from all cases or from those that came nearest."""
-        self.clock.tell(ENGINE, self.targets.cases, float(self.best.min()))
+        self.clock.tell(ENGINE, len(self.targets), float(self.best.min()))
         if number % 2:
             which = torch.tensor(np.argsort(self.best)[:FEW].copy())
         else:
-            which = torch.randperm(self.targets.cases, generator=self.noise)
+            which = torch.randperm(len(self.targets), generator=self.noise)
         which = which[: self.size].repeat(max(1, self.size // len(which)))
         kind = ("inside", "inside", "corner", "best")[number % 4]
         leaks = MOST_LEAK * torch.rand((len(which), 1), generator=self.noise, dtype=self.net.dtype) ** 2

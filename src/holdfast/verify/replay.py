@@ -61,7 +61,7 @@ def _judge(cases: Sequence[Case]) -> Callable[[Floats, Floats], NDArray[np.bool_
 
     def meets(points: Floats, values: Floats) -> NDArray[np.bool_]:
         left = values @ flat if tied is None else values @ flat + points @ tied
-        met: NDArray[np.bool_] = (left.reshape(-1, *bound.shape) <= bound).all(axis=2)
+        met: NDArray[np.bool_] = np.all(left.reshape(-1, *bound.shape) <= bound, axis=2)
         return met
 
     return meets

@@ -19,8 +19,8 @@ from helpers.few_inputs import (
     room,
 )
 from helpers.plain_kernels import plain
-from holdfast.verify.lowdim import walker as walkers
-from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.lowdim import search as engine
+from holdfast.verify.lowdim.search import Walker
 
 seeds = some.integers(0, 10**6)
 scales = some.sampled_from([1.0, 10.0, 1e4, 1e12])
@@ -47,7 +47,7 @@ def test_programs_have_the_points_of_every_net_that_rounding_allows(seed, radius
 
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_with_more_open_relus_than_symbols(seed, monkeypatch):
-    monkeypatch.setattr(walkers, "WORK", 0)
+    monkeypatch.setattr(engine, "WORK", 0)
     assert check_programs(plain(), asked(seed, 1.0, 1.0, (20, 6)), seed, False)
 
 

@@ -9,8 +9,7 @@ from helpers.few_inputs import asked, check_certified, check_layers, check_progr
 from helpers.plain_kernels import engine, install, plain
 from helpers.verdicts import check_boxes, check_corner, check_line, check_numbers
 from holdfast.verify import problem
-from holdfast.verify.lowdim import walker
-from holdfast.verify.lowdim.walker import Walker
+from holdfast.verify.lowdim.search import Walker
 
 Check = Callable[[], object]
 
@@ -201,7 +200,7 @@ def test_a_mutant_around_the_kernels_is_caught(mutant, monkeypatch):
 def test_a_mutant_of_the_kernels_is_caught(mutant, monkeypatch):
     checks, right, wrong = KERNELS[mutant]
     if checks is pooled_programs:
-        monkeypatch.setattr(walker, "WORK", 0)
+        monkeypatch.setattr(engine, "WORK", 0)
     kernels = plain((right, wrong))
     install(monkeypatch, kernels)
     monkeypatch.setattr(engine, "CLIMBS", 0)  # no luck: what is not proven is looked at

@@ -13,7 +13,7 @@ from helpers.verdicts import answer, check_boxes, check_corner, check_line, chec
 from holdfast.graph.ir import Dense, evaluate
 from holdfast.graph.session import runtime
 from holdfast.verify.lowdim.layers import layers_of
-from holdfast.verify.lowdim.walker import kernel
+from holdfast.verify.lowdim.search import kernel
 from holdfast.verify.problem import Case
 
 ULP = 2.0**-52

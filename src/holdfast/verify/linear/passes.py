@@ -64,18 +64,18 @@ def backward(
     """
     pending: dict[int, Tensor] = {top: rows}
     seen: dict[int, Tensor] = {}
-    slack = _Slack(pieces, region, len(rows)) if careful else None
+    slack = _Slack(pieces, region, len(rows), fixed) if careful else None
     const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
     const = const if fixed is None else const + fixed[:, 0].to(const.dtype)
-    if slack is not None and fixed is not None:
-        slack.constant(fixed[:, 1])
     for at in range(top, 0, -1):
         if at not in pending:
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
             more = None if extra is None else extra.get(at)
-            const, seen[at], now = _bent(region, at, step, lines[at], now, more, const, slack)
+            if slack is not None:
+                slack.activation(at, step, now, lines[at], more)
+            const, seen[at], now = _bent(region.bends[at], lines[at], now, more, const)
             _add(pending, step.source, now)
             continue
         if isinstance(step, Product):
@@ -101,20 +101,10 @@ def backward(
 
 
 def _bent(
-    region: Region,
-    at: int,
-    step: Activation,
-    lines: Any,
-    rows: Tensor,
-    more: Tensor | None,
-    const: Tensor,
-    slack: _Slack | None,
+    bend: Bend, lines: Any, rows: Tensor, more: Tensor | None, const: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One activation passed: the constant, the rows (q, m) at it and the rows (q, n) before it."""
-    bend = region.bends[at]
     seen = rows[:, bend.index]
-    if slack is not None:
-        slack.activation(at, step, rows, lines, more)
     positive = seen.clamp(min=0)
     negative = seen - positive
     if lines.lo is not None:
@@ -149,10 +139,11 @@ class _Slack:
     n counts the products of a sum, the weight's own rounding, and the sums where several steps read one.
     """
 
-    def __init__(self, pieces: Pieces, region: Region, queries: int) -> None:
-        self.pieces, self.region = pieces, region
+    def __init__(self, pieces: Pieces, region: Region, queries: int, fixed: Tensor | None) -> None:
+        self.pieces, self.region, self.steps = pieces, region, len(pieces.net.steps)
         self.sum = torch.zeros(queries, dtype=torch.float64)
-        self.steps = len(pieces.net.steps)
+        if fixed is not None:  # a sum with one term a neuron or two
+            self.sum += gamma(2 * sum(pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
 
     def linear(self, at: int, rows: Tensor) -> None:
         """Count a linear step whose output has these rows."""
@@ -197,10 +188,6 @@ class _Slack:
         self.sum += step_error(self.pieces.net, step) * (size * a * b).sum(1).double()
         self.sum += self._constant(at) * (size * rest).sum(1).double()
 
-    def constant(self, mass: Tensor) -> None:
-        """Count a constant that is a sum of terms with these magnitudes (q,), one term a neuron or two."""
-        self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * mass
-
     def total(self, rows: Tensor) -> Tensor:
         """All that was counted (q,), with the sum over the inputs."""
         reach = self.region.centre.abs() + self.region.radius
@@ -237,17 +224,15 @@ def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Ten
         step = pieces.net.steps[at]
         if any(source not in values for source in sources_of(step)):
             continue
+        if isinstance(step, Activation | Product) and at not in traced.rows:
+            continue
         given = [values[source] for source in sources_of(step)]
         if isinstance(step, Activation):
-            if at not in traced.rows:
-                continue
             bend = region.bends[at]
             before[at] = given[0][:, bend.index]
             values[at] = given[0] * bend.base
             values[at][:, bend.index] = after[at] = traced.lines[at].at(traced.rows[at], before[at])
         elif isinstance(step, Product):
-            if at not in traced.rows:
-                continue
             before[at] = torch.stack(given, 1)
             values[at] = after[at] = traced.lines[at].at(traced.rows[at], *given)
         else:

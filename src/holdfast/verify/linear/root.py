@@ -94,12 +94,10 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
         refined.update(sources_of(step))
         if isinstance(step, Product):
             left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
-            sweep.bends[at] = ProductBend(step, left, right)
-            sweep.hold(at, _evaluated(pieces.net, step, product_range(left, right)), known)
-            continue
-        source = step.source
-        sweep.bends[at] = bend(step, sweep.lower[source], sweep.upper[source])
-        ends = span(step, sweep.lower[source], sweep.upper[source])
+            sweep.bends[at], ends = ProductBend(step, left, right), product_range(left, right)
+        else:
+            below, above = sweep.lower[step.source], sweep.upper[step.source]
+            sweep.bends[at], ends = bend(step, below, above), span(step, below, above)
         sweep.hold(at, _evaluated(pieces.net, step, ends), known)
     return sweep
 

@@ -33,11 +33,6 @@ class Plane:
     slopes: Tensor
     loss: Tensor
 
-    @property
-    def lower(self) -> Tensor:
-        """The least value (q,)."""
-        return self.base - self.slopes.abs().sum(1)
-
 
 def along(given: Form, output: Form, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
     """Rows (q, k) of the forms of the outputs plus rows (q, d) of the inputs, each of its own box (q,)."""
