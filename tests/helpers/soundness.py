@@ -24,9 +24,7 @@ CROWN = root.Effort(iterations=0)
 ALPHA = root.Effort(iterations=6)
 TREES = root.Effort(
     iterations=4,
-    finish=lambda pieces, region, asked, goal: refine(
-        pieces, region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal
-    ),
+    finish=lambda region, asked, goal: refine(region, asked, Depth(rounds=6, leaves=24, gain=0.0), goal=goal),
 )
 SLOPES = {"leaky": 0.1, "elu": 0.7}
 Check = Callable[[], object]
@@ -151,8 +149,8 @@ def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float
             asked, theta={at: region.bends[at].keep(v, splits.get(at)) for at, v in theta.items()}
         )
         asked = replace(asked, split=splits, beta=zero)
-    tuned = tune.tune(pieces, region, asked, 12, goal=float("inf"))[1]
-    lower = tune.bound(pieces, region, tuned, careful=True).lower.numpy()
+    tuned = tune.tune(region, asked, 12, goal=float("inf"))[1]
+    lower = tune.bound(region, tuned, careful=True).lower.numpy()
     exact = tuned.rows.double().numpy() @ values[-1].T  # (q, b): the rows that were asked, as rounded
     doubt = 1e-13 * (1 + np.abs(exact).max())
     for q in range(len(rows)):
@@ -312,7 +310,7 @@ def check_specification(seed: int) -> None:
     theta = {at: bend.start(200) for at, bend in region.bends.items()}
     asked = tune.Queries(len(pieces.sizes) - 1, parts.rows[:, 0], theta, parts=parts, spec=spec)
     asked = asked.mixed(pieces.tensor(rng.dirichlet(np.ones(3), 200)))
-    lower = tune.bound(pieces, region, asked, careful=True).lower.numpy()
+    lower = tune.bound(region, asked, careful=True).lower.numpy()
     output = values_of(given.net, given.points[:1])[-1][0]
     exact = (asked.mix.double().numpy() * (rows @ output - offset)).sum(1)
     assert (lower <= exact).all()
@@ -326,7 +324,7 @@ def check_weights() -> None:
     case = Case(np.zeros(3), np.ones(3), rows, bound)
     found = Search(problem(net, case), Clock(Budget()), SMALL)
     land = ground(found, root.bounds(found.pieces, case.lower, case.upper, CROWN), case)
-    asked = ask(found.pieces, land.region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
+    asked = ask(land.region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
     assert not bool(closed(found, land, asked).any())
 
 

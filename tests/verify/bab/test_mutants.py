@@ -238,7 +238,7 @@ def mixed_rows_rounded(patch):
 
 def every_positive_bound_a_proof(patch):
     def closed(found, land, asked):
-        return tune.bound(found.pieces, land.region, asked).lower > -1e-6
+        return tune.bound(land.region, asked).lower > -1e-6
 
     only_in(patch, decide, "_root", closed=closed)
     return verdicts()

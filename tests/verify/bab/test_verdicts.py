@@ -227,7 +227,7 @@ def test_conjunctions_of_different_length_are_asked_together():
     assert same_box(cases) == [[0, 1, 2], [3]]
     pieces = Pieces(net, torch.float32)
     region = root.bounds(pieces, lower, upper, ALPHA).region()
-    asked = ask(pieces, region, cases[:3])
+    asked = ask(region, cases[:3])
     assert asked.spec is not None
     np.testing.assert_array_equal(asked.spec.offset[1].numpy(), cases[1].bound[[0, 0, 0]])
     np.testing.assert_array_equal(asked.spec.rows[2].numpy(), cases[2].rows[[0, 1, 0]])

@@ -41,7 +41,7 @@ from holdfast.verify.bab.tree import (
     queries,
 )
 from holdfast.verify.linear.passes import Region, Traced, attained, forward
-from holdfast.verify.linear.pieces import Pieces, full_precision
+from holdfast.verify.linear.pieces import full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
 from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, same_box
@@ -131,10 +131,10 @@ def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: E
     first = cases[0]
     sweep = bounds(search.pieces, first.lower, first.upper, effort, known.sweep if known else None)
     land = ground(search, sweep, first)
-    asked = ask(search.pieces, land.region, cases)
+    asked = ask(land.region, cases)
     turns = search.plan.root_iterations
-    lower, tuned = tune(search.pieces, land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
-    point = attained(land.region, bound(search.pieces, land.region, tuned))
+    lower, tuned = tune(land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    point = attained(land.region, bound(land.region, tuned))
     found = replay(search, point, cases)
     kept = (~closed(search, land, tuned)).nonzero().reshape(-1)
     left, lower = [cases[i] for i in kept.tolist()], lower[kept]
@@ -164,8 +164,8 @@ def _effort(search: Search, level: int) -> Effort:
     curved = any(isinstance(s, Activation) and s.curve not in SIGNED for s in search.problem.net.steps)
     turns, decay = (20 * level, 0.96) if curved else (10, 0.85)
 
-    def finish(pieces: Pieces, region: Region, asked: Queries, goal: float) -> Tensor:
-        return refine(pieces, region, asked, depth, stop, goal)
+    def finish(region: Region, asked: Queries, goal: float) -> Tensor:
+        return refine(region, asked, depth, stop, goal)
 
     return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
@@ -220,7 +220,7 @@ def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) ->
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
         taken = pool.take(min(batch, most))
-        splits = choose(search.pieces, state.root, taken, search.plan.candidates)
+        splits = choose(state.root, taken, search.plan.candidates)
         found = settle(search, state, pool, children(state.root, taken, splits))
         if found is not None:
             return found
@@ -237,7 +237,7 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     land, root, cases = state.land, state.root, state.cases
     asked = queries(root, domains)
     turns = search.plan.iterations
-    lower, tuned = tune(search.pieces, root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    lower, tuned = tune(root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
     sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
@@ -246,12 +246,12 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     if not len(index):
         return None
     asked = tuned.pick(index)
-    traced = bound(search.pieces, root.region, asked)
+    traced = bound(root.region, asked)
     found = replay(search, attained(root.region, traced), cases)
     if found is not None:
         return found
     left = [domains[i] for i in index.tolist()]
-    updated = _updated(search.pieces, root, left, asked, traced, search.plan.candidates)
+    updated = _updated(root, left, asked, traced, search.plan.candidates)
     for domain, moved, least in zip(left, updated, traced.lower.tolist(), strict=True):
         if bool((moved.best >= 0).any()):
             pool.add(replace(moved, lower=least))
@@ -267,10 +267,10 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
 
 
 def _updated(
-    pieces: Pieces, root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
+    root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
 ) -> list[Domain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
-    relaxed = forward(pieces, root.region, asked.top, traced, attained(root.region, traced))
+    relaxed = forward(root.region, asked.top, traced, attained(root.region, traced))
     best, points = promising(root, domains, traced, relaxed, candidates)
     alpha = root.flat({at: asked.theta[at] for at in root.layers})
     beta = root.flat(dict(asked.beta or {}))
@@ -294,12 +294,7 @@ class Depth:
 
 
 def refine(
-    pieces: Pieces,
-    region: Region,
-    asked: Queries,
-    depth: Depth,
-    stop: Callable[[], bool] = lambda: False,
-    goal: float = 0.0,
+    region: Region, asked: Queries, depth: Depth, stop: Callable[[], bool] = lambda: False, goal: float = 0.0
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
@@ -308,21 +303,21 @@ def refine(
     A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
     root = plant(region, asked)
-    careful = bound(pieces, region, asked, careful=True).lower
+    careful = bound(region, asked, careful=True).lower
     if not root.layers:
         return careful
     leaves = [[domain] for domain in seed(root, careful)]
     start = [group[0] for group in leaves if group[0].lower <= goal]
     batch = 4 * at_once(root, depth.batch)
     for first in range(0, len(start), batch):
-        for domain in _scored(pieces, root, start[first : first + batch], depth, goal):
+        for domain in _scored(root, start[first : first + batch], depth, goal):
             leaves[domain.case] = [domain]
     active = {domain.case for domain in start}
     for _ in range(depth.rounds):
         if not active or stop():
             break
         before = {q: _least(leaves[q]) for q in active}
-        _deepen(pieces, root, leaves, sorted(active), depth, goal, stop)
+        _deepen(root, leaves, sorted(active), depth, goal, stop)
         for q in sorted(active):
             now = _least(leaves[q])
             gained = now - before[q] > depth.gain * abs(before[q])
@@ -337,7 +332,6 @@ def _least(group: list[Domain]) -> float:
 
 
 def _deepen(
-    pieces: Pieces,
     root: Root,
     leaves: list[list[Domain]],
     active: list[int],
@@ -355,8 +349,8 @@ def _deepen(
         if stop():
             return
         part = taken[start : start + batch]
-        splits = choose(pieces, root, part, depth.candidates)
-        halves = _scored(pieces, root, children(root, part, splits), depth, goal)
+        splits = choose(root, part, depth.candidates)
+        halves = _scored(root, children(root, part, splits), depth, goal)
         gone = {id(d) for d in part}
         for q in {d.case for d in part}:
             leaves[q] = [d for d in leaves[q] if id(d) not in gone]
@@ -364,12 +358,12 @@ def _deepen(
             leaves[domain.case].append(domain)
 
 
-def _scored(pieces: Pieces, root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
+def _scored(root: Root, domains: list[Domain], depth: Depth, goal: float) -> list[Domain]:
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []
     asked = queries(root, domains)
-    tuned = tune(pieces, root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
-    found = _updated(pieces, root, domains, tuned, bound(pieces, root.region, tuned), depth.candidates)
-    lower = bound(pieces, root.region, tuned, careful=True).lower.tolist()
+    tuned = tune(root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
+    found = _updated(root, domains, tuned, bound(root.region, tuned), depth.candidates)
+    lower = bound(root.region, tuned, careful=True).lower.tolist()
     return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(found, lower, strict=True)]

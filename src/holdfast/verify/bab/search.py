@@ -70,16 +70,16 @@ def ground(search: Search, sweep: Sweep, case: Case) -> Ground:
     bends = {at: doubled(drawn) for at, drawn in sweep.bends.items()}
     region = sweep.region()
     largest = {at: value.double() for at, value in region.largest.items()}
-    return Ground(sweep, region, Region(centre, radius, bends, largest))
+    return Ground(sweep, region, Region(search.exact, centre, radius, bends, largest))
 
 
 def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
     """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
-    proven = bound(search.pieces, land.region, asked, careful=True).lower
+    proven = bound(land.region, asked, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
     if len(again):
         picked = _double(asked.pick(again), land.exact)
-        lower = bound(search.exact, land.exact, picked, careful=True).lower
+        lower = bound(land.exact, picked, careful=True).lower
         proven[again] = torch.maximum(proven[again], lower)
     done = proven > 0
     if bool(done.any()):
@@ -127,8 +127,9 @@ def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | No
     return None
 
 
-def ask(pieces: Pieces, region: Region, cases: Sequence[Case]) -> Queries:
+def ask(region: Region, cases: Sequence[Case]) -> Queries:
     """One query a case: its row, or an even mix of the rows of its conjunction."""
+    pieces = region.pieces
     rows, inputs, offset = stacked_rows(cases)
     most = offset.shape[1]
     spec = Parts(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
@@ -188,7 +189,7 @@ def settle_leaf(
 
 def _affine(search: Search, land: Ground, lines: Any, top: int, rows: Tensor) -> Affine:
     """Rows (r, n) of step `top` as functions of the inputs; exact but for rounding, since all lines are."""
-    traced = backward(search.exact, land.exact, top, rows, lines)
+    traced = backward(land.exact, top, rows, lines)
     at_input = traced.rows_in
     centre, radius = land.exact.centre[0], land.exact.radius[0]
     offset = traced.lower - at_input @ centre + at_input.abs() @ radius

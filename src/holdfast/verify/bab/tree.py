@@ -12,7 +12,6 @@ import torch
 
 from holdfast.verify.linear.curves import Cut, Hinge
 from holdfast.verify.linear.passes import Region, Relaxed, Traced
-from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.shapes import curve
 from holdfast.verify.linear.tune import Queries, bound
 
@@ -190,7 +189,7 @@ def promising(
     return best, points.gather(1, best.clamp(min=0))
 
 
-def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> list[Split]:
+def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:
     """What each domain is split at: of its most promising neurons that whose worse half is best."""
     tried = []
     for d in domains:
@@ -200,7 +199,7 @@ def choose(pieces: Pieces, root: Root, domains: list[Domain], count: int) -> lis
         return [t[0] for t in tried]
     owners = [d for d, some in zip(domains, tried, strict=True) for _ in some]
     halves = children(root, owners, [n for some in tried for n in some])
-    lower = bound(pieces, root.region, queries(root, halves)).lower.reshape(-1, 2)
+    lower = bound(root.region, queries(root, halves)).lower.reshape(-1, 2)
     # The worse half decides, the other one breaks ties; a half that is closed already is worth no more.
     value = lower.clamp(max=0.0)
     merit = (value.min(1).values + 0.2 * value.max(1).values).tolist()

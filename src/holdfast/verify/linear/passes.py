@@ -27,8 +27,9 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The box as centre and radius (1, n), outward; and what is known of each step over it."""
+    """A net in one precision, a box as centre and radius (1, n), outward, and what is known of each step."""
 
+    pieces: Pieces
     centre: Tensor
     radius: Tensor
     bends: Mapping[int, Bend] = field(default_factory=dict)
@@ -46,7 +47,6 @@ class Traced:
 
 
 def backward(
-    pieces: Pieces,
     region: Region,
     top: int,
     rows: Tensor,
@@ -62,9 +62,10 @@ def backward(
     `rows_in` (q, inputs) are coefficients of the inputs themselves (rows of a specification over x).
     A `careful` pass subtracts what rounding can have added (see `_Slack`); only such a bound proves.
     """
+    pieces = region.pieces
     pending: dict[int, Tensor] = {top: rows}
     seen: dict[int, Tensor] = {}
-    slack = _Slack(pieces, region, len(rows), fixed) if careful else None
+    slack = _Slack(region, len(rows), fixed) if careful else None
     const = rows.new_zeros(len(rows), dtype=torch.float64 if careful else None)
     const = const if fixed is None else const + fixed[:, 0].to(const.dtype)
     for at in range(top, 0, -1):
@@ -139,11 +140,11 @@ class _Slack:
     n counts the products of a sum, the weight's own rounding, and the sums where several steps read one.
     """
 
-    def __init__(self, pieces: Pieces, region: Region, queries: int, fixed: Tensor | None) -> None:
-        self.pieces, self.region, self.steps = pieces, region, len(pieces.net.steps)
+    def __init__(self, region: Region, queries: int, fixed: Tensor | None) -> None:
+        self.pieces, self.region, self.steps = region.pieces, region, len(region.pieces.net.steps)
         self.sum = torch.zeros(queries, dtype=torch.float64)
         if fixed is not None:  # a sum with one term a neuron or two
-            self.sum += gamma(2 * sum(pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
+            self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
 
     def linear(self, at: int, rows: Tensor) -> None:
         """Count a linear step whose output has these rows."""
@@ -215,8 +216,9 @@ class Relaxed:
     top: Tensor | None
 
 
-def forward(pieces: Pieces, region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
+def forward(region: Region, top: int, traced: Traced, point: Tensor) -> Relaxed:
     """What the lines of a backward pass make of points (q, n)."""
+    pieces = region.pieces
     values: dict[int, Tensor] = {0: point}
     before: dict[int, Tensor] = {}
     after: dict[int, Tensor] = {}

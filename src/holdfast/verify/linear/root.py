@@ -19,7 +19,7 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.rounding import curve_error, step_error
 
 Tensor = Any
-Finish: TypeAlias = Callable[[Pieces, Region, Queries, float], Tensor]  # the last: a bound that suffices
+Finish: TypeAlias = Callable[[Region, Queries, float], Tensor]  # the last: a bound that suffices
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Effort:
 class Sweep:
     """What is known so far while the steps are walked through: bounds (1, n) by step."""
 
+    pieces: Pieces
     centre: Tensor
     radius: Tensor
     lower: dict[int, Tensor] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Sweep:
     def region(self) -> Region:
         """The region with all that is known."""
         largest = {at: torch.maximum(self.lower[at].abs(), self.upper[at].abs()) for at in self.lower}
-        return Region(self.centre, self.radius, self.bends, largest)
+        return Region(self.pieces, self.centre, self.radius, self.bends, largest)
 
 
 def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
@@ -74,7 +75,7 @@ def ball(pieces: Pieces, lower: Any, upper: Any) -> tuple[Tensor, Tensor]:
 def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep | None = None) -> Sweep:
     """Bounds of every step over the box, with the relaxation of each activation; never worse than `known`."""
     centre, radius = ball(pieces, lower, upper)
-    sweep = Sweep(centre, radius)
+    sweep = Sweep(pieces, centre, radius)
     sweep.lower[0], sweep.upper[0] = _outward(centre - radius, centre + radius)
     depth, refined = {0: 0}, set[int]()
     for at, step in enumerate(pieces.net.steps):
@@ -90,7 +91,7 @@ def bounds(pieces: Pieces, lower: Any, upper: Any, effort: Effort, known: Sweep 
             continue
         for source in dict.fromkeys(sources_of(step)):
             if depth[source] > 1 and not effort.abort() and source not in refined:
-                _refine(pieces, sweep, source, step, effort)
+                _refine(sweep, source, step, effort)
         refined.update(sources_of(step))
         if isinstance(step, Product):
             left, right = ((sweep.lower[s], sweep.upper[s]) for s in (step.left, step.right))
@@ -142,7 +143,7 @@ def interval(pieces: Pieces, at: int, sweep: Sweep) -> tuple[Tensor, Tensor]:
     return middle - reach - slack, middle + reach + slack
 
 
-def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation | Product, effort: Effort) -> None:
+def _refine(sweep: Sweep, source: int, step: Activation | Product, effort: Effort) -> None:
     """Bounds of an activation's source by backward passes, tuned where they do not yet decide its sign."""
     lower, upper = sweep.lower[source], sweep.upper[source]
     hinge = isinstance(step, Activation) and step.curve in ("relu", "leaky", "sign")
@@ -151,7 +152,7 @@ def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation | Produc
     index = wanted.nonzero().reshape(-1)
     for sign in (1.0, -1.0):
         if len(index):
-            found = _tightest(pieces, region, source, index, sign, hinge, effort)
+            found = _tightest(region, source, index, sign, hinge, effort)
             if sign > 0:
                 lower[0, index] = torch.maximum(lower[0, index], found)
             else:
@@ -161,10 +162,9 @@ def _refine(pieces: Pieces, sweep: Sweep, source: int, step: Activation | Produc
     upper.copy_(torch.maximum(upper, lower))
 
 
-def _tightest(
-    pieces: Pieces, region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort
-) -> Tensor:
+def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bool, effort: Effort) -> Tensor:
     """Lower bounds of sign · source[index], tuned unless the first pass decides them."""
+    pieces = region.pieces
     below = [at for at in behind(pieces.net, source) if at in region.bends]
     # About six values a neuron are alive at once: rows, lines and Adam's moments.
     share = max(8, effort.chunk_bytes // (24 * sum(pieces.sizes[: source + 1])))
@@ -180,11 +180,11 @@ def _tightest(
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
             rates = effort.iterations, effort.rate, effort.decay
-            asked = tune(pieces, region, asked, *rates, goal=goal, stop=effort.stop)[1]
+            asked = tune(region, asked, *rates, goal=goal, stop=effort.stop)[1]
         if effort.finish is None:
-            found.append(bound(pieces, region, asked, careful=True).lower)
+            found.append(bound(region, asked, careful=True).lower)
         else:
-            found.append(effort.finish(pieces, region, asked, goal))
+            found.append(effort.finish(region, asked, goal))
     result = torch.cat(found)
     return torch.nextafter(result.to(pieces.dtype), torch.full_like(result, -torch.inf, dtype=pieces.dtype))
 

@@ -11,7 +11,6 @@ import torch
 
 from holdfast.verify.linear.curves import Convex
 from holdfast.verify.linear.passes import Region, Traced, attained, backward, forward
-from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.rounding import UNIT
 
 Tensor = Any
@@ -88,13 +87,10 @@ def lines_of(region: Region, queries: Queries) -> dict[int, Any]:
     return {at: region.bends[at].lines(theta, split.get(at)) for at, theta in queries.theta.items()}
 
 
-def bound(pieces: Pieces, region: Region, queries: Queries, careful: bool = False) -> Traced:
+def bound(region: Region, queries: Queries, careful: bool = False) -> Traced:
     """One backward pass for these queries, the offset taken off."""
-    lines = lines_of(region, queries)
-    extra, fixed = _extra(queries), _fixed(queries)
-    traced = backward(
-        pieces, region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed
-    )
+    lines, extra, fixed = lines_of(region, queries), _extra(queries), _fixed(queries)
+    traced = backward(region, queries.top, queries.rows, lines, extra, queries.rows_in, careful, fixed)
     if careful and queries.spec is not None:
         return replace(traced, lower=_specified(region, queries, queries.spec, traced.lower))
     return traced if queries.offset is None else replace(traced, lower=traced.lower - queries.offset)
@@ -169,7 +165,6 @@ Moves: TypeAlias = defaultdict[tuple[str, int], _Adam]  # by kind of parameter a
 
 
 def tune(
-    pieces: Pieces,
     region: Region,
     queries: Queries,
     iterations: int,
@@ -183,7 +178,7 @@ def tune(
 
     A query whose bound passes `goal` is not worked on any more.
     """
-    best = torch.full((len(queries),), -torch.inf, dtype=pieces.dtype)
+    best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
     kept = replace(
         queries,
         theta={k: v.clone() for k, v in queries.theta.items()},
@@ -192,7 +187,7 @@ def tune(
     )
     open_, now, moves = torch.arange(len(queries)), queries, Moves(_Adam)
     for turn in range(iterations + 1):
-        traced = bound(pieces, region, now)
+        traced = bound(region, now)
         better = traced.lower > best[open_]
         _keep(kept, now, open_, better)
         best[open_[better]] = traced.lower[better]
@@ -207,7 +202,7 @@ def tune(
             traced = Traced(traced.lower[index], traced.rows_in[index], rows, lines)
             for move in moves.values():
                 move.pick(index)
-        now = _climb(pieces, region, now, traced, moves, rate, beta_rate)
+        now = _climb(region, now, traced, moves, rate, beta_rate)
         rate, beta_rate = rate * decay, beta_rate * decay
     return best, kept if kept.mix is None else kept.mixed(kept.mix)
 
@@ -222,16 +217,10 @@ def _keep(kept: Queries, now: Queries, open_: Tensor, better: Tensor) -> None:
 
 
 def _climb(
-    pieces: Pieces,
-    region: Region,
-    now: Queries,
-    traced: Traced,
-    moves: Moves,
-    rate: float,
-    beta_rate: float,
+    region: Region, now: Queries, traced: Traced, moves: Moves, rate: float, beta_rate: float
 ) -> Queries:
     point = attained(region, traced)
-    relaxed = forward(pieces, region, now.top, traced, point)
+    relaxed = forward(region, now.top, traced, point)
     theta = dict(now.theta)
     beta = None if now.beta is None else dict(now.beta)
     for at, rows in traced.rows.items():
