@@ -55,7 +55,7 @@ def verify(options: VerifyOptions) -> int:
     def give_up(late: bool) -> int:
         note = "stopped by the clock" if late else f"more than {limit / 1e9:.3g} GB of memory in use"
         verdict = Verdict("timeout" if late else "unknown", "none", time.monotonic() - began, note=note)
-        return _tell(verdict, options)
+        return _report(verdict, options)
 
     with _watched(options.timeout, limit, give_up) as speak:
         question = property_of(read_vnnlib(options.prop), Network(net.stem, net))
@@ -63,10 +63,10 @@ def verify(options: VerifyOptions) -> int:
         budget = Budget(left, limit, options.jobs or cores(), options.seed)
         verdict = decide(question, budget, _progress())
         speak()
-    return _tell(verdict, options, question)
+    return _report(verdict, options, question)
 
 
-def _tell(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
+def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
     """Print and write the verdict, and return the exit code."""
     say(verdict.status)
     for name, value in _lines(verdict, question):

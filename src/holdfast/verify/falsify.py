@@ -25,16 +25,7 @@ from torch import Tensor
 
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
-from holdfast.verify.problem import (
-    Answer,
-    Case,
-    Clock,
-    Problem,
-    first_float,
-    last_float,
-    products,
-    stacked_rows,
-)
+from holdfast.verify.problem import Answer, Case, Clock, Problem, products, stacked_rows
 
 ENGINE = "attack"
 NEAR = 1e-6  # a point this near (relative to the bounds) is replayed: float32 runtimes differ by as much
@@ -88,7 +79,7 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
     for case in cases:
         if id(case.lower) not in boxes:
             boxes[id(case.lower)] = len(corners)
-            corners.append((first_float(case.lower, dtype), last_float(case.upper, dtype)))
+            corners.append(case.ends(dtype))
         at = boxes[id(case.lower)]
         if (corners[at][0] <= corners[at][1]).all():
             kept.append(case)
@@ -100,12 +91,12 @@ def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) 
     bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in kept]] = np.inf
     low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
     return Targets(
-        low,
-        high,
-        torch.tensor(box, dtype=torch.int64),
-        torch.tensor(rows.astype(working)),
-        torch.tensor(bound.astype(working)),
-        None if inputs is None else torch.tensor(inputs.astype(working)),
+        low=low,
+        high=high,
+        box=torch.tensor(box, dtype=torch.int64),
+        rows=torch.tensor(rows.astype(working)),
+        bound=torch.tensor(bound.astype(working)),
+        inputs=None if inputs is None else torch.tensor(inputs.astype(working)),
     )
 
 

@@ -113,6 +113,10 @@ class Case:
     bound: Array
     inputs: Array | None = None
 
+    def ends(self, dtype: np.dtype[Any] | type) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The corners of the points of a floating-point type in the box; it has none if they cross."""
+        return first_float(self.lower, dtype), last_float(self.upper, dtype)
+
 
 def same_box(cases: Sequence[Case]) -> list[list[int]]:
     """The cases' numbers grouped by equal boxes."""

@@ -168,13 +168,13 @@ def asked_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) ->
     lower, upper = (np.array([end[side] for _, end in kept]) for side in (0, 1))
     rows, over, bound = stacked_rows([case for case, _ in kept])
     return Asked(
-        np.nextafter(lower, -np.inf),
-        np.nextafter(upper, np.inf),
-        first_float(lower, dtype),
-        last_float(upper, dtype),
-        rows,
-        np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
-        bound,
+        lower=np.nextafter(lower, -np.inf),
+        upper=np.nextafter(upper, np.inf),
+        first=first_float(lower, dtype),
+        last=last_float(upper, dtype),
+        rows=rows,
+        over=np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
+        bound=bound,
     )
 
 

@@ -251,7 +251,7 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     if found is not None:
         return found
     left = [domains[i] for i in index.tolist()]
-    updated = _updated(root, left, asked, traced, search.plan.candidates)
+    updated = _update(root, left, asked, traced, search.plan.candidates)
     for domain, moved, least in zip(left, updated, traced.lower.tolist(), strict=True):
         if bool((moved.best >= 0).any()):
             pool.add(replace(moved, lower=least))
@@ -266,7 +266,7 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
     return None
 
 
-def _updated(
+def _update(
     root: Root, domains: list[Domain], asked: Queries, traced: Traced, candidates: int
 ) -> list[Domain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
@@ -364,6 +364,6 @@ def _scored(root: Root, domains: list[Domain], depth: Depth, goal: float) -> lis
         return []
     asked = queries(root, domains)
     tuned = tune(root.region, asked, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
-    found = _updated(root, domains, tuned, bound(root.region, tuned), depth.candidates)
+    found = _update(root, domains, tuned, bound(root.region, tuned), depth.candidates)
     lower = bound(root.region, tuned, careful=True).lower.tolist()
     return [replace(d, lower=max(d.lower, proven)) for d, proven in zip(found, lower, strict=True)]

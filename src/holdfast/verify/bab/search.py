@@ -16,7 +16,7 @@ from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.linear.root import Sweep, ball
 from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, stacked_rows
+from holdfast.verify.problem import Answer, Case, Clock, Problem, stacked_rows
 
 Tensor = Any
 ENGINE = "branch and bound"
@@ -111,9 +111,8 @@ def _double(asked: Queries, exact: Region) -> Queries:
 
 def replay(search: Search, points: Tensor, cases: Sequence[Case]) -> Answer | None:
     """A violation among points (q, n) of the cases' box, replayed on the original file."""
-    dtype, case = search.problem.dtype, cases[0]
-    ends = first_float(case.lower, dtype), last_float(case.upper, dtype)
-    inside = np.clip(points.double().numpy().astype(dtype), *ends)
+    dtype = search.problem.dtype
+    inside = np.clip(points.double().numpy().astype(dtype), *cases[0].ends(dtype))
     outputs = evaluate(search.pieces, search.pieces.tensor(inside)).double().numpy()
     near = np.zeros(len(inside), bool)
     for case in cases:

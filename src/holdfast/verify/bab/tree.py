@@ -143,10 +143,10 @@ def children(root: Root, domains: list[Domain], splits: list[Split]) -> list[Dom
     return halves
 
 
-def scores(
-    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Two measures (q, u) of what a neuron costs the bound, -1 where it cannot be split, and split points.
+def promising(
+    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
+) -> tuple[Tensor, Tensor]:
+    """The `count` best neurons (q, 2 count) by two measures in turn, -1 for none, and split points.
 
     The first measure is what its line lost at the relaxed point, rows · (f(z) - line(z)). The second of a
     relu is the part of the upper line's offset in the bound (the larger half of the score of Bunel et al.
@@ -171,22 +171,13 @@ def scores(
             gap = (rows * (curve(bend.step, place) - traced.lines[at].at(rows, place))).abs()
             found.append(torch.where(wide, gap, -1.0))
         points.append(torch.maximum(torch.minimum(inside, low + 0.75 * width), low + 0.25 * width))
-    free = torch.stack([d.split for d in domains]) == 0
-    first, second = (torch.where(free, torch.cat(v, 1), -1.0) for v in (lost, offset))
-    return first, second, torch.cat(points, 1)
-
-
-def promising(
-    root: Root, domains: list[Domain], traced: Traced, relaxed: Relaxed, count: int
-) -> tuple[Tensor, Tensor]:
-    """The `count` best neurons (q, 2 count) by both measures in turn, -1 for none, and the points."""
-    lost, offset, points = scores(root, domains, traced, relaxed)
-    each = min(count, lost.shape[1])
-    by_lost, by_offset = lost.topk(each, 1), offset.topk(each, 1)
+    free = torch.stack([d.split for d in domains]) == 0  # the others are decided
+    each = min(count, free.shape[1])
+    by_lost, by_offset = (torch.where(free, torch.cat(v, 1), -1.0).topk(each, 1) for v in (lost, offset))
     first = torch.where(by_lost.values >= 0, by_lost.indices, -1)
     second = torch.where(by_offset.values > 0, by_offset.indices, -1)
     best = torch.stack([first, second], 2).reshape(len(domains), -1)
-    return best, points.gather(1, best.clamp(min=0))
+    return best, torch.cat(points, 1).gather(1, best.clamp(min=0))
 
 
 def choose(root: Root, domains: list[Domain], count: int) -> list[Split]:

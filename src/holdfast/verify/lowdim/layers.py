@@ -38,12 +38,12 @@ class Layer:
     def then(self, matrix: Array, shift: Array) -> Layer:
         """Matrix (k, m) @ this + shift, without an activation."""
         return Layer(
-            matrix @ self.weight,
-            matrix @ self.bias + shift,
-            np.abs(matrix) @ self.size,
-            np.abs(matrix) @ self.bias_size + np.abs(shift),
-            np.ones(len(matrix)),
-            self.terms + (0 if self.exact else matrix.shape[1] + 2),
+            weight=matrix @ self.weight,
+            bias=matrix @ self.bias + shift,
+            size=np.abs(matrix) @ self.size,
+            bias_size=np.abs(matrix) @ self.bias_size + np.abs(shift),
+            slope=np.ones(len(matrix)),
+            terms=self.terms + (0 if self.exact else matrix.shape[1] + 2),
         )
 
 
@@ -56,13 +56,13 @@ def picked(first: int, count: int) -> Layer:
 def joined(layers: Sequence[Layer], width: int) -> Layer:
     """The rows of all, over `width` values."""
     return Layer(
-        np.concatenate([_wide(part.weight, width) for part in layers]),
-        np.concatenate([part.bias for part in layers]),
-        np.concatenate([_wide(part.size, width) for part in layers]),
-        np.concatenate([part.bias_size for part in layers]),
-        np.concatenate([part.slope for part in layers]),
-        max(part.terms for part in layers),
-        all(part.exact for part in layers),
+        weight=np.concatenate([_wide(part.weight, width) for part in layers]),
+        bias=np.concatenate([part.bias for part in layers]),
+        size=np.concatenate([_wide(part.size, width) for part in layers]),
+        bias_size=np.concatenate([part.bias_size for part in layers]),
+        slope=np.concatenate([part.slope for part in layers]),
+        terms=max(part.terms for part in layers),
+        exact=all(part.exact for part in layers),
     )
 
 
@@ -76,13 +76,13 @@ def taken(step: Take, parts: Sequence[Layer], width: int) -> Layer:
     found = index >= 0
     fill = np.zeros(len(index)) if step.fill is None else step.fill.ravel()
     return Layer(
-        whole.weight[index] * found[:, None],
-        np.where(found, whole.bias[index], fill),
-        whole.size[index] * found[:, None],
-        np.where(found, whole.bias_size[index], np.abs(fill)),
-        np.ones(len(index)),
-        whole.terms,
-        whole.exact and bool(found.all()),
+        weight=whole.weight[index] * found[:, None],
+        bias=np.where(found, whole.bias[index], fill),
+        size=whole.size[index] * found[:, None],
+        bias_size=np.where(found, whole.bias_size[index], np.abs(fill)),
+        slope=np.ones(len(index)),
+        terms=whole.terms,
+        exact=whole.exact and bool(found.all()),
     )
 
 
@@ -104,12 +104,12 @@ def scaled(step: Scale, layer: Layer) -> Layer:
     """The step over the values its source is a layer of."""
     factor, offset = step.factor.ravel(), step.offset.ravel()
     return Layer(
-        factor[:, None] * layer.weight,
-        factor * layer.bias + offset,
-        np.abs(factor)[:, None] * layer.size,
-        np.abs(factor) * layer.bias_size + np.abs(offset),
-        np.ones(len(factor)),
-        layer.terms + (0 if layer.exact else 2),
+        weight=factor[:, None] * layer.weight,
+        bias=factor * layer.bias + offset,
+        size=np.abs(factor)[:, None] * layer.size,
+        bias_size=np.abs(factor) * layer.bias_size + np.abs(offset),
+        slope=np.ones(len(factor)),
+        terms=layer.terms + (0 if layer.exact else 2),
     )
 
 
@@ -145,7 +145,7 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
         return None
     build = _Build(net, known=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
-        made = build.made(step)
+        made = build.layer_of(step)
         if made is None or made[0].weight.size > WEIGHTS:
             return None
         build.known.append(made)
@@ -189,7 +189,7 @@ class _Build:
             layer = self.carried[step, above]
         return layer
 
-    def made(self, step: Step) -> tuple[Layer, int] | None:
+    def layer_of(self, step: Step) -> tuple[Layer, int] | None:
         """The step as a layer over the level it stands on, and that level; None if it cannot be one."""
         if isinstance(step, Take | Total):
             if not step.sources:

@@ -16,7 +16,7 @@ from holdfast.core.errors import MissingExtra
 from holdfast.graph.ir import Array
 from holdfast.verify.lowdim.layers import Layer, Layers, layers_of, picked
 from holdfast.verify.lowdim.tables import FOUND, FULL, LEAF, STATE, Program, Space, Stack, Table, allocate
-from holdfast.verify.problem import Answer, Case, Clock, Problem, first_float, last_float, narrowest, same_box
+from holdfast.verify.problem import Answer, Case, Clock, Problem, narrowest, same_box
 from holdfast.verify.rounding import EXTRA, MERGED, UNIT, gamma
 
 ENGINE = "boxes"
@@ -115,7 +115,7 @@ class _Search:
         """The answer if the walker paused at a point that is a counterexample, or at too many doubts."""
         if code not in (FOUND, LEAF):
             return None
-        point = walker.point()
+        point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
             return Answer("violated", ENGINE, point, note=f"{self.seen + walker.seen:,} boxes")
         if code == FOUND:
@@ -246,7 +246,7 @@ class Walker:
         self.stack, self.state = allocate(Stack, sizes), np.zeros(1, STATE).view(np.recarray)[0]
         self.boxes = FIRST
         state, stack, case = self.state, self.stack, cases[0]
-        low, high = first_float(case.lower, dtype), last_float(case.upper, dtype)
+        low, high = case.ends(dtype)
         possible = bool((low <= high).all())
         stack.lower32[:] = low if possible else case.lower
         stack.upper32[:] = high if possible else case.upper
@@ -305,10 +305,6 @@ class Walker:
     def seen(self) -> int:
         """How many boxes were looked at."""
         return int(self.state.seen)
-
-    def point(self) -> Array:
-        """The best point of the last walk, or that of the leaf it ended at."""
-        return self.stack.point.copy()
 
     def share(self, other: Walker) -> None:
         """Move the lower half of the stack, mostly the larger boxes, to a walker that has none."""

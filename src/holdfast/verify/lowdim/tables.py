@@ -107,7 +107,7 @@ class Stack(NamedTuple):
     lower32: Inputs  # the range of witnesses: float32 values inside the box
     upper32: Inputs
     floor: Inputs  # half widths that are not halved any more
-    point: Inputs  # the best point met
+    point: Inputs  # the best point met in the last walk, or that of the leaf it ended at
 
 
 def allocate(kind: type[Group], sizes: Mapping[str, int]) -> Group:

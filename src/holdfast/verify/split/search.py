@@ -16,18 +16,7 @@ from numpy.typing import NDArray
 from holdfast.graph.ir import Conv, Dense, Net
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import full_precision
-from holdfast.verify.problem import (
-    Answer,
-    Case,
-    Clock,
-    OutOfTime,
-    Problem,
-    first_float,
-    last_float,
-    narrowest,
-    products,
-    same_box,
-)
+from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, narrowest, products, same_box
 from holdfast.verify.rounding import UNIT
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
 from holdfast.verify.split.planes import (
@@ -209,12 +198,12 @@ class _Search:
         self.machine = Machine(problem.net, clock.check)
         self.net = TorchNet(problem.net, torch.float64)
         self.goals = goals_of(cases)
-        lower, upper = np.stack([case.lower for case in cases]), np.stack([case.upper for case in cases])
-        ends = first_float(lower, problem.dtype), last_float(upper, problem.dtype)
-        self.first, self.last = (torch.as_tensor(end.astype(np.float64)) for end in ends)
+        ends = zip(*(case.ends(problem.dtype) for case in cases), strict=True)
+        self.first, self.last = (torch.as_tensor(np.stack(end).astype(np.float64)) for end in ends)
         self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
         self.size = _batch(problem.net, self.goals.rows.shape[1], clock.budget.memory_bytes)
-        self.floor = torch.as_tensor(narrowest(lower.min(0), upper.max(0)))
+        lowest, highest = np.min([c.lower for c in cases], 0), np.max([c.upper for c in cases], 0)
+        self.floor = torch.as_tensor(narrowest(lowest, highest))
         bound = self.goals.bound.abs()
         self.near = NEAR * (1 + float(bound[bound.isfinite()].max()))
 
