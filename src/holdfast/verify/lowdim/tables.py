@@ -6,6 +6,7 @@ The annotation of a field has its type and shape, in terms of the sizes that `al
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
@@ -112,8 +113,11 @@ class Stack(NamedTuple):
 
 def allocate(kind: type[Group], sizes: Mapping[str, int]) -> Group:
     """Zeros for every field, of the type and shape in its annotation."""
-    declared = [hint.__metadata__ for hint in get_type_hints(kind, include_extras=True).values()]
-    return kind(*(np.zeros([sizes[name] for name in shape], letter) for letter, *shape in declared))
+    fields = (hint.__metadata__ for hint in _hints(kind).values())
+    return kind(*(np.zeros([sizes[name] for name in shape], letter) for letter, *shape in fields))
+
+
+_hints = cache(partial(get_type_hints, include_extras=True))  # they take milliseconds
 
 
 State: TypeAlias = Any  # one record of STATE, which the kernels write to

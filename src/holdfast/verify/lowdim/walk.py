@@ -36,7 +36,6 @@ from holdfast.verify.lowdim.tables import (
 )
 from holdfast.verify.lowdim.zonotope import EMPTY, WILD, forward
 
-LEAN = 1.0  # how much more a neuron must weigh than an input to be split instead
 ROUNDS, CUTS = 3, 6  # rounds of cuts, and cuts in each
 ALONE = 0.05  # the least part of its weight in the rows one by one that a symbol counts
 
@@ -169,7 +168,7 @@ def split(net: Table, space: Space, lp: Program, stack: Stack, top: int) -> bool
     share_symbols(net, space)
     d, most = best_input(space, lp, total, stack.floor)
     neuron, weight = best_neuron(space, lp, n, total)
-    if neuron >= 0 and (d < 0 or weight * LEAN >= most):
+    if neuron >= 0 and (d < 0 or weight >= most):
         copy_up(stack, top)
         stack.phase[top, neuron], stack.phase[top + 1, neuron] = 1, -1
         return True
