@@ -5,7 +5,7 @@ The annotation of a field has its type and shape, in terms of the sizes that `al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
@@ -20,7 +20,7 @@ Inputs = Annotated[Reals, "d", "inputs"]
 Widest = Annotated[Reals, "d", "widest"]  # as long as the widest layer
 Rows = Annotated[Reals, "d", "rows"]
 Columns = Annotated[Reals, "d", "columns"]  # one for each symbol and one more
-Group = TypeVar("Group", bound="Table | Space | Program | Stack")
+Group = TypeVar("Group", bound="Space | Program | Stack")
 
 
 class Table(NamedTuple):
@@ -111,7 +111,7 @@ class Stack(NamedTuple):
     point: Inputs  # the best point met in the last walk, or that of the leaf it ended at
 
 
-def allocate(kind: type[Group], sizes: Mapping[str, int]) -> Group:
+def allocate(kind: Callable[..., Group], sizes: Mapping[str, int]) -> Group:
     """Zeros for every field, of the type and shape in its annotation."""
     fields = (hint.__metadata__ for hint in _hints(kind).values())
     return kind(*(np.zeros([sizes[name] for name in shape], letter) for letter, *shape in fields))
