@@ -16,7 +16,7 @@ from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import Depth, decide, refine
 from holdfast.verify.bab.search import Plan, Search, ask, closed, ground
 from holdfast.verify.bab.tree import Domain, Move, Root, plant
-from holdfast.verify.linear import curves, root, shapes, tune
+from holdfast.verify.linear import curves, passes, root, shapes, tune
 from holdfast.verify.linear.pieces import Pieces
 from holdfast.verify.problem import Answer, Case, Clock, Problem
 
@@ -116,24 +116,24 @@ def check_adjoint(given: Sample, seed: int = 0) -> None:
         assert abs(out - back) <= 1e-9 * (1 + abs(out)), (at, step)
 
 
-def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.float32) -> root.Sweep:
+def check_steps(given: Sample, effort: root.Effort, dtype: torch.dtype = torch.float32) -> passes.Region:
     """Fails unless every step's bounds contain its values at the points; comes back with the bounds."""
     pieces = Pieces(given.net, dtype)
-    sweep = root.bounds(pieces, given.lower, given.upper, effort)
+    region = root.bounds(pieces, given.lower, given.upper, effort)
     for at, value in enumerate(values_of(given.net, given.points)):
-        low, high = sweep.lower[at].double().numpy(), sweep.upper[at].double().numpy()
+        low, high = region.lower[at].double().numpy(), region.upper[at].double().numpy()
         doubt = 1e-13 * (1 + np.abs(value).max(initial=0.0))
         assert (low - doubt <= value).all(), (at, given.net.steps[at])
         assert (value <= high + doubt).all(), (at, given.net.steps[at])
-    return sweep
+    return region
 
 
 def check_queries(given: Sample, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
     """Fails unless tuned bounds under assumed signs are below all points that have these signs."""
     rng = np.random.default_rng(seed)
     pieces = Pieces(given.net, dtype)
-    sweep = root.bounds(pieces, given.lower, given.upper, CROWN)
-    region, values = sweep.region(), values_of(given.net, given.points)
+    region = root.bounds(pieces, given.lower, given.upper, CROWN)
+    values = values_of(given.net, given.points)
     rows = rng.normal(0, 1, (6, pieces.sizes[-1]))
     theta = {at: bend.start(len(rows)) for at, bend in region.bends.items()}
     made = plant(region, tune.Queries(len(pieces.sizes) - 1, pieces.tensor(rows), theta))
@@ -204,7 +204,7 @@ def check_moves(given: Sample) -> None:
     search = Search(problem(given.net, case), Clock(Budget()), SMALL)
     roots = []
     for effort, known in ((root.Effort(iterations=0, abort=lambda: True), None), (TREES, 0)):
-        before = roots[0][0].sweep if known is not None else None
+        before = roots[0][0].region if known is not None else None
         land = ground(search, root.bounds(search.pieces, given.lower, given.upper, effort, before), case)
         theta = {at: bend.start(1) for at, bend in land.region.bends.items()}
         top = len(given.net.steps) - 1
@@ -302,7 +302,7 @@ def check_specification(seed: int) -> None:
     """Fails unless careful bounds of mixed rows are those of the rows in float64, and worth something."""
     given = sample("relu", seed, radius=1e-9)
     pieces = Pieces(given.net, torch.float32)
-    region = root.bounds(pieces, given.lower, given.upper, ALPHA).region()
+    region = root.bounds(pieces, given.lower, given.upper, ALPHA)
     rng = np.random.default_rng(seed)
     rows, offset = rng.normal(0, 1, (200, 3, 2)), rng.normal(0, 100, (200, 3))
     spec = tune.Parts(torch.as_tensor(rows), torch.as_tensor(offset))

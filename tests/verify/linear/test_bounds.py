@@ -93,7 +93,7 @@ def test_nothing_is_proven_of_what_is_not_a_number():
         made.steps += [replace(net.steps[1], weight=net.steps[1].weight * factor), *net.steps[2:]]
         pieces = Pieces(made.net(), torch.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            region = root.bounds(pieces, lower, upper, ALPHA).region()
+            region = root.bounds(pieces, lower, upper, ALPHA)
         theta = {at: bend.start(1) for at, bend in region.bends.items()}
         query = Queries(len(pieces.sizes) - 1, torch.full((1, 1), asked), theta)
         query = tune(region, query, 3)[1]

@@ -129,24 +129,24 @@ def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: E
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
-    sweep = bounds(search.pieces, first.lower, first.upper, effort, known.sweep if known else None)
-    land = ground(search, sweep, first)
-    asked = ask(land.region, cases)
+    region = bounds(search.pieces, first.lower, first.upper, effort, known.region if known else None)
+    land = ground(search, region, first)
+    asked = ask(region, cases)
     turns = search.plan.root_iterations
-    lower, tuned = tune(land.region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
-    point = attained(land.region, bound(land.region, tuned))
+    lower, tuned = tune(region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    point = attained(region, bound(region, tuned))
     found = replay(search, point, cases)
     kept = (~closed(search, land, tuned)).nonzero().reshape(-1)
     left, lower = [cases[i] for i in kept.tolist()], lower[kept]
     if left:
-        search.clock.tell(f"{unstable(sweep)} undecided neurons", len(left), float(lower.min()))
-    root = plant(land.region, tuned.pick(kept))
+        search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
+    root = plant(region, tuned.pick(kept))
     return State(land, root, left, kept.tolist(), lower, time.monotonic() - begun, found)
 
 
 def _gained(before: State, now: State) -> bool:
     """Whether tighter bounds have paid: undecided neurons or the cases' bounds are markedly better."""
-    fewer = unstable(now.land.sweep) < 0.9 * unstable(before.land.sweep)
+    fewer = unstable(now.land.region) < 0.9 * unstable(before.land.region)
     old = before.lower[torch.tensor(now.kept)]
     return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
 

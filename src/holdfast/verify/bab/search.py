@@ -14,7 +14,7 @@ from holdfast.verify.bab.tree import Domain, Root, queries
 from holdfast.verify.linear.curves import Cut, doubled
 from holdfast.verify.linear.passes import Region, backward, evaluate
 from holdfast.verify.linear.pieces import Pieces
-from holdfast.verify.linear.root import Sweep, ball
+from holdfast.verify.linear.root import ball
 from holdfast.verify.linear.tune import Parts, Queries, bound, exactly, lines_of
 from holdfast.verify.problem import Answer, Case, Clock, Problem, stacked_rows
 
@@ -59,18 +59,16 @@ class Search:
 class Ground:
     """The bounds over one box, in both precisions."""
 
-    sweep: Sweep
     region: Region
     exact: Region
 
 
-def ground(search: Search, sweep: Sweep, case: Case) -> Ground:
-    """The region of a sweep and the same in float64: the bounds carry over, the lines are drawn anew."""
+def ground(search: Search, region: Region, case: Case) -> Ground:
+    """The region and the same in float64: the bounds carry over, the lines are drawn anew."""
     centre, radius = ball(search.exact, case.lower, case.upper)
-    bends = {at: doubled(drawn) for at, drawn in sweep.bends.items()}
-    region = sweep.region()
-    largest = {at: value.double() for at, value in region.largest.items()}
-    return Ground(sweep, region, Region(search.exact, centre, radius, bends, largest))
+    bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
+    ends = ({at: end.double() for at, end in side.items()} for side in (region.lower, region.upper))
+    return Ground(region, Region(search.exact, centre, radius, *ends, bends))
 
 
 def closed(search: Search, land: Ground, asked: Queries) -> Tensor:

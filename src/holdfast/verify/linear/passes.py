@@ -27,13 +27,21 @@ Tensor = Any
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A net in one precision, a box as centre and radius (1, n), outward, and what is known of each step."""
+    """A net in one precision, a box as centre and radius (1, n), outward, and what is known of each step.
+
+    That is bounds (1, n), and the relaxations of activations and products.
+    """
 
     pieces: Pieces
     centre: Tensor
     radius: Tensor
-    bends: Mapping[int, Bend] = field(default_factory=dict)
-    largest: Mapping[int, Tensor] = field(default_factory=dict)  # magnitude of each step's output (1, n)
+    lower: dict[int, Tensor] = field(default_factory=dict)
+    upper: dict[int, Tensor] = field(default_factory=dict)
+    bends: dict[int, Bend] = field(default_factory=dict)
+
+    def largest(self, at: int) -> Tensor:
+        """The largest magnitude (1, n) of a step."""
+        return torch.maximum(self.lower[at].abs(), self.upper[at].abs())
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +156,8 @@ class _Slack:
 
     def linear(self, at: int, rows: Tensor) -> None:
         """Count a linear step whose output has these rows."""
-        pieces, largest = self.pieces, self.region.largest
-        mass = pieces.mass(at, [largest[s] for s in sources_of(pieces.net.steps[at])])
+        pieces = self.pieces
+        mass = pieces.mass(at, [self.region.largest(s) for s in sources_of(pieces.net.steps[at])])
         counted = gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
         counted += step_error(pieces.net, pieces.net.steps[at])
         self.sum += counted * (rows.abs() @ mass[0]).double()
@@ -160,7 +168,7 @@ class _Slack:
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
         """Count an activation whose output has these rows, and the betas added before it."""
-        z, bend = self.region.largest[step.source][0], self.region.bends[at]
+        z, bend = self.region.largest(step.source)[0], self.region.bends[at]
         part = rows[:, bend.index].abs()
         size = part * torch.maximum(lines.ls.abs(), lines.us.abs())
         moved = (size if more is None else size + more.abs()) @ z[bend.index]
@@ -173,12 +181,12 @@ class _Slack:
         counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += counted * moved + self._constant(at) * fixed
         if self.pieces.net.roundoff:
-            error = curve_error(self.pieces.net, step, self.region.largest[at][0])
+            error = curve_error(self.pieces.net, step, self.region.largest(at)[0])
             self.sum += (rows.abs() @ error).double()
 
     def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
         """Count a product of two steps whose output has these rows."""
-        a, b = (self.region.largest[s] for s in (step.left, step.right))
+        a, b = (self.region.largest(s) for s in (step.left, step.right))
         size = rows.abs()
         of_a, of_b, rest = (
             torch.maximum(low.abs(), high.abs())

@@ -109,7 +109,7 @@ def _specified(region: Region, queries: Queries, spec: Parts, lower: Tensor) -> 
     difference are counted by their magnitude.
     """
     mix, exact = exactly(queries, spec)
-    output = region.largest[queries.top].double()
+    output = region.largest(queries.top).double()
     doubt = ((exact.rows - queries.rows).abs() * output).sum(1)
     mass = (mix[:, :, None] * spec.rows.abs() * output).sum((1, 2)) + (mix * spec.offset.abs()).sum(1)
     if spec.rows_in is not None and queries.rows_in is not None:
