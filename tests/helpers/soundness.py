@@ -14,7 +14,7 @@ from holdfast.core.property import Budget
 from holdfast.graph.ir import Activation, Product, curve_of, sources_of
 from holdfast.verify.bab import tree
 from holdfast.verify.bab.decide import Depth, decide, refine
-from holdfast.verify.bab.search import Plan, Search, ask, closed, ground
+from holdfast.verify.bab.search import Plan, Search, ask, closed
 from holdfast.verify.bab.tree import Domain, Move, Root, plant
 from holdfast.verify.linear import curves, passes, root, shapes, tune
 from holdfast.verify.linear.pieces import Pieces
@@ -204,12 +204,12 @@ def check_moves(given: Sample) -> None:
     search = Search(problem(given.net, case), Clock(Budget()), SMALL)
     roots = []
     for effort, known in ((root.Effort(iterations=0, abort=lambda: True), None), (TREES, 0)):
-        before = roots[0][0].region if known is not None else None
-        land = ground(search, root.bounds(search.pieces, given.lower, given.upper, effort, before), case)
-        theta = {at: bend.start(1) for at, bend in land.region.bends.items()}
+        before = roots[0].region if known is not None else None
+        region = root.bounds(search.pieces, given.lower, given.upper, effort, before)
+        theta = {at: bend.start(1) for at, bend in region.bends.items()}
         top = len(given.net.steps) - 1
-        roots.append((land, plant(land.region, tune.Queries(top, search.pieces.tensor(case.rows), theta))))
-    old, new = roots[0][1], roots[1][1]
+        roots.append(plant(region, tune.Queries(top, search.pieces.tensor(case.rows), theta)))
+    old, new = roots
     width = sum(old.sizes)
     if not width:
         return
@@ -323,9 +323,9 @@ def check_weights() -> None:
     rows, bound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1e3, 2e3])
     case = Case(np.zeros(3), np.ones(3), rows, bound)
     found = Search(problem(net, case), Clock(Budget()), SMALL)
-    land = ground(found, root.bounds(found.pieces, case.lower, case.upper, CROWN), case)
-    asked = ask(land.region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
-    assert not bool(closed(found, land, asked).any())
+    region = root.bounds(found.pieces, case.lower, case.upper, CROWN)
+    asked = ask(region, [case]).mixed(torch.tensor([[1.0, -1.0]]))
+    assert not bool(closed(found, region, found.in_float64(region, case), asked).any())
 
 
 def check_conjunction(seed: int) -> None:

@@ -16,30 +16,8 @@ from typing import Any
 import torch
 
 from holdfast.graph.ir import Activation
-from holdfast.verify.bab.search import (
-    ENGINE,
-    GOAL,
-    Ground,
-    Plan,
-    Search,
-    ask,
-    closed,
-    ground,
-    replay,
-    settle_leaf,
-)
-from holdfast.verify.bab.tree import (
-    Domain,
-    Move,
-    Pool,
-    Root,
-    at_once,
-    children,
-    choose,
-    plant,
-    promising,
-    queries,
-)
+from holdfast.verify.bab.search import ENGINE, GOAL, Plan, Search, ask, closed, replay, settle_leaf
+from holdfast.verify.bab.tree import Domain, Move, Pool, Root, children, choose, plant, promising, queries
 from holdfast.verify.linear.passes import Region, Traced, attained, forward
 from holdfast.verify.linear.pieces import full_precision
 from holdfast.verify.linear.root import Effort, bounds, unstable
@@ -72,7 +50,7 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
     """None when all cases of one box are closed or parked."""
     state = _root(search, cases, None, _effort(search, 0))
     if state.cases and state.found is None and not search.late():
-        state = _root(search, state.cases, state.land, _effort(search, 1))
+        state = _root(search, state.cases, state.root.region, _effort(search, 1))
     # As many domains as memory may hold before the best are worked on first.
     pool = Pool(max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000))))
     before, more = None, True
@@ -92,7 +70,7 @@ def _group(search: Search, cases: Sequence[Case]) -> Answer | None:
             return found
         if search.late():
             return Answer("timeout", ENGINE, margin=pool.lowest(), note=f"{len(pool)} domains open")
-        before, state = state, _root(search, state.cases, state.land, _effort(search, level))
+        before, state = state, _root(search, state.cases, state.root.region, _effort(search, level))
     return None
 
 
@@ -103,7 +81,7 @@ def _smooth(search: Search, state: State) -> Answer | None:
             break
         stop = _until(search, 0.5 * search.clock.left)
         effort = Effort(iterations, decay=0.96, stop=stop, abort=search.late)
-        state = _root(search, state.cases, state.land, effort)
+        state = _root(search, state.cases, state.root.region, effort)
         if state.found is not None or not state.cases:
             return state.found
     for lower in state.lower.tolist():
@@ -115,8 +93,8 @@ def _smooth(search: Search, state: State) -> Answer | None:
 class State:
     """Where a box stands: its bounds, the cases still open, their bounds, and what all that took."""
 
-    land: Ground
     root: Root
+    exact: Region  # the root's in float64
     cases: Sequence[Case]
     kept: Sequence[int]  # the open cases' numbers among those that were given
     lower: Tensor
@@ -124,29 +102,29 @@ class State:
     found: Answer | None
 
 
-def _root(search: Search, cases: Sequence[Case], known: Ground | None, effort: Effort) -> State:
+def _root(search: Search, cases: Sequence[Case], known: Region | None, effort: Effort) -> State:
     """The box's bounds made tighter, and the cases that are still open after tuning on them."""
     begun = time.monotonic()
     search.clock.tell("bounds", len(cases), -math.inf)
     first = cases[0]
-    region = bounds(search.pieces, first.lower, first.upper, effort, known.region if known else None)
-    land = ground(search, region, first)
+    region = bounds(search.pieces, first.lower, first.upper, effort, known)
+    exact = search.in_float64(region, first)
     asked = ask(region, cases)
     turns = search.plan.root_iterations
     lower, tuned = tune(region, asked, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
     point = attained(region, bound(region, tuned))
     found = replay(search, point, cases)
-    kept = (~closed(search, land, tuned)).nonzero().reshape(-1)
+    kept = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
     left, lower = [cases[i] for i in kept.tolist()], lower[kept]
     if left:
         search.clock.tell(f"{unstable(region)} undecided neurons", len(left), float(lower.min()))
     root = plant(region, tuned.pick(kept))
-    return State(land, root, left, kept.tolist(), lower, time.monotonic() - begun, found)
+    return State(root, exact, left, kept.tolist(), lower, time.monotonic() - begun, found)
 
 
 def _gained(before: State, now: State) -> bool:
     """Whether tighter bounds have paid: undecided neurons or the cases' bounds are markedly better."""
-    fewer = unstable(now.land.region) < 0.9 * unstable(before.land.region)
+    fewer = unstable(now.root.region) < 0.9 * unstable(before.root.region)
     old = before.lower[torch.tensor(now.kept)]
     return fewer or len(now.kept) < len(before.kept) or bool((now.lower > 0.8 * old).any())
 
@@ -215,7 +193,7 @@ def seed(root: Root, lower: Tensor) -> list[Domain]:
 
 def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) -> Answer | None:
     """Work on the pool until it is empty, a violation is found or `until` says stop."""
-    batch, most = 8, at_once(state.root, search.plan.largest_batch)
+    batch, most = 8, state.root.at_once(search.plan.largest_batch)
     while len(pool) and not until():
         search.clock.tell("branching", len(pool), pool.lowest())
         begun = time.monotonic()
@@ -234,14 +212,14 @@ def grow(search: Search, state: State, pool: Pool, until: Callable[[], bool]) ->
 
 def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> Answer | None:
     """Bound the domains, close what can be closed and put the rest into the pool."""
-    land, root, cases = state.land, state.root, state.cases
+    root, exact, cases = state.root, state.exact, state.cases
     asked = queries(root, domains)
     turns = search.plan.iterations
     lower, tuned = tune(root.region, asked, turns, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
     sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
-        done[sure] = closed(search, land, tuned.pick(sure))
+        done[sure] = closed(search, root.region, exact, tuned.pick(sure))
     index = (~done).nonzero().reshape(-1)
     if not len(index):
         return None
@@ -258,7 +236,7 @@ def settle(search: Search, state: State, pool: Pool, domains: list[Domain]) -> A
             continue
         shut = False
         if not root.curved and not search.late():
-            shut, found = settle_leaf(search, land, root, cases, domain)
+            shut, found = settle_leaf(search, exact, root, cases[domain.case], domain)
         if found is not None:
             return found
         if not shut:
@@ -308,7 +286,7 @@ def refine(
         return careful
     leaves = [[domain] for domain in seed(root, careful)]
     start = [group[0] for group in leaves if group[0].lower <= goal]
-    batch = 4 * at_once(root, depth.batch)
+    batch = 4 * root.at_once(depth.batch)
     for first in range(0, len(start), batch):
         for domain in _scored(root, start[first : first + batch], depth, goal):
             leaves[domain.case] = [domain]
@@ -344,7 +322,7 @@ def _deepen(
     for q in active:
         group = sorted(leaves[q], key=lambda d: d.lower)
         taken += [d for d in group[: (len(group) + 1) // 2] if len(d.best) and int(d.best.max()) >= 0]
-    batch = at_once(root, depth.batch)
+    batch = root.at_once(depth.batch)
     for start in range(0, len(taken), batch):
         if stop():
             return

@@ -54,30 +54,20 @@ class Search:
         self.parked += 1
         self.worst = min(self.worst, lower)
 
-
-@dataclass(frozen=True, eq=False)
-class Ground:
-    """The bounds over one box, in both precisions."""
-
-    region: Region
-    exact: Region
-
-
-def ground(search: Search, region: Region, case: Case) -> Ground:
-    """The region and the same in float64: the bounds carry over, the lines are drawn anew."""
-    centre, radius = ball(search.exact, case.lower, case.upper)
-    bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
-    ends = ({at: end.double() for at, end in side.items()} for side in (region.lower, region.upper))
-    return Ground(region, Region(search.exact, centre, radius, *ends, bends))
+    def in_float64(self, region: Region, case: Case) -> Region:
+        """The same region in float64: the bounds carry over, the lines are drawn anew."""
+        centre, radius = ball(self.exact, case.lower, case.upper)
+        bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
+        ends = ({at: end.double() for at, end in side.items()} for side in (region.lower, region.upper))
+        return Region(self.exact, centre, radius, *ends, bends)
 
 
-def closed(search: Search, land: Ground, asked: Queries) -> Tensor:
+def closed(search: Search, region: Region, exact: Region, asked: Queries) -> Tensor:
     """Which queries (q,) are proven: by a careful pass, in float64 where float32 leaves it open."""
-    proven = bound(land.region, asked, careful=True).lower
+    proven = bound(region, asked, careful=True).lower
     again = (proven <= 0).nonzero().reshape(-1)
     if len(again):
-        picked = _double(asked.pick(again), land.exact)
-        lower = bound(land.exact, picked, careful=True).lower
+        lower = bound(exact, _double(asked.pick(again), exact), careful=True).lower
         proven[again] = torch.maximum(proven[again], lower)
     done = proven > 0
     if bool(done.any()):
@@ -144,7 +134,7 @@ Affine: TypeAlias = tuple[Any, Any]  # matrix (r, n) and offset (r,): matrix @ x
 
 
 def settle_leaf(
-    search: Search, land: Ground, root: Root, cases: Sequence[Case], domain: Domain
+    search: Search, exact: Region, root: Root, case: Case, domain: Domain
 ) -> tuple[bool, Answer | None]:
     """Whether a domain with no undecided neuron is closed, and a counterexample if one was found.
 
@@ -153,13 +143,12 @@ def settle_leaf(
     the best mix of rows and the best betas; only a careful pass with them proves. Its point is tried as a
     counterexample.
     """
-    case, asked = cases[domain.case], queries(root, [domain])
-    theta = {at: land.exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
-    lines = lines_of(land.exact, replace(asked, theta=theta))
-    top = len(search.exact.net.steps) - 1
-    matrix, offset = _affine(search, land, lines, top, search.exact.tensor(case.rows))
+    asked = queries(root, [domain])
+    theta = {at: exact.bends[at].keep(value.double()) for at, value in asked.theta.items()}
+    lines = lines_of(exact, replace(asked, theta=theta))
+    matrix, offset = _affine(exact, lines, asked.top, exact.pieces.tensor(case.rows))
     rows = matrix if case.inputs is None else matrix + case.inputs, offset - case.bound
-    signs = _signs(search, land, root, domain, lines)
+    signs = _signs(exact, root, domain, lines)
     solved = _program(case, rows, signs, max(1.0, min(20.0, search.clock.left)))
     if solved is None:
         return False, None
@@ -177,31 +166,30 @@ def settle_leaf(
         full = torch.zeros(len(domain.split), dtype=search.pieces.dtype)
         full[domain.split != 0] = torch.as_tensor(factor * beta, dtype=search.pieces.dtype)
         asked = queries(root, [replace(domain, beta=full, mix=weights)])
-        if bool(closed(search, land, asked)[0]):
+        if bool(closed(search, root.region, exact, asked)[0]):
             return True, None
         if feasible:
             break
     return False, None
 
 
-def _affine(search: Search, land: Ground, lines: Any, top: int, rows: Tensor) -> Affine:
+def _affine(exact: Region, lines: Any, top: int, rows: Tensor) -> Affine:
     """Rows (r, n) of step `top` as functions of the inputs; exact but for rounding, since all lines are."""
-    traced = backward(land.exact, top, rows, lines)
+    traced = backward(exact, top, rows, lines)
     at_input = traced.rows_in
-    centre, radius = land.exact.centre[0], land.exact.radius[0]
-    offset = traced.lower - at_input @ centre + at_input.abs() @ radius
+    offset = traced.lower - at_input @ exact.centre[0] + at_input.abs() @ exact.radius[0]
     return at_input.numpy(), offset.numpy()
 
 
-def _signs(search: Search, land: Ground, root: Root, domain: Domain, lines: Any) -> Affine:
+def _signs(exact: Region, root: Root, domain: Domain, lines: Any) -> Affine:
     """s_i·z_i(x) of every split neuron, in the order of the flat split."""
     parts = []
     for at, split in root.parts(domain.split[None]).items():
-        bend, source = land.exact.bends[at], search.exact.net.steps[at].source  # type: ignore[union-attr]
+        bend, source = exact.bends[at], exact.pieces.net.steps[at].source  # type: ignore[union-attr]
         chosen = split[0] != 0
-        rows = torch.zeros(int(chosen.sum()), search.exact.sizes[source], dtype=torch.float64)
+        rows = torch.zeros(int(chosen.sum()), exact.pieces.sizes[source], dtype=torch.float64)
         rows[torch.arange(len(rows)), bend.index[chosen]] = split[0][chosen].double()
-        parts.append(_affine(search, land, lines, source, rows))
+        parts.append(_affine(exact, lines, source, rows))
     matrix, offset = (np.concatenate(part) for part in zip(*parts, strict=True))
     return matrix, offset
 

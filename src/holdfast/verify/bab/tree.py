@@ -74,11 +74,10 @@ class Root:
         none = [torch.zeros(0)]
         return torch.cat(lower or none), torch.cat(upper or none)
 
-
-def at_once(root: Root, wanted: int) -> int:
-    """How many domains are split at once at most: of curves each query has lines of its own."""
-    neurons = sum(n for at, n in zip(root.layers, root.sizes, strict=True) if at in root.curved)
-    return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
+    def at_once(self, wanted: int) -> int:
+        """How many domains are split at once at most: of curves each query has lines of its own."""
+        neurons = sum(n for at, n in zip(self.layers, self.sizes, strict=True) if at in self.curved)
+        return max(4, min(wanted, BYTES // (450 * neurons))) if neurons else wanted
 
 
 def plant(region: Region, asked: Queries) -> Root:

@@ -200,7 +200,6 @@ class Machine:
         self.pieces = Pieces(replace(net, steps=tuple(plain)), torch.float64, alive)
         # Curves that end somewhere need bounds that do not reach beyond.
         self.partial = any(isinstance(s, Activation) and s.curve in PARTIAL for s in net.steps)
-        self.last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
 
     def unit(self, at: int) -> float:
         """What the sums of a step can be off at most, forward, back and over all steps, as a part."""
@@ -251,7 +250,7 @@ def forward(machine: Machine, given: Form) -> Passed:
         else:
             held[at], mass[at] = _mapped(machine, at, [held[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
-            if machine.last_use[source] == at:
+            if machine.pieces.readers[source] == at:
                 del held[source]
     return Passed(held[len(machine.net.steps) - 1], bands, times, sources, mass)
 
