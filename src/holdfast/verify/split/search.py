@@ -19,18 +19,7 @@ from holdfast.verify.linear.pieces import full_precision
 from holdfast.verify.problem import Answer, Case, Clock, OutOfTime, Problem, narrowest, products, same_box
 from holdfast.verify.rounding import UNIT
 from holdfast.verify.split.forms import Form, Machine, Passed, forward, start
-from holdfast.verify.split.planes import (
-    Mix,
-    Plane,
-    along,
-    backward,
-    between,
-    blended,
-    excess,
-    goals_of,
-    mixed,
-    stacked,
-)
+from holdfast.verify.split.planes import Goals, Mix, Plane, along, backward, between, mixed, stacked
 
 Tensor = Any
 ENGINE = "input splitting"
@@ -197,7 +186,7 @@ class _Search:
         self.problem, self.cases, self.clock = problem, cases, clock
         self.machine = Machine(problem.net, clock.check)
         self.net = TorchNet(problem.net, torch.float64)
-        self.goals = goals_of(cases)
+        self.goals = Goals.of(cases)
         ends = zip(*(case.ends(problem.dtype) for case in cases), strict=True)
         self.first, self.last = (torch.as_tensor(np.stack(end).astype(np.float64)) for end in ends)
         self.margin, self.worst, self.parked, self.seen = math.inf, math.inf, 0, 0
@@ -246,7 +235,7 @@ class _Search:
         self.seen += len(batch)
         given = start(batch.lower, batch.upper)
         passed = forward(self.machine, given)
-        middle = excess(self.goals, batch.case, given.middle[batch.box], self.net(given.middle)[batch.box])
+        middle = self.goals.excess(batch.case, given.middle[batch.box], self.net(given.middle)[batch.box])
         sure = (1e-3 * middle.abs()).clamp(max=SURE).nan_to_num(SURE)
         found = self.bounded(given, passed, batch, sure)
         if found is None or not len(found.pair):
@@ -299,7 +288,7 @@ class _Search:
         case, box = batch.case[found.pair], batch.box[found.pair]
         weight = found.mix.weight.reshape(len(case), -1, self.goals.rows.shape[1]).sum(1)
         size = torch.cat([passed.output.size, given.size], 1)[box]
-        rows, over, bound, doubt = blended(self.goals, case, weight, size)
+        rows, over, bound, doubt = self.goals.blend(case, weight, size)
         back = backward(self.machine, given, passed, box, rows, over)
         tight = Plane(back.base - doubt, back.slopes, back.loss)
         base, slopes = stacked([tight], bound[:, None])
@@ -336,7 +325,7 @@ class _Search:
         low, high = self.first[case], self.last[case]
         rounded = torch.as_tensor(points.numpy().astype(self.problem.dtype).astype(np.float64))
         points = torch.minimum(torch.maximum(rounded, low), high)
-        worst = excess(self.goals, case, points, self.net(points))
+        worst = self.goals.excess(case, points, self.net(points))
         near = ((worst <= self.near) & (low <= high).all(1)).nonzero().reshape(-1)
         near = near[worst[near].argsort()[:REPLAYED]]
         if not len(near):
