@@ -45,9 +45,9 @@ class Search:
         self.parked = 0
         self.worst = math.inf
 
-    def late(self, reserve: float = 0.3) -> bool:
+    def late(self) -> bool:
         """Whether the time is up."""
-        return self.clock.left < reserve
+        return self.clock.left < 0.3
 
     def park(self, lower: float) -> None:
         """Give up a domain that cannot be split any more: the answer will be unknown."""

@@ -27,7 +27,6 @@ class Effort:
     """How hard the bounds before activations are worked on."""
 
     iterations: int = 10
-    rate: float = 0.3
     decay: float = 0.85
     chunk_bytes: int = 256 << 20
     stop: Callable[[], bool] = lambda: False  # no more tuning
@@ -132,15 +131,14 @@ def _refine(region: Region, source: int, step: Activation | Product, effort: Eff
     hinge = isinstance(step, Activation) and step.curve in ("relu", "leaky", "sign")
     wanted = (lower[0] < 0) & (upper[0] > 0) if hinge else torch.ones_like(lower[0], dtype=torch.bool)
     index = wanted.nonzero().reshape(-1)
-    for sign in (1.0, -1.0):
-        if len(index):
-            found = _tightest(region, source, index, sign, hinge, effort)
-            if sign > 0:
-                lower[0, index] = torch.maximum(lower[0, index], found)
-            else:
-                upper[0, index] = torch.minimum(upper[0, index], -found)
-        if hinge and sign > 0:
-            index = index[lower[0, index] < 0]
+    if len(index):
+        found = _tightest(region, source, index, 1.0, hinge, effort)
+        lower[0, index] = torch.maximum(lower[0, index], found)
+    if hinge:
+        index = index[lower[0, index] < 0]
+    if len(index):
+        found = _tightest(region, source, index, -1.0, hinge, effort)
+        upper[0, index] = torch.minimum(upper[0, index], -found)
     region.lower[source], region.upper[source] = lower, torch.maximum(upper, lower)
 
 
@@ -161,8 +159,7 @@ def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bo
         asked = Queries(source, rows, theta)
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
-            rates = effort.iterations, effort.rate, effort.decay
-            asked = tune(region, asked, *rates, goal=goal, stop=effort.stop)[1]
+            asked = tune(region, asked, effort.iterations, 0.3, effort.decay, goal=goal, stop=effort.stop)[1]
         if effort.finish is None:
             found.append(bound(region, asked, careful=True).lower)
         else:

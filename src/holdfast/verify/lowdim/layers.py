@@ -132,8 +132,8 @@ class Layers:
         return both.then(np.hstack([rows, inputs]), -bound)
 
 
-def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | None:
-    """The net as dense layers; None if it is not such a net or has more than `most` neurons.
+def layers_of(net: Net, inputs: bool = False) -> Layers | None:
+    """The net as dense layers; None if it is not such a net or has too many neurons.
 
     With `inputs` they are carried along, for rows that tie inputs and outputs.
     """
@@ -141,7 +141,7 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
     activations = sum(
         size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation)
     )
-    if net.inputs > INPUTS or activations > most or max(sizes) ** 2 > 64 * WEIGHTS:
+    if net.inputs > INPUTS or activations > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
         return None
     build = _Build(net, known=[(picked(0, net.inputs), 0)])
     for step in net.steps[1:]:
@@ -151,7 +151,7 @@ def layers_of(net: Net, inputs: bool = False, most: int = NEURONS) -> Layers | N
         build.known.append(made)
     top = len(build.groups)
     output, start = build.raised(len(net.steps) - 1, top), build.raised(0, top) if inputs else None
-    if sum(build.width(level) for level in range(1, top + 1)) > most:
+    if sum(build.width(level) for level in range(1, top + 1)) > NEURONS:
         return None
     hidden = tuple(joined(group, build.width(level)) for level, group in enumerate(build.groups))
     width = build.width(top)
