@@ -58,8 +58,8 @@ class Search:
         """The same region in float64: the bounds carry over, the lines are drawn anew."""
         centre, radius = ball(self.exact, case.lower, case.upper)
         bends = {at: doubled(drawn) for at, drawn in region.bends.items()}
-        ends = ({at: end.double() for at, end in side.items()} for side in (region.lower, region.upper))
-        return Region(self.exact, centre, radius, *ends, bends)
+        lower, upper = ({at: v.double() for at, v in ends.items()} for ends in (region.lower, region.upper))
+        return Region(self.exact, centre, radius, lower=lower, upper=upper, bends=bends)
 
 
 def closed(search: Search, region: Region, exact: Region, asked: Queries) -> Tensor:
