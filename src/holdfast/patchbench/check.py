@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.model import Card, Head, Input, read_onnx
-from holdfast.core.patch import Patch, Spot, apply
+from holdfast.core.model import Card, read_onnx
+from holdfast.core.patch import Spot, apply
 from holdfast.core.registry import lookup, part
 from holdfast.core.seeds import generator
 from holdfast.core.types import Detections, Image, Size
-from holdfast.data.patchfile import patch_of
+from holdfast.data.patchfile import read_patch
+from holdfast.engine.executor import Progress, silent
+from holdfast.engine.manifest import from_plain
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.nodes import part_of
 from holdfast.patchbench.folder import (
     Bench,
-    Beside,
     Finding,
     Instance,
     Row,
@@ -31,24 +32,72 @@ from holdfast.patchbench.folder import (
     instance_of,
     left_over,
 )
-from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, output_of, unit
-from holdfast.patchbench.probe import Effect, Probe, clean_picture, effect_of, first_output, open_probe, told
+from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, output_of, unit
+from holdfast.patchbench.probe import (
+    Effect,
+    Probe,
+    clean_picture,
+    effect_of,
+    first_output,
+    moved,
+    open_probe,
+    told,
+)
 from holdfast.verify.replay import session_of
 
 Values = NDArray[np.float32]
 CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
-Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """A network taken apart: as a whole, up to the picture it reads, and from there on."""
+class Detector:
+    """The detector inside our network run by itself, fed by numpy and read by its card's head."""
 
-    model: Any  # onnx.ModelProto
+    card: Card
+    session: Any
+    input: str
+    outputs: tuple[str, ...]
+
+    def output(self, instance: Instance, image: Image) -> float:
+        """IoU · equal(class) of what the detector finds on an image, computed in numpy."""
+        tensor = lookup("normalise", "card")(image, self.card.input)[np.newaxis]
+        raw = self.session.run(list(self.outputs), {self.input: tensor})
+        head = part("head", self.card.head.name).function
+        found: Detections = head(dict(zip(self.outputs, raw, strict=True)), self.card)
+        boxes = found.boxes / np.array([*self.card.input.size] * 2, np.float64)
+        return float(output_of(boxes, found.classes, instance.target)[0])
+
+
+def detector_inside(model: Any, manifest: Mapping[str, Any]) -> Detector:
+    """The detector of a network of ours, cut out of it."""
+    inside = manifest["model"]
+    card, names = card_of(inside["card"]), tuple(inside["outputs"])
+    w, h = card.input.size
+    shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
+    alone = part_of(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
+    return Detector(card, session_of(alone.SerializeToString()), inside["input"], names)
+
+
+def card_of(plain: Mapping[str, Any]) -> Card:
+    """The card that a manifest holds."""
+    try:
+        card: Card = from_plain(Card, plain)
+        return replace(card, input=replace(card.input, size=Size(*card.input.size)))
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise InputError(
+            f"manifest.json: expected the model's card, got one with a fault: {problem}"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network taken apart: whole, up to the picture it reads, from there on, and our detector in it."""
+
     whole: Any
     probe: Probe
     tail: Any
     effect: Effect
+    detector: Detector | None
 
     def output(self, point: Values) -> float:
         """The output for a flat input."""
@@ -61,16 +110,20 @@ class Opened:
         return float(first_output(self.tail, fed).ravel()[0])
 
 
-def opened(network: Path, instance: Instance) -> Opened:
+def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Network:
     """The network with what its position inputs do, seen over the range of an instance."""
-    model = read_proto(network)
+    model = read_proto(instance.network)
     point = instance.point.astype(np.float32)
     probe = open_probe(model, len(point))
-    effect = effect_of(probe, point, *_some_positions(instance))
     outputs = [port.name for port in model.graph.output]
     tail = part_of(model, {probe.tensor: probe.picture(point), probe.input: point}, outputs)
-    whole, after = session_of(read_onnx(network)), session_of(tail.SerializeToString())
-    return Opened(model, whole, probe, after, effect)
+    return Network(
+        whole=session_of(read_onnx(instance.network)),
+        probe=probe,
+        tail=session_of(tail.SerializeToString()),
+        effect=effect_of(probe, point, *_some_positions(instance)),
+        detector=None if manifest is None else detector_inside(model, manifest),
+    )
 
 
 def _some_positions(instance: Instance) -> tuple[list[int], list[int]]:
@@ -87,7 +140,7 @@ def _some_positions(instance: Instance) -> tuple[list[int], list[int]]:
     return found[0], found[1]
 
 
-def clean_output(network: Opened, instance: Instance, image: Image) -> float:
+def clean_output(network: Network, instance: Instance, image: Image) -> float:
     """The output for the picture without a patch."""
     base = instance.point.astype(np.float32)
     if instance.free:
@@ -95,11 +148,10 @@ def clean_output(network: Opened, instance: Instance, image: Image) -> float:
     return network.after(clean_picture(network.probe, base, *_some_positions(instance)), base)
 
 
-def as_described(network: Opened, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:
+def as_described(network: Network, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:
     """The output at a position, and the one with the benchmark's own text: a black square laid there."""
     height, width = instance.image.shape[:2]
-    point = instance.point.astype(np.float32)
-    point[-TAIL : 2 - TAIL] = at
+    point = moved(instance.point.astype(np.float32), *at)
     picture = point[:-TAIL].reshape(1, 3, height, width).copy()
     side = network.effect.patch
     picture[:, :, at[1] : at[1] + side.height, at[0] : at[0] + side.width] = 0.0
@@ -107,50 +159,6 @@ def as_described(network: Opened, instance: Instance, at: tuple[int, int]) -> tu
     if shape != picture.shape:
         picture = picture.transpose(0, 2, 3, 1)
     return network.output(point), network.after(picture.reshape(shape), point)
-
-
-@dataclass(frozen=True, eq=False)
-class Apart:
-    """The detector inside our network run by itself, fed by numpy and read by its card's head."""
-
-    card: Card
-    run: Any
-    input: str
-    outputs: tuple[str, ...]
-
-    def output(self, instance: Instance, image: Image) -> float:
-        """IoU · equal(class) of what the detector finds on an image, computed in numpy."""
-        tensor = lookup("normalise", "card")(image, self.card.input)[np.newaxis]
-        raw = dict(zip(self.outputs, self.run.run(list(self.outputs), {self.input: tensor}), strict=True))
-        found = part("head", self.card.head.name).function(raw, self.card)
-        if not isinstance(found, Detections):
-            return float("nan")
-        boxes = found.boxes / np.array([*self.card.input.size] * 2, np.float64)
-        return float(output_of(boxes, found.classes, instance.target)[0])
-
-
-def apart(model: Any, manifest: Mapping[str, Any]) -> Apart:
-    """The detector of a network of ours, cut out of it."""
-    inside = manifest["model"]
-    card, names = card_of(inside["card"]), tuple(inside["outputs"])
-    w, h = card.input.size
-    shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
-    detector = part_of(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
-    return Apart(card, session_of(detector.SerializeToString()), inside["input"], names)
-
-
-def card_of(plain: Mapping[str, Any]) -> Card:
-    """The card that a manifest holds."""
-    try:
-        given = dict(plain["input"])
-        given |= {"size": Size(*given["size"]), "mean": tuple(given["mean"]), "std": tuple(given["std"])}
-        head = Head(plain["head"]["name"], dict(plain["head"]["options"]))
-        rest = {key: value for key, value in plain.items() if key not in ("input", "head", "classes")}
-        return Card(input=Input(**given), head=head, classes=tuple(plain["classes"]), **rest)
-    except (KeyError, TypeError, ValueError) as problem:
-        raise InputError(
-            f"manifest.json: expected the model's card, got one with a fault: {problem}"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -167,8 +175,7 @@ class _Notes:
     """Findings so far, and what the instances have in common."""
 
     findings: list[Finding] = field(default_factory=list)
-    networks: dict[str, Opened | None] = field(default_factory=dict)
-    inside: dict[str, Apart] = field(default_factory=dict)
+    networks: dict[str, Network | None] = field(default_factory=dict)
     rules: Counter[tuple[float, bool]] = field(default_factory=Counter)
     clean: list[float] = field(default_factory=list)
     swapped: int = 0  # pictures with blue before red
@@ -177,11 +184,11 @@ class _Notes:
     differ: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
+def check_bench(bench: Bench, step: Progress = silent) -> Result:
     """Everything that is wrong with a benchmark folder, and what its networks really ask."""
     notes = _Notes(list(file_findings(bench)))
     for row in bench.rows:
-        if row.network is not None and row.spec is not None:
+        if not row.missing:
             try:
                 _look(bench, row, notes)
             except HoldfastError as problem:
@@ -191,84 +198,68 @@ def check_bench(bench: Bench, step: Step = lambda done, reused: None) -> Result:
     return Result(str(bench.folder), tuple(_facts(bench, notes)), tuple(_grouped(notes.findings)))
 
 
-def _patch(bench: Bench, row: Row) -> Patch:
-    """The patch of a network of ours, from the picture beside it."""
-    path = bench.folder / "patches" / f"{Path(row.network_name).stem}.png"
-    try:
-        return patch_of(path.read_bytes(), b"", str(path.with_suffix("")))
-    except OSError as problem:
-        raise InputError(f"{path}: expected the patch's picture, got: {problem.strerror}") from None
-
-
 def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     """Check one instance and write down what it shows."""
     instance = instance_of(bench, row)
     notes.rules[instance.threshold, instance.strict] += 1
-    found, problems = beside(bench, row)
+    image, predicted, problems = beside(bench, row)
     notes.findings += problems
-    notes.findings += _contradictions(bench, row, instance, found, notes)
+    notes.findings += [
+        Finding(kind, row.spec_name, what)
+        for kind, what in _contradictions(bench, instance, image, predicted, notes)
+    ]
     if row.network_name not in notes.networks:
         notes.networks[row.network_name] = None  # if it cannot be opened, that is reported once
-        notes.networks[row.network_name] = network = opened(instance.network, instance)
-        if bench.manifest is not None:
-            notes.inside[row.network_name] = apart(network.model, bench.manifest)
+        notes.networks[row.network_name] = network = open_network(instance, bench.manifest)
         notes.findings += _meant(row, network, instance)
-    opened_network = notes.networks[row.network_name]
-    if opened_network is None:
+    opened = notes.networks[row.network_name]
+    if opened is None:
         return
-    notes.findings += _ranges(row, opened_network, instance)
-    image = found.image
+    notes.findings += _ranges(row, opened, instance)
     if image is None or image.shape != instance.image.shape:
         image = instance.image
-    clean = clean_output(opened_network, instance, image)
+    clean = clean_output(opened, instance, image)
     notes.clean.append(clean)
     if abs(clean - 1) > CLOSE:
         said = f"the output without a patch is {clean:.6f}; expected 1: the target is what the model predicts"
         notes.findings.append(Finding("clean output not 1", row.spec_name, said))
-    _compare(bench, row, opened_network, instance, notes)
+    _compare(bench, row, opened, instance, notes)
 
 
 def _contradictions(
-    bench: Bench, row: Row, instance: Instance, found: Beside, notes: _Notes
-) -> Iterator[Finding]:
-    """Where specification, image, label and manifest say different things."""
-    if found.image is not None:
-        yield from _picture(row, instance, found.image, notes)
-    if found.predicted is not None:
-        far = np.abs(np.array(found.predicted.box) - np.array(instance.target.box)).max()
-        if far > 1e-6 or found.predicted.label != instance.target.label:
-            said = f"its target is {instance.target}, the predicted label {found.predicted}"
-            yield Finding("other target", row.spec_name, said)
-    if instance.threshold != THRESHOLD:
-        said = f"its threshold is {instance.threshold:g}; expected {THRESHOLD}"
-        yield Finding("other threshold", row.spec_name, said)
-    if bench.manifest is not None and bench.manifest["rule"]["strict"] != instance.strict:
-        said = f"it is {'strict' if instance.strict else 'not strict'}; the manifest says otherwise"
-        yield Finding("other rule", row.spec_name, said)
-
-
-def _picture(row: Row, instance: Instance, image: Image, notes: _Notes) -> Iterator[Finding]:
+    bench: Bench, instance: Instance, image: Image | None, predicted: Target | None, notes: _Notes
+) -> Iterator[tuple[str, str]]:
+    """Where specification, image, label and manifest say different things: the kind, and what they say."""
     own = instance.image
-    if image.shape != own.shape:
-        said = f"its picture is {own.shape[1]}×{own.shape[0]}, the image {image.shape[1]}×{image.shape[0]}"
-        yield Finding("other picture", row.spec_name, said)
-        return
-    same = np.ones(own.shape[:2], bool)
+    if image is not None and image.shape != own.shape:
+        sizes = f"{own.shape[1]}×{own.shape[0]}, the image {image.shape[1]}×{image.shape[0]}"
+        yield "other picture", f"its picture is {sizes}"
+    elif image is not None:
+        far, swapped = _difference(instance, image), _difference(instance, image[:, :, ::-1])
+        notes.swapped += swapped < far  # no fault: what the network was trained on
+        if min(far, swapped) > 0:
+            yield "other picture", f"its picture differs from the image by up to {min(far, swapped)} of 255"
+    if predicted is not None:
+        far = np.abs(np.array(predicted.box) - np.array(instance.target.box)).max()
+        if far > 1e-6 or predicted.label != instance.target.label:
+            yield "other target", f"its target is {instance.target}, the predicted label {predicted}"
+    if instance.threshold != THRESHOLD:
+        yield "other threshold", f"its threshold is {instance.threshold:g}; expected {THRESHOLD}"
+    if bench.manifest is not None and bench.manifest["rule"]["strict"] != instance.strict:
+        word = "strict" if instance.strict else "not strict"
+        yield "other rule", f"it is {word}; the manifest says otherwise"
+
+
+def _difference(instance: Instance, image: Image) -> int:
+    """How far the image is from the specification's, of 255; what a free patch covers does not count."""
+    far = np.abs(image.astype(np.int16) - instance.image)
     if instance.free:
         (x, _), (y, _), (w, h) = instance.columns, instance.rows, instance.patch
-        same[int(y) : int(y) + h, int(x) : int(x) + w] = False
-    far, swapped = (
-        int(np.abs(colours.astype(np.int16) - own)[same].max(initial=0))
-        for colours in (image, image[:, :, ::-1])
-    )
-    if swapped < far:
-        notes.swapped += 1  # no fault: what the network was trained on
-    if min(far, swapped) > 0:
-        said = f"its picture differs from the image by up to {min(far, swapped)} of 255"
-        yield Finding("other picture", row.spec_name, said)
+        far[int(y) : int(y) + h, int(x) : int(x) + w] = 0
+    return int(far.max())
 
 
-def _meant(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
+def _meant(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
     """Whether a position does to the picture what the benchmark's text says."""
     if instance.free and any(axis.length for axis in network.effect.axes):
         said = "the patch's content is free, yet a position changes the picture"
@@ -278,7 +269,7 @@ def _meant(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
         yield Finding("position", row.network_name, said)
 
 
-def _ranges(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
+def _ranges(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
     """Whether the positions of a specification are those at which the patch lies wholly in the picture."""
     height, width = instance.image.shape[:2]
     if instance.free:
@@ -300,15 +291,14 @@ def _ranges(row: Row, network: Opened, instance: Instance) -> Iterator[Finding]:
         yield Finding("wrong range", row.network_name, said)
 
 
-def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes: _Notes) -> None:
+def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes: _Notes) -> None:
     """Compare the network's outputs at some positions with those computed apart from it."""
     (x0, x1), (y0, y1) = instance.columns, instance.rows
     places = [(x0, y0), (x1, y0), (x0, y1), (x1, y1), ((x0 + x1) // 2, (y0 + y1) // 2)]
     rng = generator(0, "patchbench check", row.spec_name)
     places += [(int(rng.uniform(x0, x1 + 1)), int(rng.uniform(y0, y1 + 1))) for _ in range(5)]
     spots = list(dict.fromkeys((int(x), int(y)) for x, y in places))
-    inside = notes.inside.get(row.network_name)
-    if inside is None:
+    if network.detector is None:
         both = [as_described(network, instance, at) for at in spots]
         other, tried = notes.differ.get(row.network_name, (0, 0))
         far = sum(abs(a - b) > CLOSE for a, b in both)
@@ -317,14 +307,14 @@ def _compare(bench: Bench, row: Row, network: Opened, instance: Instance, notes:
             said = f"{far} of {len(both)} outputs differ from those of a black square laid by numpy"
             notes.findings.append(Finding("numpy disagrees", row.spec_name, said))
         return
-    patch = None if instance.free else _patch(bench, row)
+    path = bench.folder / "patches" / f"{Path(row.network_name).stem}.png"
+    patch = None if instance.free else read_patch(path)
     for at in spots:
-        point = instance.point.astype(np.float32)
-        point[-TAIL : 2 - TAIL] = at
-        seen = instance.image
+        image = instance.image
         if patch is not None:
-            seen = apply(seen, replace(patch, where=Spot(*at)))
-        alone, within = inside.output(instance, seen), network.output(point)
+            image = apply(image, replace(patch, where=Spot(*at)))
+        alone = network.detector.output(instance, image)
+        within = network.output(moved(instance.point.astype(np.float32), *at))
         notes.compared += 1
         notes.apart = max(notes.apart, abs(alone - within))
         if not abs(alone - within) <= CLOSE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -24,6 +25,12 @@ class Target:
 
     label: int
     box: tuple[float, float, float, float]
+
+
+def target_of(label: float, box: Iterable[float]) -> Target:
+    """The target of a class and the four corners of a box."""
+    x1, y1, x2, y2 = map(float, box)
+    return Target(int(label), (x1, y1, x2, y2))
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,14 @@ class Probe:
 
     def at(self, point: Values, x: float, y: float) -> Values:
         """That tensor for a flat input with another position."""
-        moved = point.copy()
-        moved[-TAIL : 2 - TAIL] = x, y
-        return self.picture(moved)
+        return self.picture(moved(point, x, y))
+
+
+def moved(point: Values, x: float, y: float) -> Values:
+    """A copy of the flat input with the patch at another position."""
+    made = point.copy()
+    made[-TAIL : 2 - TAIL] = x, y
+    return made
 
 
 def first_output(session: Any, given: Mapping[str, Values]) -> Values:

@@ -123,7 +123,7 @@ def test_a_violation_of_ours_without_counterexample_is_missing(ours, files):
 def test_without_the_benchmarks_files_nothing_is_claimed(ours, files):
     made = score([ours(("violated", GOOD))], RULES["2025"])
     assert grades(made) == ["unchecked"]
-    assert "give --benchmarks" in made.instances[0].why["holdfast"]
+    assert "give --benchmarks" in made.instances[0].said["holdfast"].why
     with pytest.raises(InputError, match="expected a folder"):
         score([ours(("violated", GOOD))], RULES["2025"], benchmarks=[files / "none"])
 

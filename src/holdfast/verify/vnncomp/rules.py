@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.core.errors import UnknownName
 from holdfast.core.property import Status
 
 # When a violation needs a counterexample that stands: never (a vote decides), where another tool says holds,
@@ -81,13 +80,6 @@ RULES = {
 }  # fmt: skip
 
 
-def rules_named(name: str) -> Rules:
-    """The rules of that year, or UnknownName with the nearest one."""
-    if name not in RULES:
-        raise UnknownName("rules", name, RULES)
-    return RULES[name]
-
-
 def scored_seconds(rules: Rules, seconds: float, overhead: float) -> float:
     """The time that is scored and drawn: without overhead and at least 1 s where the rules say so."""
     return max(LEAST_SECONDS, seconds - overhead) if rules.timed else seconds
@@ -120,6 +112,8 @@ class Said:
     status: Status
     seconds: float
     grade: Grade = "unchecked"
+    why: str = ""  # the witness is not valid
+    cpu_seconds: float | None = None
 
 
 @dataclass(frozen=True)

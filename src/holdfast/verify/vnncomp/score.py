@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -48,21 +48,25 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
 
     Without a name ours are holdfast, others are called as their file, results.csv as its folder.
     """
-    found: dict[str, list[Entry]] = {}
+    tables: dict[str, list[Entry]] = {}
     for source in sources:
-        given, path = _named(source)
+        given, sign, after = source.partition("=")
+        given, path = (
+            (given.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
+        )
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
         ours = is_ours(path)
         folder = path.resolve().parent.name
         name = given or ("holdfast" if ours else folder if path.stem in ("results", "result") else path.stem)
-        if not given and _overlap(found.get(name, ()), rows):
+        names = {_names(row) for row in rows}
+        if not given and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             name = f"{name} ({path.stem})"
-        if _overlap(found.get(name, ()), rows):
+        if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
-        found.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
-    return [Tool(name, tuple(entries)) for name, entries in found.items()]
+        tables.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
+    return [Tool(name, tuple(entries)) for name, entries in tables.items()]
 
 
 def is_ours(path: Path) -> bool:
@@ -71,16 +75,8 @@ def is_ours(path: Path) -> bool:
         return stream.readline().strip() == ",".join(COLUMNS)
 
 
-def _named(source: str) -> tuple[str, Path]:
-    name, sign, path = source.partition("=")
-    if sign and not Path(source).exists():
-        return name.strip(), Path(path)
-    return "", Path(source)
-
-
-def _overlap(entries: Sequence[Entry], rows: Sequence[Row]) -> bool:
-    seen = {(e.row.category, e.row.network, e.row.spec) for e in entries}
-    return any((row.category, row.network, row.spec) in seen for row in rows)
+def _names(row: Row) -> tuple[str, str, str]:
+    return row.category, row.network, row.spec
 
 
 def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
@@ -102,7 +98,7 @@ def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
 
 def _tells_apart(tool: Tool, depth: int) -> bool:
     """Whether so many parts of the paths tell apart all that the whole paths do."""
-    whole = {(e.row.category, e.row.network, e.row.spec) for e in tool.entries}
+    whole = {_names(e.row) for e in tool.entries}
     return len({_key_names(e.row, depth) for e in tool.entries}) == len(whole)
 
 
@@ -124,7 +120,13 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
             raise InputError(f"{path}: expected a csv of votes, got: {problem}") from None
         for number, row in enumerate(rows, 2):
             names = (path.resolve().parent.name, _base(row.get("network")), _base(row.get("spec")))
-            found[names] = Votes(*(_count(row, side, path, number) for side in ("holds", "violated")))
+            try:
+                found[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
+            except (KeyError, TypeError, ValueError):
+                raise InputError(
+                    f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
+                    f"got {dict(row)}"
+                ) from None
     return found
 
 
@@ -140,25 +142,14 @@ def _base(name: str | None) -> str:
     return Path((name or "").removesuffix(".gz")).name
 
 
-def _count(row: Mapping[str, str], side: str, path: Path, number: int) -> int:
-    try:
-        return int(row[f"tools_saying_{side}"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
-            f"got {dict(row)}"
-        ) from None
-
-
 @dataclass(frozen=True)
 class Judged:
-    """One instance: what each tool said of it, how its counterexample was graded, and the ruling."""
+    """One instance: what each tool said of it, and the ruling."""
 
     category: str
     network: str
     spec: str
     said: Mapping[str, Said]
-    why: Mapping[str, str]  # of tools whose counterexample is not valid: the reason
     ruling: Ruling
     votes: Votes | None = None
 
@@ -188,7 +179,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Score:
-    """All benchmarks of the first tool's results, judged; `totals` are the sums of percents by tool."""
+    """All results, judged; `totals` are the sums of percents by tool."""
 
     rules: Rules
     tools: tuple[str, ...]
@@ -220,13 +211,16 @@ def score(
     library = library_of([e.table for tool in tools for e in tool.entries[:1]], benchmarks)
     counted = read_votes(votes)
     found = aligned(tools)
-    first = tools[0].name
-    kept = {key: said for key, said in found.items() if every or first in said}
-    instances = tuple(_judged(rules, tools, key, said, counted, library) for key, said in kept.items())
-    lines = tuple(_lines(tools, instances, kept))
+    instances = tuple(
+        _judged(rules, tools, key, entries, votes_on(counted, key), library)
+        for key, entries in found.items()
+        if every or tools[0].name in entries
+    )
+    names = tuple(tool.name for tool in tools)
+    lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
-    totals = {tool.name: sum(line.percent for line in scored if line.tool == tool.name) for tool in tools}
-    return Score(rules, tuple(totals), instances, lines, totals, len(found) - len(kept))
+    totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
+    return Score(rules, names, instances, lines, totals, left_out=len(found) - len(instances))
 
 
 def _judged(
@@ -234,53 +228,39 @@ def _judged(
     tools: Sequence[Tool],
     key: Key,
     entries: Mapping[str, Entry],
-    counted: Mapping[tuple[str, str, str], Votes],
+    votes: Votes | None,
     library: Library,
 ) -> Judged:
     said: dict[str, Said] = {}
-    why: dict[str, str] = {}
     for tool in tools:
-        entry = entries.get(tool.name)
-        if entry is None:
+        if tool.name not in entries:
             continue
-        level: Grade = "unchecked"
-        if entry.row.result == "violated":
-            level, reason = graded(rules, entry.row, entry.table, library, ours=entry.ours)
-            why |= {tool.name: reason} if reason else {}
-        seconds = scored_seconds(rules, entry.row.seconds, tool.overhead)
-        said[tool.name] = Said(tool.name, entry.row.result, seconds, level)
-    voted = votes_on(counted, key)
+        entry = entries[tool.name]
+        row = entry.row
+        grade: tuple[Grade, str] = "unchecked", ""
+        if row.result == "violated":
+            grade = graded(rules, row, entry.table, library, ours=entry.ours)
+        seconds = scored_seconds(rules, row.seconds, tool.overhead)
+        said[tool.name] = Said(tool.name, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
     row = next(iter(entries.values())).row
-    ruling = judge(rules, list(said.values()), voted)
-    return Judged(key[0], row.network, row.spec, said, why, ruling, voted)
+    return Judged(key[0], row.network, row.spec, said, judge(rules, list(said.values()), votes), votes)
 
 
-def _lines(
-    tools: Sequence[Tool], instances: Sequence[Judged], kept: Mapping[Key, Mapping[str, Entry]]
-) -> list[Line]:
-    made = []
-    entries = list(kept.values())
+def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:
     for category in dict.fromkeys(one.category for one in instances):
-        places = [i for i, one in enumerate(instances) if one.category == category]
-        here = [instances[i] for i in places]
-        points = {t.name: sum(one.ruling.points.get(t.name, 0) for one in here) for t in tools}
+        here = [one for one in instances if one.category == category]
+        points = {tool: sum(one.ruling.points.get(tool, 0) for one in here) for tool in tools}
         best = max(points.values(), default=0)
         for tool in tools:
-            rows = [entries[i][tool.name].row for i in places if tool.name in entries[i]]
-            if rows:
-                cpu = [row.cpu_seconds for row in rows if row.cpu_seconds is not None]
-                spent = sum(cpu) if cpu else None
-                made.append(_line(tool.name, category, here, points[tool.name], best, spent))
-    return made
+            if any(tool in one.said for one in here):
+                yield _line(tool, category, here, points[tool], best)
 
 
-def _line(
-    tool: str, category: str, here: Sequence[Judged], points: int, best: int, cpu: float | None
-) -> Line:
-    said = [(one, one.said[tool]) for one in here if tool in one.said]
-    right = [s for one, s in said if one.ruling.standing[tool] == "right"]
+def _line(tool: str, category: str, here: Sequence[Judged], points: int, best: int) -> Line:
+    said = [(one.said[tool], one.ruling.standing[tool]) for one in here if tool in one.said]
+    right = [s for s, standing in said if standing == "right"]
     holds = sum(s.status == "holds" for s in right)
-    standings = [one.ruling.standing[tool] for one, _ in said]
+    standings = [standing for _, standing in said]
     return Line(
         category,
         tool,
@@ -291,10 +271,15 @@ def _line(
         wrong=standings.count("wrong"),
         undecided=standings.count("open"),
         seconds=sum(s.seconds for s in right) / len(right) if right else None,
-        cpu_seconds=cpu,
+        cpu_seconds=_sum(s.cpu_seconds for s, _ in said),
         points=points,
         percent=percent(points, best),
     )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def overall(made: Score, tool: str) -> Line:
@@ -302,13 +287,12 @@ def overall(made: Score, tool: str) -> Line:
     own = [line for line in made.lines if line.tool == tool]
     solved = sum(line.solved for line in own)
     spent = sum(line.seconds * line.solved for line in own if line.seconds is not None)
-    cpu = [line.cpu_seconds for line in own if line.cpu_seconds is not None]
     counted = ("instances", "solved", "holds", "violated", "wrong", "undecided", "points")
     return Line(
         category="all",
         tool=tool,
         seconds=spent / solved if solved else None,
-        cpu_seconds=sum(cpu) if cpu else None,
+        cpu_seconds=_sum(line.cpu_seconds for line in own),
         percent=made.totals[tool],
         **{name: sum(getattr(line, name) for line in own) for name in counted},
     )
