@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError
-from holdfast.core.model import Network as File
 from holdfast.core.property import Property
 from holdfast.core.types import Bools, Floats, Ints, Tensor
-from holdfast.graph.inspect import inputs_of, read_proto
+from holdfast.graph.inspect import inputs_of
 from holdfast.graph.nodes import check_deterministic
 from holdfast.patchbench.positions.batches import (
     Batches,
@@ -25,7 +24,7 @@ from holdfast.patchbench.positions.batches import (
     open_batches,
     open_part,
 )
-from holdfast.patchbench.positions.sweep import Bar, PositionMap, how_run, pasted, settle, sweep, ties
+from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
 from holdfast.verify.enumerate import digest
 from holdfast.verify.finite import (
     Cells,
@@ -55,11 +54,6 @@ class Network:
     batches: Batches | None = None
 
 
-def read_network(file: File) -> Network:
-    """Read the file of a benchmark's network; raise ModelError if it is no ONNX model."""
-    return Network(read_proto(file.path))
-
-
 @dataclass(frozen=True, eq=False)
 class Instance:
     """One question of a benchmark opened: which cells its two position inputs have, and how it is run."""
@@ -78,11 +72,6 @@ class Instance:
         return self.parts.joint[0]
 
     @property
-    def name(self) -> str:
-        """The network's one input."""
-        return self.runner.name
-
-    @property
     def pixels(self) -> int:
         """How many values of the flat input, from the first on, are the picture."""
         return int(self.domain.free.min())
@@ -90,7 +79,7 @@ class Instance:
     @property
     def told(self) -> dict[str, Tensor]:
         """What the network reads besides the picture: the flat input, for its target."""
-        return {self.name: self.domain.template.reshape(self.domain.box.lower.shape)}
+        return {self.runner.name: self.domain.template.reshape(self.domain.box.lower.shape)}
 
     def point(self, place: Sequence[int]) -> Point:
         """A position in this cell of each position input."""
@@ -120,8 +109,8 @@ class Instance:
         """Tensors of the file at a position, by name."""
         whole, heads = self.whole(point, flat), self.network.heads
         if names not in heads:
-            heads[names] = open_part(self.network.model, {self.name: whole}, names)
-        return heads[names]({self.name: whole})
+            heads[names] = open_part(self.network.model, {self.runner.name: whole}, names)
+        return heads[names]({self.runner.name: whole})
 
 
 def open_instance(question: Property, network: Network) -> Instance:
@@ -165,10 +154,7 @@ def _bar(question: Property) -> Bar:
 
 
 def open_network(instance: Instance) -> Batches:
-    """Open the network behind the patch, once for all instances of a file.
-
-    Its outputs are the file's own, and after them what every ArgMax reads.
-    """
+    """Open the network behind the patch, once per file: its own outputs, then what every ArgMax reads."""
     network = instance.network
     if network.batches is None:
         outputs = [port.name for port in network.model.graph.output]
@@ -313,7 +299,12 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
         return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
 
     same, square, *values = in_batches(run, places, jobs)
-    settled = settle(*_read(values), instance.bar, lambda i: instance.exact(instance.point(places[i])))
+    settled = settle(
+        *_read(values),
+        instance.bar,
+        lambda i: instance.exact(instance.point(places[i])),
+        batches.many is not None,
+    )
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]
@@ -326,18 +317,8 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
     clean = float("nan")  # unless the file shows the picture without a patch
     if done.clean is not None:
         clean = on_file(instance, done.clean, neutral_of(instance, done.clean))
-    found = PositionMap(
-        outputs=outputs,
-        rows=rows,
-        columns=columns,
-        bar=instance.bar,
-        clean=clean,
-        unchanged=unchanged,
-        replayed=settled.replayed,
-        difference=settled.difference,
-        how=how_run(batches, settled),
-    )
-    return found, is_square
+    facts = vars(settled) | {"outputs": outputs, "unchanged": unchanged}
+    return PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts), is_square
 
 
 def _is_described(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
@@ -351,23 +332,22 @@ def _is_described(instance: Instance, done: Effect, place: tuple[int, int], pict
     return np.array_equal(pasted(done.clean, done.content, spot[np.newaxis]), picture)
 
 
-def described_map(instance: Instance, done: Effect, content: Tensor, jobs: int = 1) -> PositionMap:
-    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network.
+def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int = 1) -> PositionMap:
+    """Map a real square patch (c, k, k) at every place of the clean picture, in the file's network."""
+    neutral = neutral_of(instance, clean)
 
-    Replays are run on the original file: with the picture that has the patch, at a position where the file
-    itself changes nothing, if there is one; else in the part of it behind the patch.
-    """
-    if done.clean is None:
-        raise ValueError("the file shows no picture without a patch")
-    neutral = neutral_of(instance, done.clean)
-    return sweep(
-        open_network(instance), done.clean, content, _read,
-        lambda picture: on_file(instance, picture, neutral), bar=instance.bar, told=instance.told, jobs=jobs,
-    )  # fmt: skip
+    def replay(picture: Tensor) -> float:
+        return on_file(instance, picture, neutral)
+
+    batches, bar = open_network(instance), instance.bar
+    return sweep(batches, clean, content, _read, replay, bar=bar, told=instance.told, jobs=jobs)
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
-    """The output for a picture (1, …) as it is; by the original file, if at `neutral` it changes none."""
+    """The output for a picture (1, …) as it is, by the original file if at `neutral` it changes nothing.
+
+    Else by the part of the file behind the patch.
+    """
     if neutral is not None:
         return instance.exact(instance.point(neutral), instance.with_picture(picture))
     batches = open_network(instance)
@@ -392,13 +372,6 @@ def _read(values: Sequence[Tensor]) -> tuple[Floats, Bools]:
 
     Without an ArgMax nothing is known of ties, and all outputs are doubtful.
     """
-    if not values:
-        return np.zeros(0), np.zeros(0, np.bool_)
     outputs, *scores = (np.asarray(value, np.float64) for value in values)
     doubtful = np.any([ties(one) for one in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
     return outputs[:, 0], doubtful
-
-
-def black(patch: tuple[int, int], clean: Tensor) -> Tensor:
-    """A black patch (c, k, k) for a picture whose values are 0 … 1."""
-    return np.zeros((clean.shape[1], *patch), clean.dtype)

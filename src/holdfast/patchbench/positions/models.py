@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
 from holdfast.graph.candidates import options_of
 from holdfast.graph.heads.whole_image import LandmarkOptions, landmark
 from holdfast.patchbench.graph import image_input
-from holdfast.patchbench.layout import Target, output_of
+from holdfast.patchbench.layout import Target, output_of, target_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
 from holdfast.stages.infer import onnxruntime
@@ -52,8 +53,7 @@ class Detector:
         if not len(found):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
         best = int(np.argmax(found.scores))
-        x1, y1, x2, y2 = (found.boxes[best] / np.array([*self.model.card.input.size] * 2)).tolist()
-        return Target(int(found.classes[best]), (x1, y1, x2, y2))
+        return target_of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
 
 
 def open_detector(model: Model) -> Detector:
@@ -82,8 +82,7 @@ def map_positions(
 ) -> PositionMap:  # fmt: skip
     """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
 
-    Where a mask (k, k) is False the picture shows through the patch. The default target is what the model
-    says of the clean picture.
+    Where the mask (k, k) is False the picture shows through. Default target: what the model says without it.
     """
     size = detector.size
     if image.shape != (*size, 3) or image.dtype != np.uint8:
@@ -103,10 +102,9 @@ def map_positions(
         said = detector.says(picture)
         return float(output_of([said.box], [said.label], goal)[0])
 
-    return sweep(
-        detector.batches, clean, content, lambda values: read(detector, values, goal), replay,
-        bar=bar or Bar(), last=detector.last, jobs=jobs,
-    )  # fmt: skip
+    reading = partial(read, detector, target=goal)
+    bar, last = bar or Bar(), detector.last
+    return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 
 def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
@@ -114,10 +112,9 @@ def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[
 
     Only the landmark head is read for many pictures at once; with any other head every output is doubtful.
     """
-    count = len(values[0]) if values else 0
-    found = _landmarks(detector, values) if count else None
+    found = _landmarks(detector, values)
     if found is None:
-        return np.full(count, np.nan), np.ones(count, np.bool_)
+        return np.full(len(values[0]), np.nan), np.ones(len(values[0]), np.bool_)
     boxes, classes, doubtful = found
     good = np.asarray(np.isfinite(boxes).all(axis=1))
     boxes = np.where(good[:, None], boxes, 0.0)
@@ -130,12 +127,9 @@ def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, In
     if detector.head is not landmark or len(values) != 2:
         return None
     chosen = options_of(LandmarkOptions, card)
-    flat = {
-        name: np.asarray(value, np.float64)
-        for name, value in zip(detector.batches.outputs, values, strict=True)
-    }
-    order: Sequence[str] = chosen.outputs or _by_width(flat, len(card.classes))
-    box, scores = (flat.get(name) for name in order)
+    arrays = [np.asarray(value, np.float64) for value in values]
+    flat = dict(zip(detector.batches.outputs, arrays, strict=True))
+    box, scores = (flat.get(name) for name in chosen.outputs or _by_width(flat, len(card.classes)))
     if box is None or scores is None or box.shape[1] != 4 or scores.shape[1] != len(card.classes):
         return None
     unit = 1.0 if chosen.normalised else np.array([*card.input.size] * 2, np.float64)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast._version import __version__
 from holdfast.core.errors import InputError, OutputError
@@ -211,14 +211,14 @@ def _worked(plan: Plan, keys: Sequence[str], todo: Sequence[int]) -> Generator[t
 
 
 def _row(instance: Instance, attempt: Attempt, key: str, folder: Path) -> Row:
-    facts = {**vars(attempt), "key": key}
+    names = {"category": instance.category, "network": instance.network, "spec": instance.spec}
+    facts: dict[str, Any] = names | vars(attempt) | {"key": key}
     if attempt.witness:
         name = re.sub(r"[^\w.+-]", "_", f"{stem_of(instance.network)}_{stem_of(instance.spec)}")[:150]
         file = folder / f"{name}-{key[:8]}.counterexample"
         write_atomic(file, attempt.witness.encode())
         facts["witness"] = f"{folder.name}/{file.name}"
-    names = {"category": instance.category, "network": instance.network, "spec": instance.spec}
-    return Row(**names, limit=instance.limit, result=facts.pop("status"), **facts)
+    return Row(limit=instance.limit, result=facts.pop("status"), **facts)
 
 
 def _seconds_left(done: Sequence[Row], waiting: Sequence[Instance], jobs: int) -> float:

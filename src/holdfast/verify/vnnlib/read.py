@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.core.errors import InputError, MissingExtra
 from holdfast.core.model import found_file
@@ -93,9 +92,7 @@ def _box(common: tuple[Floats, Floats], bounds: tuple[Bound, ...]) -> tuple[Floa
     return lower, upper
 
 
-def _table(
-    inputs: int, outputs: int, rows: tuple[Row, ...]
-) -> tuple[Floats, Floats, NDArray[np.bool_], Floats | None]:
+def _table(inputs: int, outputs: int, rows: tuple[Row, ...]) -> tuple[Any, ...]:
     """Weights of the outputs, bounds, which are strict, and weights of the inputs if there are any."""
     weights = np.zeros((len(rows), inputs + outputs))  # Y_0 is the last column
     for line, row in zip(weights, rows, strict=True):
