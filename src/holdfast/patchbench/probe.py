@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -154,22 +155,14 @@ def clean_picture(probe: Probe, base: Values, first: Sequence[int], second: Sequ
 
     Where that is not possible, what each element is at most of the positions far from one another.
     """
-    outside = _outside(probe, base)
-    if outside is not None:
-        return outside
-    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
-    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
-
-
-def _outside(probe: Probe, base: Values) -> Values | None:
-    """The picture with the position far outside, if every element then follows the input; else None."""
     other, far = base.copy(), float(len(base))
     other[:-TAIL] = (base[:-TAIL] + np.float32(0.5)) % 1  # what a patch covers stays the same
-    try:
-        seen, moved = probe.at(base, far, far), probe.at(other, far, far)
-    except ModelError:  # a network need not take such a position
-        return None
-    return seen if seen.shape == moved.shape and (seen != moved).all() else None
+    with contextlib.suppress(ModelError):  # a network need not take such a position
+        seen, changed = probe.at(base, far, far), probe.at(other, far, far)
+        if seen.shape == changed.shape and (seen != changed).all():
+            return seen
+    spots = [(x, y) for x in _spread(first) for y in _spread(second)]
+    return np.asarray(np.median(np.stack([probe.at(base, x, y) for x, y in spots]), axis=0), np.float32)
 
 
 def _spread(values: Sequence[int]) -> list[int]:
@@ -215,19 +208,14 @@ def told(effect: Effect) -> str:
     if effect.as_described:
         size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
         return f"{size}, its left side at column = first value, its top at row = second value{how}"
-    parts = [_span_text(axis) for axis in effect.axes]
-    limits = [
-        f"nothing for the {axis.driver} coordinate ≥ {axis.extent}"
-        for axis in effect.axes
-        if axis.name == "channel" and axis.driver in ("first", "second")
-    ]
-    drivers = effect.drivers
-    kind = "rows and columns swapped: "
-    if drivers["channel"] in ("first", "second") and drivers["column"] == "all":
-        kind = "rows of a colour channel: "
-    elif drivers != {"channel": "all", "row": "first", "column": "second"}:
-        kind = ""
-    return kind + ", ".join(parts) + new + holes + "".join(f"; {limit}" for limit in limits) + how
+    channel, _, column = effect.axes
+    kind = limit = ""
+    if channel.driver in ("first", "second"):
+        kind = "rows of a colour channel: " if column.driver == "all" else ""
+        limit = f"; nothing for the {channel.driver} coordinate ≥ {channel.extent}"
+    elif effect.drivers == {"channel": "all", "row": "first", "column": "second"}:
+        kind = "rows and columns swapped: "
+    return kind + ", ".join(map(_span_text, effect.axes)) + new + holes + limit + how
 
 
 def _span_text(axis: Axis) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from holdfast.core.errors import ModelError
 from holdfast.core.types import Tensor
 from holdfast.graph.nodes import needed, part_of
 from holdfast.graph.session import condense
@@ -67,10 +68,6 @@ class Batches:
         return rows
 
 
-class _NotBatched(Exception):
-    """A part does not take batches; the message says why."""
-
-
 def open_batches(
     model: Any, source: str, outputs: Sequence[str], trial: Tensor, told: Values | None = None
 ) -> Batches:
@@ -83,19 +80,17 @@ def open_batches(
     made = Batches(source, tuple(outputs), open_part(model, {**told, source: trial[:1]}, outputs))
     try:
         return _with_batches(model, made, trial, told)
-    except _NotBatched as problem:
-        return replace(made, why=str(problem))
     except Exception as problem:  # noqa: BLE001 - the errors of onnx and onnxruntime have no common class
         return replace(made, why=condense(problem, 200))
 
 
 def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Batches:
-    """Add `many` and `tail`; raise _NotBatched if the trial fails."""
+    """Add `many` and `tail`; raise ModelError if the trial fails."""
     given = {**told, made.source: trial[:1]}
     free = _has_free_batch(model, made.source)
     cut = made.outputs if free else _last_products(model, made)
     if not cut:
-        raise _NotBatched("the network has no filter and no matrix product")
+        raise ModelError("the network has no filter and no matrix product")
     part = part_of(model, given, cut)
     single, many = _open(part), _open(_free_batch(part, made.source))
     rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
@@ -103,10 +98,10 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
     for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
         alone = np.stack(values)
         if not free and not _all_vary(alone):
-            raise _NotBatched(f"{name!r} has values that do not depend on the picture")
+            raise ModelError(f"{name!r} has values that do not depend on the picture")
         same = batch.size == alone.size and np.allclose(batch.reshape(alone.shape), alone, SAME, SAME)
         if not same:
-            raise _NotBatched(f"a batch gives other values of {name!r} than single pictures")
+            raise ModelError(f"a batch gives other values of {name!r} than single pictures")
     first = dict(zip(cut, rows[0], strict=True))
     late = [name for name in made.outputs if name not in first]
     tail = open_part(model, {**given, **first}, late) if late else None
@@ -114,10 +109,7 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
 
 
 def _all_vary(values: Tensor) -> bool:
-    """Whether every value differs between pictures (n, …).
-
-    A value that is the same for all would not show that pictures are mixed up.
-    """
+    """Whether every value differs between pictures (n, …); another would not show that they are mixed up."""
     return bool((np.ptp(values, axis=0) > 10 * SAME * (1 + np.abs(values).max(axis=0))).all())
 
 
