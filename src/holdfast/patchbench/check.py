@@ -140,14 +140,6 @@ def _some_positions(instance: Instance) -> tuple[list[int], list[int]]:
     return found[0], found[1]
 
 
-def clean_output(network: Network, instance: Instance, image: Image) -> float:
-    """The output for the picture without a patch."""
-    base = instance.point.astype(np.float32)
-    if instance.free:
-        base[:-TAIL] = unit(image).ravel()
-    return network.after(clean_picture(network.probe, base, *_some_positions(instance)), base)
-
-
 def as_described(network: Network, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:
     """The output at a position, and the one with the benchmark's own text: a black square laid there."""
     height, width = instance.image.shape[:2]
@@ -218,7 +210,10 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     notes.findings += _ranges(row, opened, instance)
     if image is None or image.shape != instance.image.shape:
         image = instance.image
-    clean = clean_output(opened, instance, image)
+    base = instance.point.astype(np.float32)
+    if instance.free:
+        base[:-TAIL] = unit(image).ravel()
+    clean = opened.after(clean_picture(opened.probe, base, *_some_positions(instance)), base)
     notes.clean.append(clean)
     if abs(clean - 1) > CLOSE:
         said = f"the output without a patch is {clean:.6f}; expected 1: the target is what the model predicts"

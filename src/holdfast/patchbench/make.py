@@ -85,17 +85,14 @@ def scaled(patch: Patch, size: Size) -> Patch:
 def make(plan: Plan, folder: Path, step: Progress = silent) -> Mapping[str, Any]:
     """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
     check_new(folder)
-    networks = dict(_networks(plan))
+    networks = {}
+    for size, content in plan.patches:
+        layout = Layout(plan.model.card.input.size, size)
+        side = f"{size.width}" if size.width == size.height else f"{size.width}x{size.height}"
+        networks[f"onnx/patch-{side}.onnx"] = layout, bench_graph(plan.model, layout, content)
     pictures, selection = draw(plan, step)
     with whole_folder(folder) as place:
         return _write(plan, pictures, selection, networks, place)
-
-
-def _networks(plan: Plan) -> Iterator[tuple[str, tuple[Layout, bytes]]]:
-    for patch, content in plan.patches:
-        layout = Layout(plan.model.card.input.size, patch)
-        side = f"{patch.width}" if patch.width == patch.height else f"{patch.width}x{patch.height}"
-        yield f"onnx/patch-{side}.onnx", (layout, bench_graph(plan.model, layout, content))
 
 
 def _write(

@@ -104,7 +104,8 @@ def open_probe(model: Any, length: int) -> Probe:
     for tensor in _candidates(model, name):
         part = part_of(model, {name: example}, [tensor])
         probe = Probe(name, tensor, session_of(part.SerializeToString()))
-        if _is_picture(probe.picture(example).shape, length):
+        shape = probe.picture(example).shape
+        if len(shape) == 4 and shape[0] == 1 and 3 in shape[1::2] and np.prod(shape) == length - TAIL:
             return probe
     raise ModelError("found no tensor of the picture's size that depends on the input")
 
@@ -122,10 +123,6 @@ def _candidates(model: Any, name: str) -> list[str]:
         elif not first:
             others += node.output
     return list(dict.fromkeys([*first[:1], *others[::-1], *first[1:]]))
-
-
-def _is_picture(shape: tuple[int, ...], length: int) -> bool:
-    return len(shape) == 4 and shape[0] == 1 and 3 in (shape[1], shape[3]) and np.prod(shape) == length - TAIL
 
 
 def effect_of(probe: Probe, point: Values, first: Sequence[int], second: Sequence[int]) -> Effect:

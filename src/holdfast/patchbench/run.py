@@ -176,7 +176,7 @@ def _instance(
     question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
     if listed.network not in networks:
         networks[listed.network] = Network(read_proto(listed.network))
-    opened = open_instance(question, networks[listed.network])
+    opened = open_instance(question, networks[listed.network], Bar(listed.threshold, listed.strict))
     done = effect(opened)
     found, square = file_map(opened, done, jobs)
     first = Shown("position" if square else "file", found, patch, square, done.words)

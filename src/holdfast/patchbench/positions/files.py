@@ -113,7 +113,7 @@ class Instance:
         return heads[names]({self.runner.name: whole})
 
 
-def open_instance(question: Property, network: Network) -> Instance:
+def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     """Open a benchmark's question; raise InputError if its free inputs are no position of a patch."""
     where, model = question.model.path, network.model
     domain = domain_of(question)
@@ -125,10 +125,10 @@ def open_instance(question: Property, network: Network) -> Instance:
     if domain.dtype != np.float32:
         raise InputError(f"{where}: expected an input of float32, got {domain.dtype.name}")
     check_deterministic(model, str(where))
-    shape = domain.box.lower.shape
+    whole, (lower, upper) = domain.template.reshape(domain.box.lower.shape), domain.within(None)
+    low, high = first_float(lower), last_float(upper)
     try:
-        trace = traced(model, inputs_of(model)[0].name, domain.free, domain.template.reshape(shape))
-        low, high = (first_float(domain.within(None)[0]), last_float(domain.within(None)[1]))
+        trace = traced(model, inputs_of(model)[0].name, domain.free, whole)
         check_range(trace, [low, high])
         first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
     except (NotFinite, TooMany) as problem:
@@ -136,21 +136,7 @@ def open_instance(question: Property, network: Network) -> Instance:
     parts = split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
-    return Instance(
-        network, domain, trace, parts, (first, second), _bar(question), runner_of(question, domain)
-    )
-
-
-def _bar(question: Property) -> Bar:
-    """The threshold of a specification that says Y_0 <= t, or < t."""
-    if len(question.unsafe) == 1:
-        rows = question.unsafe[0]
-        if rows.matrix.shape == (1, 1) and rows.matrix[0, 0] == 1 and rows.inputs is None:
-            bound = float(rows.bound[0])
-            above = float(np.nextafter(bound, np.inf))  # a strict bound is read as the number just below it
-            strict = float(np.float32(above)) == above and float(np.float32(bound)) != bound
-            return Bar(above if strict else bound, strict)
-    raise InputError(f"{question.model.path}: expected a specification that says only Y_0 <= threshold")
+    return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
 
 
 def open_network(instance: Instance) -> Batches:
@@ -160,13 +146,10 @@ def open_network(instance: Instance) -> Batches:
         outputs = [port.name for port in network.model.graph.output]
         nodes = dependent(network.model, instance.picture, outputs)
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
-        corner = instance.point((0, 0))
-        trial = [
-            instance.picture_at(corner, instance.with_picture(picture)) for picture in noise(instance.pixels)
-        ]
-        network.batches = open_batches(
-            network.model, instance.picture, [*outputs, *scores], np.concatenate(trial), instance.told
-        )
+        inputs = map(instance.with_picture, noise(instance.pixels))
+        trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
+        names = [*outputs, *scores]
+        network.batches = open_batches(network.model, instance.picture, names, trial, instance.told)
     return network.batches
 
 
@@ -211,7 +194,6 @@ def effect(instance: Instance) -> Effect:
         pictures = [instance.picture_at(instance.point(place)) for place in ends]
         clean = np.where(first, pictures[1], pictures[0])
     squares = {place: _square(mask) for place, mask in masks.items()}
-    order = _order(squares, instance)
     at = ", ".join(f"{value:g}" for value in instance.point(probe))
     words = f"at the first position {_change(first)}; at ({at}) {_change(masks[probe])}"
     square = squares[ends[0]]
@@ -222,7 +204,7 @@ def effect(instance: Instance) -> Effect:
     content: Tensor = instance.picture_at(instance.point(ends[0]))[0][there]
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
-    return Effect(order, words, clean, content)
+    return Effect(_order(squares, instance), words, clean, content)
 
 
 def _outside(instance: Instance) -> Tensor | None:
@@ -238,9 +220,8 @@ def _outside(instance: Instance) -> Tensor | None:
 
 def _overwritten(instance: Instance, point: Point) -> Bools:
     """Where the picture at a position does not depend on the picture that was given."""
-    dark, light = (
-        instance.picture_at(point, instance.with_picture(np.float32(grey))) for grey in (0.25, 0.75)
-    )
+    greys = (instance.with_picture(np.float32(grey)) for grey in (0.25, 0.75))
+    dark, light = (instance.picture_at(point, flat) for flat in greys)
     return np.asarray(dark == light)
 
 
@@ -272,9 +253,8 @@ def _change(mask: Bools) -> str:
     if mask.ndim != 4:
         return f"{int(mask.sum())} values"
     spans = []
-    for axis, what in ((1, "channels"), (2, "rows"), (3, "columns")):
-        others = tuple(i for i in range(4) if i != axis)
-        hit = np.flatnonzero(mask.any(axis=others))
+    for axis, what in enumerate(("channels", "rows", "columns"), 1):
+        hit = np.unique(np.nonzero(mask)[axis])
         whole = len(hit) == mask.shape[axis]
         spans.append(f"all {what}" if whole else f"{what} {hit[0]}–{hit[-1]}")
     return ", ".join(spans)
@@ -356,10 +336,9 @@ def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None
 
 def neutral_of(instance: Instance, clean: Tensor) -> tuple[int, int] | None:
     """A pair of cells at which the file hands on the picture as it was given; None if it never does."""
-    count = instance.pixels
-    if clean.size != count or not np.array_equal(clean.ravel(), instance.domain.template[:count]):
+    if not np.array_equal(clean.ravel(), instance.domain.template[: instance.pixels]):
         return None  # the network reads another form of the picture
-    ramp = np.linspace(0.2, 0.8, count, dtype=np.float32)
+    ramp = np.linspace(0.2, 0.8, instance.pixels, dtype=np.float32)
     flat = instance.with_picture(ramp)
     for place in itertools.product(*({0, len(cells) // 2, len(cells) - 1} for cells in instance.cells)):
         if np.array_equal(instance.picture_at(instance.point(place), flat).ravel(), ramp):

@@ -33,12 +33,6 @@ class Detector:
     batches: Batches
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Rows and columns of the network's input."""
-        width, height = self.model.card.input.size
-        return height, width
-
-    @property
     def last(self) -> bool:
         """Whether the channels are the last axis of the network's input."""
         return self.model.card.input.layout == "nhwc"
@@ -84,7 +78,8 @@ def map_positions(
 
     Where the mask (k, k) is False the picture shows through. Default target: what the model says without it.
     """
-    size = detector.size
+    width, height = detector.model.card.input.size
+    size = height, width
     if image.shape != (*size, 3) or image.dtype != np.uint8:
         raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")
     fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size

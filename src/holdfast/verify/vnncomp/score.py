@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.verify.vnncomp.results import COLUMNS, Row, read_rows
+from holdfast.verify.vnncomp.results import Row, header, read_rows
 from holdfast.verify.vnncomp.rules import Grade, Rules, Ruling, Said, Votes, judge, percent, scored_seconds
 from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
 
@@ -57,7 +57,7 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
-        ours = is_ours(path)
+        ours = path.read_text("utf-8-sig").startswith(header())
         folder = path.resolve().parent.name
         name = given or ("holdfast" if ours else folder if path.stem in ("results", "result") else path.stem)
         names = {_names(row) for row in rows}
@@ -67,12 +67,6 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
         tables.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
     return [Tool(name, tuple(entries)) for name, entries in tables.items()]
-
-
-def is_ours(path: Path) -> bool:
-    """Whether the table was written by our runner."""
-    with path.open(encoding="utf-8-sig") as stream:
-        return stream.readline().strip() == ",".join(COLUMNS)
 
 
 def _names(row: Row) -> tuple[str, str, str]:
@@ -85,7 +79,12 @@ def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
     Tables name the same file by different paths, so as few last parts of a path are compared as tell the
     instances of every table apart.
     """
-    depth = next((d for d in range(1, 9) if all(_tells_apart(tool, d) for tool in tools)), 9)
+
+    def tells_apart(depth: int) -> bool:
+        tables = [[e.row for e in tool.entries] for tool in tools]
+        return all(len({_key_names(r, depth) for r in rows}) == len({*map(_names, rows)}) for rows in tables)
+
+    depth = next(filter(tells_apart, range(1, 9)), 9)
     found: dict[Key, dict[str, Entry]] = {}
     for tool in tools:
         seen: Counter[tuple[str, str, str]] = Counter()
@@ -94,12 +93,6 @@ def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
             found.setdefault((*names, seen[names]), {})[tool.name] = entry
             seen[names] += 1
     return found
-
-
-def _tells_apart(tool: Tool, depth: int) -> bool:
-    """Whether so many parts of the paths tell apart all that the whole paths do."""
-    whole = {_names(e.row) for e in tool.entries}
-    return len({_key_names(e.row, depth) for e in tool.entries}) == len(whole)
 
 
 def _key_names(row: Row, depth: int) -> tuple[str, str, str]:
