@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from holdfast.graph.load import load_model
 from holdfast.patchbench.folder import instances, open_bench
 from holdfast.patchbench.make import Plan, draw
 from holdfast.patchbench.make import test_part as part_for_test
+from holdfast.patchbench.options import MakeOptions
 
 
 class White:
@@ -48,10 +50,10 @@ def test_the_same_instances_are_drawn_whatever_the_order(halving):
     model = load_model(halving())
     alignment = align(model.card.classes, model.card.classes)
     entries = tuple(White(i) for i in range(30))
-    names = []
+    names, options = [], MakeOptions(folder=Path("bench"), images=3, seed=7)
     for order in (entries, entries[::-1]):
         data = Dataset("w", "none", "single", model.card.classes, order)
-        pictures, selection = draw(Plan(model, data, alignment, (), "black", images=3, seed=7))
+        pictures, selection = draw(Plan(model, data, alignment, (), options))
         names.append([picture.source for picture in pictures])
     assert names[0] == names[1]
     assert pictures[0].name.startswith("sub_w_")

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.model import Card, read_onnx
+from holdfast.core.model import Card, Model, read_onnx
 from holdfast.core.patch import Spot, apply
-from holdfast.core.registry import lookup, part
 from holdfast.core.seeds import generator
-from holdfast.core.types import Detections, Image, Size
+from holdfast.core.types import Image, Size, Tensor
 from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import from_plain
@@ -32,7 +31,8 @@ from holdfast.patchbench.folder import (
     instance_of,
     left_over,
 )
-from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, output_of, unit
+from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, unit
+from holdfast.patchbench.positions.models import Detector
 from holdfast.patchbench.probe import (
     Effect,
     Probe,
@@ -49,33 +49,19 @@ Values = NDArray[np.float32]
 CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
 
 
-@dataclass(frozen=True, eq=False)
-class Detector:
-    """The detector inside our network run by itself, fed by numpy and read by its card's head."""
-
-    card: Card
-    session: Any
-    input: str
-    outputs: tuple[str, ...]
-
-    def output(self, instance: Instance, image: Image) -> float:
-        """IoU · equal(class) of what the detector finds on an image, computed in numpy."""
-        tensor = lookup("normalise", "card")(image, self.card.input)[np.newaxis]
-        raw = self.session.run(list(self.outputs), {self.input: tensor})
-        head = part("head", self.card.head.name).function
-        found: Detections = head(dict(zip(self.outputs, raw, strict=True)), self.card)
-        boxes = found.boxes / np.array([*self.card.input.size] * 2, np.float64)
-        return float(output_of(boxes, found.classes, instance.target)[0])
-
-
-def detector_inside(model: Any, manifest: Mapping[str, Any]) -> Detector:
-    """The detector of a network of ours, cut out of it."""
+def detector_inside(model: Any, network: Path, manifest: Mapping[str, Any]) -> Detector:
+    """The detector of a network of ours, cut out of it, to be fed by numpy."""
     inside = manifest["model"]
-    card, names = card_of(inside["card"]), tuple(inside["outputs"])
+    card, names = card_of(inside["card"]), list(inside["outputs"])
     w, h = card.input.size
     shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
     alone = part_of(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
-    return Detector(card, session_of(alone.SerializeToString()), inside["input"], names)
+    session = session_of(alone.SerializeToString())
+
+    def run(tensor: Tensor) -> dict[str, Tensor]:
+        return dict(zip(names, session.run(names, {inside["input"]: tensor}), strict=True))
+
+    return Detector(Model(network.name, network, card, sha256=""), run)
 
 
 def card_of(plain: Mapping[str, Any]) -> Card:
@@ -122,7 +108,7 @@ def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Netw
         probe=probe,
         tail=session_of(tail.SerializeToString()),
         effect=effect_of(probe, point, *_some_positions(instance)),
-        detector=None if manifest is None else detector_inside(model, manifest),
+        detector=None if manifest is None else detector_inside(model, instance.network, manifest),
     )
 
 
@@ -308,7 +294,7 @@ def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes
         image = instance.image
         if patch is not None:
             image = apply(image, replace(patch, where=Spot(*at)))
-        alone = network.detector.output(instance, image)
+        alone = network.detector.output(network.detector.tensor(image)[np.newaxis], instance.target)
         within = network.output(moved(instance.point.astype(np.float32), *at))
         notes.compared += 1
         notes.apart = max(notes.apart, abs(alone - within))

@@ -34,29 +34,18 @@ def make(options: MakeOptions) -> None:
     from holdfast.evaluate.classes import align
     from holdfast.graph.load import load_model
     from holdfast.patchbench.graph import check_single
-    from holdfast.patchbench.make import BLACK, FREE, Plan
+    from holdfast.patchbench.make import Plan
     from holdfast.patchbench.make import make as make_bench
 
     model = load_model(options.model, options.card)
     check_single(model)
-    content = options.content
-    patches = _patches(options.patch, content)
+    patches = _patches(options.patch, options.content)
     data = open_dataset(options.data, task="single", format=options.format, split=options.split)
     common = options.classes == "common"
-    plan = Plan(
-        model=model,
-        data=data,
-        alignment=align(model.card.classes, data.classes, common=common, renames=options.map),
-        patches=patches,
-        told=content if content in (BLACK, FREE) else Path(content).name,
-        images=options.images,
-        seed=options.seed,
-        strict=options.strict,
-        held_out=options.held_out,
-        places=_places(options.positions, content),
-    )
+    alignment = align(model.card.classes, data.classes, common=common, renames=options.map)
+    plan = Plan(model, data, alignment, patches, options, _places(options.positions, options.content))
     with progress("instances found", options.images) as step:
-        manifest = make_bench(plan, options.folder, step)
+        manifest = make_bench(plan, step)
     say(_summary(manifest, options.folder))
 
 

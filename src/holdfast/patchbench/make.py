@@ -42,6 +42,7 @@ from holdfast.patchbench.layout import (
     target_of,
     unit,
 )
+from holdfast.patchbench.options import MakeOptions
 from holdfast.stages.resize.libraries import pillow_box
 from holdfast.verify.replay import session_of
 
@@ -63,11 +64,7 @@ class Plan:
     data: Dataset
     alignment: Alignment
     patches: tuple[tuple[Size, Patch | None], ...]
-    told: str  # the content in a word: black, free, or the file's name
-    images: int = 16
-    seed: int = 0
-    strict: bool = False
-    held_out: bool = False
+    options: MakeOptions
     places: int | None = 4  # free content: how many an image; None: all
 
 
@@ -82,17 +79,17 @@ def scaled(patch: Patch, size: Size) -> Patch:
     return Patch(pillow_box(patch.pixels, size), patch.mask[rows[:, None], columns])
 
 
-def make(plan: Plan, folder: Path, step: Progress = silent) -> Mapping[str, Any]:
+def make(plan: Plan, step: Progress = silent) -> Mapping[str, Any]:
     """Write the benchmark to a new or empty folder, whole or not at all, and return its manifest."""
-    check_new(folder)
+    check_new(plan.options.folder)
     networks = {}
     for size, content in plan.patches:
         layout = Layout(plan.model.card.input.size, size)
         side = f"{size.width}" if size.width == size.height else f"{size.width}x{size.height}"
         networks[f"onnx/patch-{side}.onnx"] = layout, bench_graph(plan.model, layout, content)
     pictures, selection = draw(plan, step)
-    with whole_folder(folder) as place:
-        return _write(plan, pictures, selection, networks, place)
+    with whole_folder(plan.options.folder) as root:
+        return _write(plan, pictures, selection, networks, root)
 
 
 def _write(
@@ -123,7 +120,7 @@ def _write(
             for name, at in _places(plan, layout, picture):
                 file = f"vnnlib/spec_onnx_{stem}_idx_{name}.vnnlib"
                 target = targets[picture.name]
-                text = spec_text(name, layout, picture.image, target, strict=plan.strict, free_at=at)
+                text = spec_text(name, layout, picture.image, target, strict=plan.options.strict, free_at=at)
                 put(file, text.encode())
                 rows.append(f"{network},{file},{SECONDS}\n")
                 specs[file] = picture.name
@@ -140,12 +137,12 @@ def _line(target: Target) -> bytes:
 
 def _places(plan: Plan, layout: Layout, picture: Picture) -> list[tuple[str, tuple[int, int] | None]]:
     """The instances of one image: one, or with free content one per position."""
-    if plan.told != FREE:
+    if plan.options.content != FREE:
         return [(picture.name, None)]
     columns, rows = (last + 1 for last in layout.last)
     every = np.arange(columns * rows)
     if plan.places is not None and plan.places < len(every):
-        rng = generator(plan.seed, "patchbench", picture.name, *layout.patch)
+        rng = generator(plan.options.seed, "patchbench", picture.name, *layout.patch)
         every = np.sort(rng.permutation(every)[: plan.places])
     found = [(int(at % columns), int(at // columns)) for at in every]
     return [(f"{picture.name}_x{x}_y{y}", (x, y)) for x, y in found]
@@ -175,7 +172,8 @@ def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
 
 
 def _manifest(plan: Plan, selection: Mapping[str, Any], networks: Networks) -> dict[str, Any]:
-    detector = detector_of(plan.model, load_proto(plan.model.path))
+    detector, options = detector_of(plan.model, load_proto(plan.model.path)), plan.options
+    places = "all" if plan.places is None else plan.places
     ranges = {
         name: {"patch": list(layout.patch), "columns": [0, layout.last[0]], "rows": [0, layout.last[1]]}
         for name, (layout, _) in networks.items()
@@ -194,10 +192,10 @@ def _manifest(plan: Plan, selection: Mapping[str, Any], networks: Networks) -> d
         "selection": selection,
         "size": list(plan.model.card.input.size),
         "input": {"name": INPUT, "length": next(iter(networks.values()))[0].length},
-        "content": plan.told,
-        "free_places": (plan.places if plan.places is not None else "all") if plan.told == FREE else None,
+        "content": Path(options.content).name,
+        "free_places": places if options.content == FREE else None,
         "networks": ranges,
-        "rule": {"threshold": 0.5, "strict": plan.strict, "text": rule_text(plan.strict)},
+        "rule": {"threshold": 0.5, "strict": options.strict, "text": rule_text(options.strict)},
         "seconds": SECONDS,
         "versions": versions(),
     }
@@ -236,10 +234,10 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
 
     Raise DataError if there are too few.
     """
-    data, count = plan.data, plan.images
+    data, count, seed = plan.data, plan.options.images, plan.options.seed
     embedded = data.format == "signs"
-    everything = plan.held_out or embedded
-    part = test_part(data.entries, plan.seed, everything)
+    everything = plan.options.held_out or embedded
+    part = test_part(data.entries, seed, everything)
     found: list[Picture] = []
     failed: list[str] = []
     looked = 0
@@ -270,7 +268,7 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     pictures = [dataclasses.replace(picture, name=name) for name, picture in zip(names, found, strict=True)]
     pictures.sort(key=lambda picture: picture.name)
     selection = {
-        "seed": plan.seed,
+        "seed": seed,
         "images": len(pictures),
         "test_part": how,
         "looked_at": looked,

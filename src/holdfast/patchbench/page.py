@@ -38,11 +38,11 @@ def table_of(result: Result) -> Table:
         row, column = found.worst
         at = f"{column:g}, {row:g}" if shown.over else f"({row:g}, {column:g})"
         verdict = "unsafe (sat)" if found.status == "violated" else "robust (unsat)"
-        numbers = [found.clean, found.minimum, at, _unsafe(found), 100 * found.robust]
+        numbers: list[Cell] = [found.clean, found.minimum, at, _unsafe(found), 100 * found.robust]
         rows.append([one.name, one.label, WORDS[shown.kind], *numbers, verdict])
     note = "Column, row of the patch's top left pixel; in brackets the position inputs."
     outputs = [Column("clean", 4), Column("minimum", 4), Column("at x, y", note=note)]
-    areas = ["unsafe positions", Column("robust area %", 2), "verdict"]
+    areas: list[Column | str] = ["unsafe positions", Column("robust area %", 2), "verdict"]
     return Table(["picture", "target", "what", *outputs, *areas], rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,12 +25,10 @@ from holdfast.stages.normalise import card as normalise
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A single-object model opened: its file as it is (`exact`), and for many pictures (`batches`)."""
+    """A single-object model with its file as it is (`exact`)."""
 
     model: Model
     exact: Run
-    head: Callable[[Mapping[str, Tensor], object], Detections]
-    batches: Batches
 
     @property
     def last(self) -> bool:
@@ -43,14 +41,27 @@ class Detector:
 
     def says(self, tensor: Tensor) -> Target:
         """What the user's file says of one tensor (1, …)."""
-        found = self.head(checked(self.exact(tensor)), self.model.card)
+        head = lookup("head", self.model.card.head.name)
+        found: Detections = head(checked(self.exact(tensor)), self.model.card)
         if not len(found):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
         best = int(np.argmax(found.scores))
         return target_of(found.classes[best], found.boxes[best] / np.array([*self.model.card.input.size] * 2))
 
+    def output(self, tensor: Tensor, target: Target) -> float:
+        """IoU · equal(class) of what the user's file says of one tensor (1, …)."""
+        said = self.says(tensor)
+        return float(output_of([said.box], [said.label], target)[0])
 
-def open_detector(model: Model) -> Detector:
+
+@dataclass(frozen=True, eq=False)
+class BatchDetector(Detector):
+    """A detector that also runs many pictures at once."""
+
+    batches: Batches
+
+
+def open_detector(model: Model) -> BatchDetector:
     """Open a model for maps; raise ModelError if it is no single-object detector."""
     import onnx
 
@@ -67,11 +78,11 @@ def open_detector(model: Model) -> Detector:
         [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
     )
     batches = open_batches(proto, name, [port.name for port in proto.graph.output], trial)
-    return Detector(model, onnxruntime(model, 1), lookup("head", card.head.name), batches)
+    return BatchDetector(model, onnxruntime(model, 1), batches)
 
 
 def map_positions(
-    detector: Detector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
+    detector: BatchDetector, image: Image, patch: Image, target: Target | None = None, bar: Bar | None = None,
     jobs: int = 1, mask: Bools | None = None,
 ) -> PositionMap:  # fmt: skip
     """Map a patch (k, k, 3) over a picture (h, w, 3) of the network's own size, both uint8.
@@ -93,16 +104,12 @@ def map_positions(
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
     goal = target or detector.says(clean)
 
-    def replay(picture: Tensor) -> float:
-        said = detector.says(picture)
-        return float(output_of([said.box], [said.label], goal)[0])
-
-    reading = partial(read, detector, target=goal)
+    reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
     bar, last = bar or Bar(), detector.last
     return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 
-def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
+def read(detector: BatchDetector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
     """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly a tie.
 
     Only the landmark head is read for many pictures at once; with any other head every output is doubtful.
@@ -116,10 +123,10 @@ def read(detector: Detector, values: Sequence[Tensor], target: Target) -> tuple[
     return output_of(boxes, classes, target), doubtful | ~good
 
 
-def _landmarks(detector: Detector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:
+def _landmarks(detector: BatchDetector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:
     """Boxes in 0 … 1, classes and ties, from the two outputs of the landmark head."""
     card = detector.model.card
-    if detector.head is not landmark or len(values) != 2:
+    if lookup("head", card.head.name) is not landmark or len(values) != 2:
         return None
     chosen = options_of(LandmarkOptions, card)
     arrays = [np.asarray(value, np.float64) for value in values]
