@@ -20,7 +20,6 @@ from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import from_plain
 from holdfast.graph.inspect import read_proto
-from holdfast.graph.nodes import part_of
 from holdfast.patchbench.folder import (
     Bench,
     Finding,
@@ -32,6 +31,7 @@ from holdfast.patchbench.folder import (
     left_over,
 )
 from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, unit
+from holdfast.patchbench.positions.batches import Session, open_bytes, open_part
 from holdfast.patchbench.positions.models import Detector
 from holdfast.patchbench.probe import (
     Effect,
@@ -43,7 +43,6 @@ from holdfast.patchbench.probe import (
     open_probe,
     told,
 )
-from holdfast.verify.replay import session_of
 
 Values = NDArray[np.float32]
 CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
@@ -55,11 +54,10 @@ def detector_inside(model: Any, network: Path, manifest: Mapping[str, Any]) -> D
     card, names = card_of(inside["card"]), list(inside["outputs"])
     w, h = card.input.size
     shape = (1, 3, h, w) if card.input.layout == "nchw" else (1, h, w, 3)
-    alone = part_of(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
-    session = session_of(alone.SerializeToString())
+    alone = open_part(model, {inside["input"]: np.zeros(shape, card.input.dtype)}, names)
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
-        return dict(zip(names, session.run(names, {inside["input"]: tensor}), strict=True))
+        return dict(zip(names, alone({inside["input"]: tensor}), strict=True))
 
     return Detector(Model(network.name, network, card, sha256=""), run)
 
@@ -79,9 +77,9 @@ def card_of(plain: Mapping[str, Any]) -> Card:
 class Network:
     """A network taken apart: whole, up to the picture it reads, from there on, and our detector in it."""
 
-    whole: Any
+    whole: Session
     probe: Probe
-    tail: Any
+    tail: Session
     effect: Effect
     detector: Detector | None
 
@@ -92,8 +90,7 @@ class Network:
     def after(self, picture: Values, point: Values) -> float:
         """The output if the network proper reads this picture; the target is the point's."""
         given = {self.probe.tensor: picture, self.probe.input: point}
-        fed = {port.name: given[port.name] for port in self.tail.get_inputs()}
-        return float(first_output(self.tail, fed).ravel()[0])
+        return float(first_output(self.tail, given).ravel()[0])
 
 
 def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Network:
@@ -102,11 +99,10 @@ def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Netw
     point = instance.point.astype(np.float32)
     probe = open_probe(model, len(point))
     outputs = [port.name for port in model.graph.output]
-    tail = part_of(model, {probe.tensor: probe.picture(point), probe.input: point}, outputs)
     return Network(
-        whole=session_of(read_onnx(instance.network)),
+        whole=open_bytes(read_onnx(instance.network)),
         probe=probe,
-        tail=session_of(tail.SerializeToString()),
+        tail=open_part(model, {probe.tensor: probe.picture(point), probe.input: point}, outputs),
         effect=effect_of(probe, point, *_some_positions(instance)),
         detector=None if manifest is None else detector_inside(model, instance.network, manifest),
     )

@@ -28,7 +28,6 @@ from holdfast.engine.store import to_json
 from holdfast.engine.versions import versions
 from holdfast.evaluate.classes import Alignment
 from holdfast.graph.inspect import load_proto
-from holdfast.graph.nodes import part_of
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.folder import FORMAT, KIND, LISTING, MANIFEST
 from holdfast.patchbench.graph import BOX, INPUT, LABEL, PICTURE, bench_graph, detector_of
@@ -43,8 +42,8 @@ from holdfast.patchbench.layout import (
     unit,
 )
 from holdfast.patchbench.options import MakeOptions
+from holdfast.patchbench.positions.batches import open_part
 from holdfast.stages.resize.libraries import pillow_box
-from holdfast.verify.replay import session_of
 
 BLACK, FREE = "black", "free"
 SHARE = 10  # one instance of this many is in the test part
@@ -120,7 +119,7 @@ def _write(
             for name, at in _places(plan, layout, picture):
                 file = f"vnnlib/spec_onnx_{stem}_idx_{name}.vnnlib"
                 target = targets[picture.name]
-                text = spec_text(name, layout, picture.image, target, strict=plan.options.strict, free_at=at)
+                text = spec_text(name, layout, picture.image, target, strict=plan.options.strict, at=at)
                 put(file, text.encode())
                 rows.append(f"{network},{file},{SECONDS}\n")
                 specs[file] = picture.name
@@ -154,11 +153,10 @@ def _targets(pictures: Sequence[Picture], network: bytes) -> dict[str, Target]:
 
     height, width = pictures[0].image.shape[:2]
     example = np.zeros((1, 3, height, width), np.float32)
-    detector = part_of(onnx.load_from_string(network), {PICTURE: example}, [BOX, LABEL])
-    session = session_of(detector.SerializeToString())
+    detector = open_part(onnx.load_from_string(network), {PICTURE: example}, [BOX, LABEL])
     targets: dict[str, Target] = {}
     for picture in pictures:
-        box, label = session.run([BOX, LABEL], {PICTURE: unit(picture.image)[np.newaxis]})
+        box, label = detector({PICTURE: unit(picture.image)[np.newaxis]})
         target = target_of(label[0], np.ravel(box))
         # The pipeline cuts boxes off at the border of the original image.
         cut = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))

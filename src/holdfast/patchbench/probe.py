@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
 from holdfast.graph.inspect import inputs_of
-from holdfast.graph.nodes import part_of
 from holdfast.graph.session import condense
 from holdfast.patchbench.layout import TAIL
+from holdfast.patchbench.positions.batches import Session, open_part
 from holdfast.verify.finite import HEAVY
-from holdfast.verify.replay import session_of
 
 Driver = Literal["all", "first", "second", "unclear"]
 Values = NDArray[np.float32]
@@ -68,7 +67,7 @@ class Probe:
 
     input: str
     tensor: str
-    session: Any
+    session: Session
 
     def picture(self, point: Values) -> Values:
         """That tensor for one flat input."""
@@ -86,10 +85,10 @@ def moved(point: Values, x: float, y: float) -> Values:
     return made
 
 
-def first_output(session: Any, given: Mapping[str, Values]) -> Values:
+def first_output(session: Session, given: Mapping[str, Values]) -> Values:
     """The first output of an ONNX Runtime session; raise ModelError if it cannot run."""
     try:
-        return np.asarray(session.run(None, dict(given))[0])
+        return session(given)[0]
     except Exception as problem:  # noqa: BLE001 - onnxruntime's errors have no common class
         raise ModelError(f"onnxruntime cannot run it: {condense(problem)}") from None
 
@@ -102,8 +101,7 @@ def open_probe(model: Any, length: int) -> Probe:
     name = inputs[0].name
     example = np.zeros(length, np.float32)
     for tensor in _candidates(model, name):
-        part = part_of(model, {name: example}, [tensor])
-        probe = Probe(name, tensor, session_of(part.SerializeToString()))
+        probe = Probe(name, tensor, open_part(model, {name: example}, [tensor]))
         shape = probe.picture(example).shape
         if len(shape) == 4 and shape[0] == 1 and 3 in shape[1::2] and np.prod(shape) == length - TAIL:
             return probe

@@ -92,7 +92,8 @@ def _with_batches(model: Any, made: Batches, trial: Tensor, told: Values) -> Bat
     if not cut:
         raise ModelError("the network has no filter and no matrix product")
     part = part_of(model, given, cut)
-    single, many = _open(part), _open(_free_batch(part, made.source))
+    single = open_bytes(part.SerializeToString())
+    many = open_bytes(_free_batch(part, made.source).SerializeToString())
     rows = [single({**told, made.source: picture[np.newaxis]}) for picture in trial]
     found = many({**told, made.source: trial})
     for name, values, batch in zip(cut, zip(*rows, strict=True), found, strict=True):
@@ -115,12 +116,12 @@ def _all_vary(values: Tensor) -> bool:
 
 def open_part(model: Any, given: Values, outputs: Sequence[str]) -> Session:
     """Open the part of a model from the given tensors (examples of them) to the outputs."""
-    return _open(part_of(model, given, outputs))
+    return open_bytes(part_of(model, given, outputs).SerializeToString())
 
 
-def _open(model: Any) -> Session:
+def open_bytes(model: bytes) -> Session:
     """Open an ONNX model in ONNX Runtime, with one thread."""
-    session = session_of(model.SerializeToString())
+    session = session_of(model)
     names = [port.name for port in session.get_inputs()]
 
     def run(values: Values) -> list[Tensor]:
