@@ -57,30 +57,27 @@ def as_json(made: Score) -> dict[str, Any]:
         "tools": list(made.tools),
         "totals": dict(made.totals),
         "benchmarks": [vars(line) for line in made.lines],
-        "disagreements": [
-            {"category": one.category, "network": one.network, "spec": one.spec, "what": what}
-            for one, what in disagreements(made)
-        ],
+        "disagreements": [_names(one) | {"what": what} for one, what in disagreements(made)],
         "instances": [
-            {
-                "category": one.category,
-                "network": one.network,
-                "spec": one.spec,
-                "truth": one.ruling.truth,
-                "reason": one.ruling.reason,
-                "tools": {
-                    name: {
-                        "result": said.status,
-                        "seconds": said.seconds,
-                        "witness": said.grade if said.status == "violated" else None,
-                        "standing": one.ruling.standing[name],
-                        "points": one.ruling.points[name],
-                    }
-                    for name, said in one.said.items()
-                },
-            }
+            _names(one)
+            | {"truth": one.ruling.truth, "reason": one.ruling.reason}
+            | {"tools": {tool: _plain(one, said) for tool, said in one.said.items()}}
             for one in made.instances
         ],
+    }
+
+
+def _names(one: Judged) -> dict[str, Any]:
+    return {"category": one.category, "network": one.network, "spec": one.spec}
+
+
+def _plain(one: Judged, said: Said) -> dict[str, Any]:
+    return {
+        "result": said.status,
+        "seconds": said.seconds,
+        "witness": said.grade if said.status == "violated" else None,
+        "standing": one.ruling.standing[said.tool],
+        "points": one.ruling.points[said.tool],
     }
 
 
@@ -223,11 +220,5 @@ def _plots(made: Score) -> Iterator[Figure]:
 
 
 def _times(made: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
-    return {
-        tool: [
-            one.said[tool].seconds
-            for one in instances
-            if tool in one.said and one.ruling.standing[tool] == "right"
-        ]
-        for tool in made.tools
-    }
+    solved = [[s for s in one.said.values() if one.ruling.standing[s.tool] == "right"] for one in instances]
+    return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in made.tools}

@@ -56,10 +56,7 @@ def status_of(word: str) -> Status | None:
 
 
 def result_text(protocol: Protocol, status: Status, seconds: float, witness: str = "") -> str:
-    """The content of a result file; `witness` is the text of the counterexample.
-
-    Where one is due, a violation whose counterexample is none is unknown.
-    """
+    """The content of a result file; a violation without the text of a counterexample is unknown in 2022."""
     if protocol == "2021":
         return f"{status}\n"
     word = _SAT.get(status, status)
