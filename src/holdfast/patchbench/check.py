@@ -20,6 +20,7 @@ from holdfast.data.patchfile import read_patch
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import from_plain
 from holdfast.graph.inspect import read_proto
+from holdfast.patchbench import probe
 from holdfast.patchbench.folder import (
     Bench,
     Finding,
@@ -33,16 +34,6 @@ from holdfast.patchbench.folder import (
 from holdfast.patchbench.layout import SECONDS, TAIL, THRESHOLD, Target, unit
 from holdfast.patchbench.positions.batches import Session, open_bytes, open_part
 from holdfast.patchbench.positions.models import Detector
-from holdfast.patchbench.probe import (
-    Effect,
-    Probe,
-    clean_picture,
-    effect_of,
-    first_output,
-    moved,
-    open_probe,
-    told,
-)
 
 Values = NDArray[np.float32]
 CLOSE = 1e-4  # outputs nearer to one another agree: float32 on two ways
@@ -78,32 +69,32 @@ class Network:
     """A network taken apart: whole, up to the picture it reads, from there on, and our detector in it."""
 
     whole: Session
-    probe: Probe
+    head: probe.Probe
     tail: Session
-    effect: Effect
+    effect: probe.Effect
     detector: Detector | None
 
     def output(self, point: Values) -> float:
         """The output for a flat input."""
-        return float(first_output(self.whole, {self.probe.input: point}).ravel()[0])
+        return float(probe.first_output(self.whole, {self.head.input: point}).ravel()[0])
 
     def after(self, picture: Values, point: Values) -> float:
         """The output if the network proper reads this picture; the target is the point's."""
-        given = {self.probe.tensor: picture, self.probe.input: point}
-        return float(first_output(self.tail, given).ravel()[0])
+        given = {self.head.tensor: picture, self.head.input: point}
+        return float(probe.first_output(self.tail, given).ravel()[0])
 
 
 def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Network:
     """The network with what its position inputs do, seen over the range of an instance."""
     model = read_proto(instance.network)
     point = instance.point.astype(np.float32)
-    probe = open_probe(model, len(point))
+    opened = probe.open_probe(model, len(point))
     outputs = [port.name for port in model.graph.output]
     return Network(
         whole=open_bytes(read_onnx(instance.network)),
-        probe=probe,
-        tail=open_part(model, {probe.tensor: probe.picture(point), probe.input: point}, outputs),
-        effect=effect_of(probe, point, *_some_positions(instance)),
+        head=opened,
+        tail=open_part(model, {opened.tensor: opened.picture(point), opened.input: point}, outputs),
+        effect=probe.effect_of(opened, point, *_some_positions(instance)),
         detector=None if manifest is None else detector_inside(model, instance.network, manifest),
     )
 
@@ -125,11 +116,11 @@ def _some_positions(instance: Instance) -> tuple[list[int], list[int]]:
 def as_described(network: Network, instance: Instance, at: tuple[int, int]) -> tuple[float, float]:
     """The output at a position, and the one with the benchmark's own text: a black square laid there."""
     height, width = instance.image.shape[:2]
-    point = moved(instance.point.astype(np.float32), *at)
+    point = probe.moved(instance.point.astype(np.float32), *at)
     picture = point[:-TAIL].reshape(1, 3, height, width).copy()
     side = network.effect.patch
     picture[:, :, at[1] : at[1] + side.height, at[0] : at[0] + side.width] = 0.0
-    shape = network.probe.picture(point).shape
+    shape = network.head.picture(point).shape
     if shape != picture.shape:
         picture = picture.transpose(0, 2, 3, 1)
     return network.output(point), network.after(picture.reshape(shape), point)
@@ -195,7 +186,7 @@ def _look(bench: Bench, row: Row, notes: _Notes) -> None:
     base = instance.point.astype(np.float32)
     if instance.free:
         base[:-TAIL] = unit(image).ravel()
-    clean = opened.after(clean_picture(opened.probe, base, *_some_positions(instance)), base)
+    clean = opened.after(probe.clean_picture(opened.head, base, *_some_positions(instance)), base)
     notes.clean.append(clean)
     if abs(clean - 1) > CLOSE:
         said = f"the output without a patch is {clean:.6f}; expected 1: the target is what the model predicts"
@@ -242,7 +233,7 @@ def _meant(row: Row, network: Network, instance: Instance) -> Iterator[Finding]:
         said = "the patch's content is free, yet a position changes the picture"
         yield Finding("position", row.network_name, said)
     if not instance.free and not network.effect.as_described:
-        said = f"a position is no patch at column = first, row = second value, but {told(network.effect)}"
+        said = f"a position is no patch at column = first, row = second value, but {network.effect}"
         yield Finding("position", row.network_name, said)
 
 
@@ -291,7 +282,7 @@ def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes
         if patch is not None:
             image = apply(image, replace(patch, where=Spot(*at)))
         alone = network.detector.output(network.detector.tensor(image)[np.newaxis], instance.target)
-        within = network.output(moved(instance.point.astype(np.float32), *at))
+        within = network.output(probe.moved(instance.point.astype(np.float32), *at))
         notes.compared += 1
         notes.apart = max(notes.apart, abs(alone - within))
         if not abs(alone - within) <= CLOSE:
@@ -305,7 +296,7 @@ def _facts(bench: Bench, notes: _Notes) -> list[str]:
     for name, network in notes.networks.items():
         if network is not None:
             free = bench.manifest is not None and bench.manifest["content"] == "free"
-            does = "nothing, as it should: the patch's content is free" if free else told(network.effect)
+            does = "nothing, as it should: the patch's content is free" if free else network.effect
             facts.append(f"{name}: what a position does: {does}")
     for (threshold, strict), count in notes.rules.items():
         sign = "<" if strict else "<="

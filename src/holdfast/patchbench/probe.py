@@ -33,6 +33,15 @@ class Axis:
     driver: Driver
     length: int
 
+    def __str__(self) -> str:
+        words = _WORDS[self.name]
+        if self.driver == "all":
+            return f"all {words}"
+        if self.driver == "unclear":
+            return f"up to {self.length} {words}, no rule found which"
+        more = f" to {self.driver} + {self.length - 1}" if self.length > 1 else ""
+        return f"{words} {self.driver}{more}"
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -59,6 +68,25 @@ class Effect:
         _, row, column = self.axes
         height = row.length if row.driver in ("first", "second") else column.length
         return Size(column.length if column.driver in ("first", "second") else height, height)
+
+    def __str__(self) -> str:
+        if not any(axis.length for axis in self.axes):
+            return "nothing: no position changes the picture"
+        how = "; fractions are cut off" if self.truncated else "; fractions of a position matter"
+        new = f", set to {self.values[0]:g}" if len(self.values) == 1 else ", each pixel to its own value"
+        holes = "" if self.solid else ", with holes"
+        patch = self.patch
+        if self.as_described:
+            size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
+            return f"{size}, its left side at column = first value, its top at row = second value{how}"
+        channel, _, column = self.axes
+        kind = limit = ""
+        if channel.driver in ("first", "second"):
+            kind = "rows of a colour channel: " if column.driver == "all" else ""
+            limit = f"; nothing for the {channel.driver} coordinate ≥ {channel.extent}"
+        elif self.drivers == {"channel": "all", "row": "first", "column": "second"}:
+            kind = "rows and columns swapped: "
+        return kind + ", ".join(map(str, self.axes)) + new + holes + limit + how
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,34 +218,3 @@ def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.boo
         if begun and ended:
             return Axis(name, extent, driver, longest)
     return Axis(name, extent, "unclear", longest)
-
-
-def told(effect: Effect) -> str:
-    """One sentence about the effect."""
-    if not any(axis.length for axis in effect.axes):
-        return "nothing: no position changes the picture"
-    how = "; fractions are cut off" if effect.truncated else "; fractions of a position matter"
-    new = f", set to {effect.values[0]:g}" if len(effect.values) == 1 else ", each pixel to its own value"
-    holes = "" if effect.solid else ", with holes"
-    patch = effect.patch
-    if effect.as_described:
-        size = f"a {patch.width}×{patch.height} patch in all colours{new}{holes}"
-        return f"{size}, its left side at column = first value, its top at row = second value{how}"
-    channel, _, column = effect.axes
-    kind = limit = ""
-    if channel.driver in ("first", "second"):
-        kind = "rows of a colour channel: " if column.driver == "all" else ""
-        limit = f"; nothing for the {channel.driver} coordinate ≥ {channel.extent}"
-    elif effect.drivers == {"channel": "all", "row": "first", "column": "second"}:
-        kind = "rows and columns swapped: "
-    return kind + ", ".join(map(_span_text, effect.axes)) + new + holes + limit + how
-
-
-def _span_text(axis: Axis) -> str:
-    words = _WORDS[axis.name]
-    if axis.driver == "all":
-        return f"all {words}"
-    if axis.driver == "unclear":
-        return f"up to {axis.length} {words}, no rule found which"
-    more = f" to {axis.driver} + {axis.length - 1}" if axis.length > 1 else ""
-    return f"{words} {axis.driver}{more}"

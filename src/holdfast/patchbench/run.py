@@ -27,13 +27,7 @@ from holdfast.graph.inspect import read_proto
 from holdfast.patchbench.folder import Bench, instances
 from holdfast.patchbench.folder import Instance as Listed
 from holdfast.patchbench.layout import Target
-from holdfast.patchbench.positions.files import (
-    Network,
-    described_map,
-    effect,
-    file_map,
-    open_instance,
-)
+from holdfast.patchbench.positions.files import Network, described_map, effect, file_map, open_instance
 from holdfast.patchbench.positions.models import map_positions, open_detector
 from holdfast.patchbench.positions.sweep import Bar, PositionMap
 from holdfast.verify.vnnlib.read import read_vnnlib

@@ -25,19 +25,8 @@ from holdfast.patchbench.positions.batches import (
     open_part,
 )
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, pasted, settle, sweep, ties
+from holdfast.verify import finite
 from holdfast.verify.enumerate import digest
-from holdfast.verify.finite import (
-    Cells,
-    NotFinite,
-    Split,
-    TooMany,
-    Trace,
-    cells_of,
-    check_range,
-    split,
-    stairs_of,
-    traced,
-)
 from holdfast.verify.problem import Domain, domain_of, first_float, last_float
 from holdfast.verify.replay import Runner, runner_of
 
@@ -60,9 +49,9 @@ class Instance:
 
     network: Network
     domain: Domain
-    trace: Trace
-    parts: Split
-    cells: tuple[Cells, Cells]
+    trace: finite.Trace
+    parts: finite.Split
+    cells: tuple[finite.Cells, finite.Cells]
     bar: Bar
     runner: Runner
 
@@ -128,12 +117,14 @@ def open_instance(question: Property, network: Network, bar: Bar) -> Instance:
     whole, (lower, upper) = domain.template.reshape(domain.box.lower.shape), domain.within(None)
     low, high = first_float(lower), last_float(upper)
     try:
-        trace = traced(model, inputs_of(model)[0].name, domain.free, whole)
-        check_range(trace, [low, high])
-        first, second = (cells_of(stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2))
-    except (NotFinite, TooMany) as problem:
+        trace = finite.traced(model, inputs_of(model)[0].name, domain.free, whole)
+        finite.check_range(trace, [low, high])
+        first, second = (
+            finite.cells_of(finite.stairs_of(trace, i), low[i], high[i], LIMIT) for i in range(2)
+        )
+    except (finite.NotFinite, finite.TooMany) as problem:
         raise InputError(f"{where}: positions cannot be counted one by one: {problem}") from None
-    parts = split(model, trace)
+    parts = finite.split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
     return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))

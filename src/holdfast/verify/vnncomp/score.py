@@ -17,6 +17,7 @@ from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
+Paths: TypeAlias = Sequence[Path]
 UNSCORED = ("test",)  # benchmarks that count for nothing in the sum of all
 
 
@@ -27,6 +28,9 @@ class Entry:
     row: Row
     table: Path
     ours: bool
+
+
+Entries: TypeAlias = Mapping[str, Entry]  # by tool
 
 
 @dataclass(frozen=True)
@@ -188,17 +192,11 @@ class Score:
 
 
 def score(
-    sources: Sequence[str],
-    rules: Rules,
-    votes: Sequence[Path] = (),
-    benchmarks: Sequence[Path] = (),
-    *,
-    every: bool = False,
+    sources: Sequence[str], rules: Rules, votes: Paths = (), benchmarks: Paths = (), *, every: bool = False
 ) -> Score:
     """The score of these tables, the first one's instances (with `every` also those only others have).
 
-    Counterexamples are replayed where the benchmark's files are found: in `benchmarks`, where our own run
-    found them, or near the tables.
+    Counterexamples are replayed where the files are found: in `benchmarks`, as our run found them, or nearby.
     """
     tools = read_tools(sources)
     library = library_of([e.table for tool in tools for e in tool.entries[:1]], benchmarks)
@@ -217,12 +215,7 @@ def score(
 
 
 def _judged(
-    rules: Rules,
-    tools: Sequence[Tool],
-    key: Key,
-    entries: Mapping[str, Entry],
-    votes: Votes | None,
-    library: Library,
+    rules: Rules, tools: Sequence[Tool], key: Key, entries: Entries, votes: Votes | None, library: Library
 ) -> Judged:
     said: dict[str, Said] = {}
     for tool in tools:
