@@ -85,10 +85,7 @@ def whole(image: Image, position: tuple[float, float], target: Target) -> NDArra
 
 
 def output_of(boxes: ArrayLike, labels: ArrayLike, target: Target) -> Floats:
-    """IoU · equal(class) of each predicted box (n, 4) xyxy in parts of the picture, (n,).
-
-    Boxes are not cut to the picture: neither does the published network.
-    """
+    """IoU · equal(class) of each predicted box (n, 4) xyxy in parts of the picture, not cut to it, (n,)."""
     n = len(np.asarray(boxes))
     return single_values(boxes, labels, np.repeat([target.box], n, axis=0), np.repeat(target.label, n))
 

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import Prepared, open_machine, pipeline_of
+from holdfast.core.pipeline import Machine, Prepared, open_machine, pipeline_of
 from holdfast.core.seeds import generator
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import check_new, whole_folder
@@ -54,10 +54,7 @@ Networks: TypeAlias = Mapping[str, tuple[Layout, bytes]]  # by the name of the f
 
 @dataclass(frozen=True)
 class Plan:
-    """What a benchmark is to be made of: a network for each size of patch, with its content.
-
-    Content None leaves the patch's values free, at some places of each image.
-    """
+    """What a benchmark is made of; content None leaves a patch's values free, at some places per image."""
 
     model: Model
     data: Dataset
@@ -236,17 +233,21 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
     embedded = data.format == "signs"
     everything = plan.options.held_out or embedded
     part = test_part(data.entries, seed, everything)
+    machine = open_machine(pipeline_of(plan.model.card), plan.model, threads=1)
     found: list[Picture] = []
-    failed: list[str] = []
-    looked = 0
-    for picture in _seen(plan, part, failed):
+    looked = unreadable = 0
+    for entry in part:
         looked += 1
-        if picture is None or picture.iou <= THRESHOLD or picture.truth.label != picture.found.label:
+        try:
+            picture = _picture(plan, machine, entry)
+        except ImageError:
+            unreadable += 1
             continue
-        found.append(picture)
-        step(1, 0)
-        if len(found) == count:
-            break
+        if picture is not None and picture.iou > THRESHOLD and picture.truth.label == picture.found.label:
+            found.append(picture)
+            step(1, 0)
+            if len(found) == count:
+                break
     if len(found) < count:
         fewer = f"ask for fewer (--images {len(found)}) or " if found else ""
         more = "" if everything else "; --held-out takes all of them as test"
@@ -271,47 +272,39 @@ def draw(plan: Plan, step: Progress = silent) -> tuple[list[Picture], dict[str, 
         "test_part": how,
         "looked_at": looked,
         "fitting": len(found),
-        "unreadable": len(failed),
+        "unreadable": unreadable,
         "sources": {p.name: p.source for p in pictures},
         "iou": {p.name: p.iou for p in pictures},
     }
     return pictures, selection
 
 
-def _seen(plan: Plan, part: Sequence[Entry], failed: list[str]) -> Iterator[Picture | None]:
-    """Each instance as the network sees it; None if it cannot be used."""
-    card, alignment = plan.model.card, plan.alignment
-    machine = open_machine(pipeline_of(card), plan.model, threads=1)
-    sides = np.array([*card.input.size] * 2, np.float64)
-    of_model = {int(at): i for i, at in enumerate(alignment.of_model) if at >= 0}
-    for entry in part:
-        try:
-            sample = entry.load()
-            image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
-            found = machine.predict(Prepared(machine.normalise(image, card.input)[np.newaxis], frame))
-        except ImageError as problem:
-            failed.append(str(problem))
-            yield None
-            continue
-        truth, label = sample.truth, -1
-        if isinstance(truth, Boxes) and len(truth) == 1:
-            label = of_model.get(int(alignment.of_data[truth.classes[0]]), -1)
-        if label < 0 or not isinstance(truth, Boxes) or not isinstance(found, Detections) or len(found) != 1:
-            yield None
-            continue
-        original = np.array([0.0, 0.0, *frame.original])
-        true, seen, extent = (
-            frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
-        )
-        yield Picture(
-            name=_plain(entry.name),
-            source=entry.name,
-            image=np.ascontiguousarray(image),
-            truth=target_of(label, true),
-            found=target_of(found.classes[0], seen),
-            iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
-            extent=extent,
-        )
+def _picture(plan: Plan, machine: Machine, entry: Entry) -> Picture | None:
+    """An instance as the network sees it; None if it has not one target of a known class and one answer."""
+    card, alignment, sample = plan.model.card, plan.alignment, entry.load()
+    image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
+    found = machine.predict(Prepared(machine.normalise(image, card.input)[np.newaxis], frame))
+    truth = sample.truth
+    if not (isinstance(truth, Boxes) and isinstance(found, Detections) and len(truth) == len(found) == 1):
+        return None
+    known = alignment.of_data[truth.classes[0]]
+    labels = np.flatnonzero(alignment.of_model == known)
+    if known < 0 or not len(labels):
+        return None
+    label = int(labels[-1])
+    sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
+    true, seen, extent = (
+        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, found.boxes, original)
+    )
+    return Picture(
+        name=_plain(entry.name),
+        source=entry.name,
+        image=np.ascontiguousarray(image),
+        truth=target_of(label, true),
+        found=target_of(found.classes[0], seen),
+        iou=float(single_values(found.boxes, found.classes, truth.xyxy, [label])[0]),
+        extent=extent,
+    )
 
 
 def _plain(name: str) -> str:

@@ -31,20 +31,15 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """The part of a graph from a picture (1, …) to its outputs.
-
-    `alone` runs the part on one picture. `many` runs it on a batch up to the tensors of `cut`, which have
-    these shapes for one picture. `tail` continues from there, picture by picture; it gives the outputs that
-    are not in `cut`. Without `many` all pictures run alone, and `why` gives the reason.
-    """
+    """The part of a graph from a picture (1, …) to its outputs."""
 
     source: str
     outputs: tuple[str, ...]
-    alone: Session
-    many: Session | None = None
-    tail: Session | None = None
-    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    why: str = ""
+    alone: Session  # runs the part on one picture
+    many: Session | None = None  # runs a batch up to the tensors of `cut`
+    tail: Session | None = None  # continues from there picture by picture, to the outputs not in `cut`
+    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # names, and shapes for one picture
+    why: str = ""  # pictures run alone
 
     def run(self, pictures: Tensor, told: Values) -> list[Tensor]:
         """Return the outputs of pictures (n, …), each flat, (n, m); `told` is the same for all of them."""

@@ -132,8 +132,7 @@ def ties(scores: Floats) -> Bools:
 def pasted(clean: Tensor, content: Tensor, spots: Ints, last: bool = False) -> Tensor:
     """Lay a patch over a picture (1, …), once for each position (n, 2) of its top left corner; (n, …).
 
-    The patch is (c, k, k), or (k, k, c) if the channels are the last axis. Where it is a masked array and
-    masked, the picture shows through.
+    The patch is (c, k, k), or (k, k, c) if channels are `last`. Where it is masked the picture shows through.
     """
     made = np.repeat(clean, len(spots), axis=0)
     height, width = content.shape[:2] if last else content.shape[1:]

@@ -79,10 +79,7 @@ def verify_command() -> list[str]:
 def begin(
     command: Sequence[str], instance: Instance, cores: Sequence[int] = (), within: Path | None = None
 ) -> Running:
-    """The process of that command on that instance, on these cores alone (none given: on all).
-
-    Its files go to a folder of its own `within` that one (none given: where temporary files go).
-    """
+    """Start the command on an instance, on these cores alone (all if none), with a folder of its own."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
     files = {"--json": inside / "verdict.json", "--witness": inside / "witness.txt"}
@@ -132,10 +129,7 @@ def die_with_parent() -> None:
 
 
 def _tied_to(parent: int, cores: Sequence[int]) -> Any:
-    """What the new process does before it becomes the command: it dies with its parent, on its own cores.
-
-    A runner that is killed must leave nobody behind who works on for minutes and disturbs the next one.
-    """
+    """What the new process does first: a killed runner must leave nobody behind to disturb the next one."""
     if sys.platform != "linux":
         return None
     import ctypes  # here and not in the new process, where an import may wait for ever for a lock
@@ -224,8 +218,7 @@ def answer(
 ) -> Attempt:
     """What came of the instance, after the result file was written in that protocol.
 
-    The verifier runs in a process of its own, so that a crash of it is an error and a process that does not
-    end a timeout; a problem on this side is an error too. Only a result file that cannot be written raises.
+    Any problem, also on this side, is an error in the file. Only a file that cannot be written raises.
     """
     began = time.monotonic()
     try:

@@ -79,10 +79,7 @@ def counterexample_text(found: Counterexample) -> str:
 
 
 def read_counterexample(text: str, where: str = "counterexample") -> Counterexample:
-    """The counterexample of such a text, with or without the word sat before it; InputError if it is none.
-
-    Spaces and line ends are free, X and Y may come in any order, but each index from 0 must be there once.
-    """
+    """The counterexample of such a text, with or without the word sat before it; InputError if it is none."""
     import numpy as np
 
     inputs, outputs = _values(text, where)
@@ -222,13 +219,11 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
             f"{where}: expected a result such as holds, violated, sat, unsat or timeout, "
             f"got {values.get('result')!r}"
         )
-    seconds = number_of(values.get("seconds", ""))
-    if seconds is None and status in ("holds", "violated"):
+    row: dict[str, Any] = {name: values.get(name, "") for name in COLUMNS}
+    row |= {name: number_of(row[name]) for name in ("limit", "seconds", "cpu_seconds", "margin")}
+    if row["seconds"] is None and status in ("holds", "violated"):
         raise InputError(f"{where}: expected the seconds of the run, got {values.get('seconds')!r}")
-    texts, numbers = ("category", "engine", "witness", "note", "key"), ("limit", "cpu_seconds", "margin")
-    rest: dict[str, Any] = {name: values.get(name, "") for name in texts}
-    rest |= {name: number_of(values.get(name, "")) for name in numbers}
-    return Row(network=values["network"], spec=values["spec"], result=status, seconds=seconds or 0.0, **rest)
+    return Row(**{**row, "result": status, "seconds": row["seconds"] or 0.0})
 
 
 def _measures_overhead(row: Row) -> bool:

@@ -1,8 +1,7 @@
 """A benchmark run instance by instance, resumably: every finished one is on disk before the next is told of.
 
-A row is appended in one write and forced to the disk. Its key is a hash of the two files, the limit, the
-command, the version and the source code, so that the same command, begun again after a kill, runs what is
-missing and what has changed, and nothing else.
+A row's key is a hash of the files, the limit, the command, the version and the source code, so that the same
+command, begun again after a kill, runs what is missing and what has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from holdfast._version import __version__
 from holdfast.core.errors import InputError, OutputError
@@ -139,10 +138,7 @@ class Step:
     left: float
 
 
-Tell: TypeAlias = Callable[[Step], None]
-
-
-def run(plan: Plan, tell: Tell = lambda step: None) -> list[Row]:
+def run(plan: Plan, tell: Callable[[Step], None] = lambda step: None) -> list[Row]:
     """The row of every instance of the plan, in its order; what was finished before is not run again."""
     if not plan.instances:
         raise InputError("expected at least one instance to run, got none")

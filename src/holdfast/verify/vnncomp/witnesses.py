@@ -1,7 +1,4 @@
-"""Counterexamples on disk, replayed in ONNX Runtime on the benchmark's own files and graded.
-
-One stands if it is inside the box and its outputs replay, in the tolerances of the rules.
-"""
+"""Counterexamples on disk, replayed in ONNX Runtime on the benchmark's own files and graded."""
 
 from __future__ import annotations
 
@@ -114,8 +111,8 @@ class Library:
 def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
     """The grade of the counterexample of a row that says violated, and why it is not better.
 
-    Our results name its file; for others it is looked for where the organisers put it. A table of another
-    tool without such files is unchecked, one of ours without is missing.
+    Our results name its file, and without it are missing. Others are unchecked without one where the
+    organisers put it.
     """
     file = table.parent / row.witness if row.witness else _published(row, table)
     if file is None or not file.is_file():

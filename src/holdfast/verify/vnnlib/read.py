@@ -104,10 +104,7 @@ def _table(inputs: int, outputs: int, rows: tuple[Row, ...]) -> tuple[Any, ...]:
 
 
 def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
-    """The specification in a VNN-LIB file, 1.0 or 2.0, of at most `limit` bytes unpacked.
-
-    The file may be a .gz; if only NAME.gz is there, that is read for NAME.
-    """
+    """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz, of at most `limit` bytes unpacked."""
     path = found_file(Path(path)) or Path(path)
     return parse_vnnlib(_content(path, limit), str(path))
 

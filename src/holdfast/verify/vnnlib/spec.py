@@ -46,15 +46,12 @@ class Disjunct:
 
 @dataclass(frozen=True)
 class Spec:
-    """What VNN-LIB asks: whether an input of one of the cases has an output that meets all rows of the case.
-
-    `notes` tell what was dropped on the way, such as a case whose box is empty.
-    """
+    """What VNN-LIB asks: whether an input of one of the cases has an output that meets all its rows."""
 
     inputs: int
     outputs: int
     cases: tuple[Disjunct, ...]
-    notes: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)  # such as that a case was dropped
 
 
 def print_vnnlib(spec: Spec) -> str:
@@ -66,7 +63,7 @@ def print_vnnlib(spec: Spec) -> str:
     if len(spec.cases) == 1:
         lines += [f"(assert {row})" for row in _rows_text(spec.cases[0])]
     else:
-        lines += ["(assert (or", *(f"  (and {_own(case, common)})" for case in spec.cases), "))"]
+        lines += ["(assert (or", *(f"  (and {_own(case, *common)})" for case in spec.cases), "))"]
     return "\n".join(lines) + "\n"
 
 
@@ -81,10 +78,9 @@ def _common(spec: Spec) -> tuple[Floats, Floats]:
     return sides[0], sides[1]
 
 
-def _own(case: Disjunct, common: tuple[Floats, Floats]) -> str:
-    lower = np.where(np.isnan(common[0]), case.lower, np.nan)
-    upper = np.where(np.isnan(common[1]), case.upper, np.nan)
-    return " ".join([*_bounds_text(lower, upper), *_rows_text(case)])
+def _own(case: Disjunct, lower: Floats, upper: Floats) -> str:
+    own = np.where(np.isnan(lower), case.lower, np.nan), np.where(np.isnan(upper), case.upper, np.nan)
+    return " ".join([*_bounds_text(*own), *_rows_text(case)])
 
 
 def _bounds_text(lower: Floats, upper: Floats) -> Iterator[str]:
