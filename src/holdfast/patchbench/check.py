@@ -84,7 +84,7 @@ class Network:
         return float(probe.first_output(self.tail, given).ravel()[0])
 
 
-def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Network:
+def open_network(instance: Instance, manifest: Mapping[str, Any]) -> Network:
     """The network with what its position inputs do, seen over the range of an instance."""
     model = read_proto(instance.network)
     point = instance.point.astype(np.float32)
@@ -95,7 +95,7 @@ def open_network(instance: Instance, manifest: Mapping[str, Any] | None) -> Netw
         head=opened,
         tail=open_part(model, {opened.tensor: opened.picture(point), opened.input: point}, outputs),
         effect=probe.effect_of(opened, point, *_some_positions(instance)),
-        detector=None if manifest is None else detector_inside(model, instance.network, manifest),
+        detector=detector_inside(model, instance.network, manifest) if manifest else None,
     )
 
 
@@ -212,7 +212,7 @@ def _contradictions(
             yield "other target", f"its target is {instance.target}, the predicted label {predicted}"
     if instance.threshold != THRESHOLD:
         yield "other threshold", f"its threshold is {instance.threshold:g}; expected {THRESHOLD}"
-    if bench.manifest is not None and bench.manifest["rule"]["strict"] != instance.strict:
+    if bench.manifest and bench.manifest["rule"]["strict"] != instance.strict:
         word = "strict" if instance.strict else "not strict"
         yield "other rule", f"it is {word}; the manifest says otherwise"
 
@@ -289,11 +289,11 @@ def _compare(bench: Bench, row: Row, network: Network, instance: Instance, notes
 
 
 def _facts(bench: Bench, notes: _Notes) -> list[str]:
-    made = "made by holdfast" if bench.manifest is not None else "no manifest: published elsewhere"
+    made = "made by holdfast" if bench.manifest else "no manifest: published elsewhere"
     facts = [f"{len(bench.rows)} instances, {len(notes.networks)} networks, {made}"]
     for name, network in notes.networks.items():
         if network is not None:
-            free = bench.manifest is not None and bench.manifest["content"] == "free"
+            free = bench.manifest.get("content") == "free"
             does = "nothing, as it should: the patch's content is free" if free else network.effect
             facts.append(f"{name}: what a position does: {does}")
     for (threshold, strict), count in notes.rules.items():

@@ -49,11 +49,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark folder: its rows, and the manifest if it is one of ours."""
+    """A benchmark folder: its rows, and its manifest, which is empty if it is none of ours."""
 
     folder: Path
     rows: tuple[Row, ...]
-    manifest: Mapping[str, Any] | None = field(default=None, repr=False)
+    manifest: Mapping[str, Any] = field(default_factory=dict, repr=False)
     sizes: dict[Path, Size] = field(default_factory=dict, repr=False, compare=False)  # probed patches
 
 
@@ -68,7 +68,6 @@ class Instance:
     name: str
     network: Path
     spec: Path
-    seconds: float
     image: Image
     target: Target
     patch: Size
@@ -91,10 +90,8 @@ def open_bench(folder: Path) -> Bench:
 
 def listed(folder: Path) -> Bench:
     """The benchmark in a folder as far as it is there; InputError if instances.csv cannot be read."""
-    missing = (
-        f"expected a benchmark folder with {LISTING} in it, got none; make one: holdfast patchbench make DIR"
-    )
-    lines = csv_rows(folder / LISTING, ROWS, f"{folder}: {missing}")
+    missing = f"{folder}: expected a benchmark folder with {LISTING} in it, got none"
+    lines = csv_rows(folder / LISTING, ROWS, f"{missing}; make one: holdfast patchbench make DIR")
     if not lines:
         raise InputError(f"{folder / LISTING}: expected {ROWS}, got none")
     return Bench(folder, tuple(_row(folder, number, line) for number, line in lines), _manifest(folder))
@@ -110,17 +107,17 @@ def _row(folder: Path, number: int, cells: list[str]) -> Row:
     return Row(number, cells[0], cells[1], seconds, network, spec)
 
 
-def _manifest(folder: Path) -> Mapping[str, Any] | None:
-    """The content of our manifest; None if there is none or it is another program's."""
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    """The content of our manifest; empty if there is none or it is another program's."""
     path = folder / MANIFEST
     if not path.is_file():
-        return None
+        return {}
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as problem:
         raise InputError(f"{path}: expected JSON, got: {problem}") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        return None
+        return {}
     if content.get("format") != FORMAT or not _is_whole(content):
         got = f"format {content.get('format')!r}, or something missing"
         raise InputError(f"{path}: expected a whole manifest of format {FORMAT}, got {got}; make it anew")
@@ -163,7 +160,6 @@ def instance_of(bench: Bench, row: Row) -> Instance:
         name=name_of(row),
         network=row.network,
         spec=row.spec,
-        seconds=row.seconds,
         image=np.ascontiguousarray(pixels.transpose(1, 2, 0)),
         target=target_of(tail[3], tail[4:]),
         patch=_patch_size(bench, row, spec),
@@ -184,16 +180,14 @@ def name_of(row: Row) -> str:
 
 def picture_size(bench: Bench, spec: Spec) -> Size:
     """The size of the picture according to the manifest, else square."""
-    if bench.manifest is not None:
-        size = Size(*bench.manifest["size"])
-        if 3 * size.width * size.height + TAIL == spec.inputs:
-            return size
-    return size_of(spec.inputs)
+    width, height = bench.manifest.get("size", (0, 0))
+    ours = 0 < 3 * width * height == spec.inputs - TAIL
+    return Size(width, height) if ours else size_of(spec.inputs)
 
 
 def _patch_size(bench: Bench, row: Row, spec: Spec) -> Size:
     """The patch's size according to the manifest, else by what positions do to the picture."""
-    known = bench.manifest["networks"] if bench.manifest is not None else {}
+    known = bench.manifest.get("networks", {})
     if row.network_name in known:
         return Size(*known[row.network_name]["patch"])
     if row.network not in bench.sizes:
@@ -226,7 +220,7 @@ def file_findings(bench: Bench) -> Iterator[Finding]:
     for name in file_names(bench.folder / "vnnlib"):
         if name.removesuffix(".gz") not in listed:
             yield Finding("not listed", f"vnnlib/{name}", f"{LISTING} does not name it")
-    if bench.manifest is None:
+    if not bench.manifest:
         return
     known = bench.manifest["files"]
     for name, digest in known.items():
@@ -244,9 +238,7 @@ def file_findings(bench: Bench) -> Iterator[Finding]:
 
 def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Finding]]:
     """The image of an instance and its predicted label, as far as the folder holds them, and faults."""
-    name = name_of(row)
-    if bench.manifest is not None:
-        name = bench.manifest["specs"].get(row.spec_name, name)
+    name = bench.manifest.get("specs", {}).get(row.spec_name, name_of(row))
     places = {place: _image(place, name) for place in (bench.folder, *_sets(bench.folder))}
     files = {place: file for place, file in places.items() if file is not None}
     if not files:
@@ -273,13 +265,12 @@ def beside(bench: Bench, row: Row) -> tuple[Image | None, Target | None, list[Fi
 def left_over(bench: Bench) -> list[str]:
     """Images that no instance uses, in a folder without a manifest."""
     used = {name_of(row) for row in bench.rows}
-    found = [
+    return [
         f"{root.relative_to(bench.folder)}/images/{name}"
-        for root in _sets(bench.folder)
+        for root in ([] if bench.manifest else _sets(bench.folder))
         for name in image_names(root / "images")
         if name.rpartition(".")[0] not in used
     ]
-    return found if bench.manifest is None else []
 
 
 def _sets(folder: Path) -> list[Path]:

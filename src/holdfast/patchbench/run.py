@@ -142,8 +142,8 @@ def evaluate_bench(
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
     ours = bench.manifest
-    classes = ours["model"]["card"]["classes"] if ours is not None else ()
-    dark = ours is None or ours["content"] == "black"
+    classes = ours["model"]["card"]["classes"] if ours else ()
+    dark = not ours or ours["content"] == "black"
     made = []
     for instance in islice(instances(bench), images):
         made.append(_instance(instance, networks, classes, dark, jobs))
