@@ -24,7 +24,7 @@ _KINDS = {"float16": 10, "uint8": 2}
 
 
 @dataclass(frozen=True, eq=False)
-class Detector:
+class DetectorPorts:
     """The names of input, box and scores; raw box · `scale` (4,) is the box in parts of the picture."""
 
     input: str
@@ -43,7 +43,7 @@ def check_single(model: Model) -> None:
         )
 
 
-def detector_of(model: Model, proto: Any) -> Detector:
+def detector_of(model: Model, proto: Any) -> DetectorPorts:
     """How the detector is read, inferred by feeding its card's head numbers that identify their source."""
     check_single(model)
     name = image_input(model, proto)
@@ -51,7 +51,7 @@ def detector_of(model: Model, proto: Any) -> Detector:
     if len(names) != 2:
         raise ModelError(f"{model.path}: expected two outputs, a box and scores, got {len(names)}")
     box, scores, scale = _distinguish(model, names, part("head", model.card.head.name).function)
-    return Detector(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
+    return DetectorPorts(name, box, scores, scale / np.array([*model.card.input.size] * 2, np.float64))
 
 
 def image_input(model: Model, proto: Any) -> str:
@@ -189,7 +189,7 @@ def _prepared(g: _Writer, picture: str, wanted: Input, named: str) -> None:
     g.node("Identity", last, named=named)
 
 
-def _answer(g: _Writer, detector: Detector) -> tuple[str, str]:
+def _answer(g: _Writer, detector: DetectorPorts) -> tuple[str, str]:
     """The predicted box (4,) in parts of the picture, and the predicted class (1,) as a float."""
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import CardError, InputError, ModelError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Run, checked
 from holdfast.core.registry import lookup
-from holdfast.core.types import Bools, Detections, Floats, Image, Ints, Tensor
-from holdfast.graph.candidates import options_of
-from holdfast.graph.heads.whole_image import LandmarkOptions, landmark
-from holdfast.patchbench.graph import image_input
+from holdfast.core.types import Bools, Detections, Floats, Image, Tensor
+from holdfast.patchbench.graph import DetectorPorts, detector_of, image_input
 from holdfast.patchbench.layout import Target, output_of, target_of
 from holdfast.patchbench.positions.batches import Batches, noise, open_batches
 from holdfast.patchbench.positions.sweep import Bar, PositionMap, sweep, ties
@@ -29,11 +27,6 @@ class Detector:
 
     model: Model
     exact: Run
-
-    @property
-    def last(self) -> bool:
-        """Whether the channels are the last axis of the network's input."""
-        return self.model.card.input.layout == "nhwc"
 
     def tensor(self, pixels: Image) -> Tensor:
         """The pixels (h, w, 3) as they go into the network, without the batch."""
@@ -56,9 +49,10 @@ class Detector:
 
 @dataclass(frozen=True, eq=False)
 class BatchDetector(Detector):
-    """A detector that also runs many pictures at once."""
+    """A detector that also runs many pictures at once; `ports` is None if only its head can read them."""
 
     batches: Batches
+    ports: DetectorPorts | None
 
 
 def open_detector(model: Model) -> BatchDetector:
@@ -78,7 +72,11 @@ def open_detector(model: Model) -> BatchDetector:
         [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
     )
     batches = open_batches(proto, name, [port.name for port in proto.graph.output], trial)
-    return BatchDetector(model, onnxruntime(model, 1), batches)
+    try:
+        ports = detector_of(model, proto)
+    except (CardError, ModelError):
+        ports = None
+    return BatchDetector(model, onnxruntime(model, 1), batches, ports)
 
 
 def map_positions(
@@ -98,47 +96,28 @@ def map_positions(
         raise InputError(
             f"expected a patch (k, k, 3) uint8, at most {size[0]}×{size[1]}, got {patch.shape} {patch.dtype}"
         )
+    last = detector.model.card.input.layout == "nhwc"
     clean, content = detector.tensor(image)[np.newaxis], detector.tensor(patch)
     if mask is not None and not mask.all():
-        hidden = ~mask[:, :, np.newaxis] if detector.last else ~mask
+        hidden = ~mask[:, :, np.newaxis] if last else ~mask
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
     goal = target or detector.says(clean)
 
     reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
-    bar, last = bar or Bar(), detector.last
+    bar = bar or Bar()
     return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 
 def read(detector: BatchDetector, values: Sequence[Tensor], target: Target) -> tuple[Floats, Bools]:
     """IoU × equal (n,) of the network's outputs, (n, m) each, and where the class is nearly a tie.
 
-    Only the landmark head is read for many pictures at once; with any other head every output is doubtful.
+    Where only the head can read the outputs, all are doubtful.
     """
-    found = _landmarks(detector, values)
-    if found is None:
+    if detector.ports is None:
         return np.full(len(values[0]), np.nan), np.ones(len(values[0]), np.bool_)
-    boxes, classes, doubtful = found
-    good = np.asarray(np.isfinite(boxes).all(axis=1))
-    boxes = np.where(good[:, None], boxes, 0.0)
-    return output_of(boxes, classes, target), doubtful | ~good
-
-
-def _landmarks(detector: BatchDetector, values: Sequence[Tensor]) -> tuple[Floats, Ints, Bools] | None:
-    """Boxes in 0 … 1, classes and ties, from the two outputs of the landmark head."""
-    card = detector.model.card
-    if lookup("head", card.head.name) is not landmark or len(values) != 2:
-        return None
-    chosen = options_of(LandmarkOptions, card)
     arrays = [np.asarray(value, np.float64) for value in values]
-    flat = dict(zip(detector.batches.outputs, arrays, strict=True))
-    box, scores = (flat.get(name) for name in chosen.outputs or _by_width(flat, len(card.classes)))
-    if box is None or scores is None or box.shape[1] != 4 or scores.shape[1] != len(card.classes):
-        return None
-    unit = 1.0 if chosen.normalised else np.array([*card.input.size] * 2, np.float64)
-    return box / unit, np.argmax(scores, axis=1), ties(scores)
-
-
-def _by_width(flat: Mapping[str, Floats], classes: int) -> Sequence[str]:
-    first, second = flat
-    swap = flat[first].shape[1] == classes != 4 or first == "scores" or second == "box"
-    return (second, first) if swap else (first, second)
+    found = dict(zip(detector.batches.outputs, arrays, strict=True))
+    boxes, scores = found[detector.ports.box] * detector.ports.scale, found[detector.ports.scores]
+    good = np.asarray(np.isfinite(boxes).all(axis=1))
+    outputs = output_of(np.where(good[:, None], boxes, 0.0), np.argmax(scores, axis=1), target)
+    return outputs, ties(scores) | ~good
