@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from holdfast.core.errors import InputError
 from holdfast.verify.vnncomp.results import Row, header, read_rows
-from holdfast.verify.vnncomp.rules import Grade, Rules, Ruling, Said, Votes, judge, percent, scored_seconds
+from holdfast.verify.vnncomp.rules import Rules, Ruling, Said, Votes, judge, percent, scored_seconds
 from holdfast.verify.vnncomp.witnesses import Library, graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
@@ -33,21 +33,7 @@ class Entry:
 Entries: TypeAlias = Mapping[str, Entry]  # by tool
 
 
-@dataclass(frozen=True)
-class Tool:
-    """A tool and what it said, row by row."""
-
-    name: str
-    entries: tuple[Entry, ...]
-
-    @property
-    def overhead(self) -> float:
-        """The smallest time of a solved instance, which is what starting it costs; 0 if none is solved."""
-        solved = (e.row.seconds for e in self.entries if e.row.result in ("holds", "violated"))
-        return min(solved, default=0.0)
-
-
-def read_tools(sources: Sequence[str]) -> list[Tool]:
+def read_tools(sources: Sequence[str]) -> dict[str, list[Entry]]:
     """The tools of these tables (path, or name=path), in order; tables of one name and other rows are one.
 
     Without a name ours are holdfast, others are called as their file, results.csv as its folder.
@@ -70,14 +56,14 @@ def read_tools(sources: Sequence[str]) -> list[Tool]:
         if not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             raise InputError(f"{path}: two tables of {name!r} have the same instances; name them NAME=FILE")
         tables.setdefault(name, []).extend(Entry(row, path, ours) for row in rows)
-    return [Tool(name, tuple(entries)) for name, entries in tables.items()]
+    return tables
 
 
 def _names(row: Row) -> tuple[str, str, str]:
     return row.category, row.network, row.spec
 
 
-def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
+def aligned(tools: Mapping[str, Sequence[Entry]]) -> dict[Key, dict[str, Entry]]:
     """What each tool said of each instance, instances in the order in which they first appear.
 
     Tables name the same file by different paths, so as few last parts of a path are compared as tell the
@@ -85,16 +71,16 @@ def aligned(tools: Sequence[Tool]) -> dict[Key, dict[str, Entry]]:
     """
 
     def tells_apart(depth: int) -> bool:
-        tables = [[e.row for e in tool.entries] for tool in tools]
+        tables = [[e.row for e in entries] for entries in tools.values()]
         return all(len({_key_names(r, depth) for r in rows}) == len({*map(_names, rows)}) for rows in tables)
 
     depth = next(filter(tells_apart, range(1, 9)), 9)
     found: dict[Key, dict[str, Entry]] = {}
-    for tool in tools:
+    for tool, entries in tools.items():
         seen: Counter[tuple[str, str, str]] = Counter()
-        for entry in tool.entries:
+        for entry in entries:
             names = _key_names(entry.row, depth)
-            found.setdefault((*names, seen[names]), {})[tool.name] = entry
+            found.setdefault((*names, seen[names]), {})[tool] = entry
             seen[names] += 1
     return found
 
@@ -199,15 +185,18 @@ def score(
     Counterexamples are replayed where the files are found: in `benchmarks`, as our run found them, or nearby.
     """
     tools = read_tools(sources)
-    library = library_of([e.table for tool in tools for e in tool.entries[:1]], benchmarks)
-    counted = read_votes(votes)
+    library = library_of([entries[0].table for entries in tools.values()], benchmarks)
+    counted, names = read_votes(votes), tuple(tools)
+    overheads = {  # the smallest time of a solved instance is what starting a tool costs
+        name: min((e.row.seconds for e in entries if e.row.result in ("holds", "violated")), default=0.0)
+        for name, entries in tools.items()
+    }
     found = aligned(tools)
     instances = tuple(
-        _judged(rules, tools, key, entries, votes_on(counted, key), library)
+        _judged(rules, key[0], entries, overheads, votes_on(counted, key), library)
         for key, entries in found.items()
-        if every or tools[0].name in entries
+        if every or names[0] in entries
     )
-    names = tuple(tool.name for tool in tools)
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
@@ -215,21 +204,21 @@ def score(
 
 
 def _judged(
-    rules: Rules, tools: Sequence[Tool], key: Key, entries: Entries, votes: Votes | None, library: Library
+    rules: Rules,
+    category: str,
+    entries: Entries,
+    overheads: Mapping[str, float],
+    votes: Votes | None,
+    library: Library,
 ) -> Judged:
     said: dict[str, Said] = {}
-    for tool in tools:
-        if tool.name not in entries:
-            continue
-        entry = entries[tool.name]
+    for tool, entry in entries.items():
         row = entry.row
-        grade: tuple[Grade, str] = "unchecked", ""
-        if row.result == "violated":
-            grade = graded(rules, row, entry.table, library, ours=entry.ours)
-        seconds = scored_seconds(rules, row.seconds, tool.overhead)
-        said[tool.name] = Said(tool.name, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
+        grade = graded(rules, row, entry.table, library, ours=entry.ours)
+        seconds = scored_seconds(rules, row.seconds, overheads[tool])
+        said[tool] = Said(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
     row = next(iter(entries.values())).row
-    return Judged(key[0], row.network, row.spec, said, judge(rules, list(said.values()), votes), votes)
+    return Judged(category, row.network, row.spec, said, judge(rules, list(said.values()), votes), votes)
 
 
 def _lines(tools: Sequence[str], instances: Sequence[Judged]) -> Iterator[Line]:

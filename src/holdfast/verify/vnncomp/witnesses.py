@@ -109,11 +109,13 @@ class Library:
 
 
 def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
-    """The grade of the counterexample of a row that says violated, and why it is not better.
+    """The grade of the counterexample of a row, and why it is not better; unchecked if it says another answer.
 
     Our results name its file, and without it are missing. Others are unchecked without one where the
     organisers put it.
     """
+    if row.result != "violated":
+        return "unchecked", ""
     file = table.parent / row.witness if row.witness else _published(row, table)
     if file is None or not file.is_file():
         if ours or row.witness:
