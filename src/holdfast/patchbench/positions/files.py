@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,12 +163,11 @@ def kinds(instance: Instance, free: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What the position input does to the picture: `order` is how it is read, None if it places no square.
+    """What the position input does to the picture, in words.
 
     `clean` is the picture without a patch, `content` what the first position puts there, if a rectangle.
     """
 
-    order: str | None  # "column, row" or "row, column"
     words: str
     clean: Tensor | None
     content: Tensor | None
@@ -176,26 +175,23 @@ class Effect:
 
 def effect(instance: Instance) -> Effect:
     """What the position input does, seen from the file itself: which values it puts no picture in."""
-    ends = [(0, 0), tuple(len(cells) - 1 for cells in instance.cells)]
-    probe = tuple(len(cells) // 3 + i for i, cells in enumerate(instance.cells))
-    masks = {place: _overwritten(instance, instance.point(place)) for place in (*ends, probe)}
-    first, last = masks[ends[0]], masks[ends[1]]
+    counts = [len(cells) for cells in instance.cells]
+    places = ((0, 0), [count - 1 for count in counts], [count // 3 + i for i, count in enumerate(counts)])
+    begin, end, probe = (instance.point(place) for place in places)
+    first, last = _overwritten(instance, begin), _overwritten(instance, end)
     clean = _outside(instance)
     if clean is None and not (first & last).any():
-        pictures = [instance.picture_at(instance.point(place)) for place in ends]
-        clean = np.where(first, pictures[1], pictures[0])
-    squares = {place: _square(mask) for place, mask in masks.items()}
-    at = ", ".join(f"{value:g}" for value in instance.point(probe))
-    words = f"at the first position {_change(first)}; at ({at}) {_change(masks[probe])}"
-    square = squares[ends[0]]
-    if square is None or clean is None:
-        return Effect(None, words, clean, None)
-    row, column, height, width = square[:4]
-    there = np.s_[:, row : row + height, column : column + width]
-    content: Tensor = instance.picture_at(instance.point(ends[0]))[0][there]
+        clean = np.where(first, instance.picture_at(end), instance.picture_at(begin))
+    at = ", ".join(f"{value:g}" for value in probe)
+    change = _change(_overwritten(instance, probe))
+    words = f"at the first position {_change(first)}; at ({at}) {change}"
+    there = _rectangle(first)
+    if there is None or clean is None:
+        return Effect(words, clean, None)
+    content: Tensor = instance.picture_at(begin)[0][there]
     if not first[0][there].all():
         content = np.ma.array(content, mask=~first[0][there])
-    return Effect(_order(squares, instance), words, clean, content)
+    return Effect(words, clean, content)
 
 
 def _outside(instance: Instance) -> Tensor | None:
@@ -216,25 +212,12 @@ def _overwritten(instance: Instance, point: Point) -> Bools:
     return np.asarray(dark == light)
 
 
-def _square(mask: Bools) -> tuple[int, int, int, int, bytes] | None:
-    """Row, column, height and width of what a mask (1, c, h, w) is in all channels, and its form there."""
+def _rectangle(mask: Bools) -> tuple[slice, slice, slice] | None:
+    """The part of (c, h, w) that a mask (1, c, h, w) covers, or parts of it; None if channels differ."""
     if mask.ndim != 4 or not mask.any() or (mask != mask[:, :1]).any():
         return None
     rows, columns = np.flatnonzero(mask[0, 0].any(axis=1)), np.flatnonzero(mask[0, 0].any(axis=0))
-    height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
-    form = mask[0, 0][rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return int(rows[0]), int(columns[0]), height, width, form.tobytes()
-
-
-def _order(squares: Mapping[tuple[int, ...], Any], instance: Instance) -> str | None:
-    """Which input is the row and which the column, if the squares lie where the position says."""
-    if None in squares.values() or len({square[2:] for square in squares.values()}) != 1:
-        return None
-    points = [instance.point(place).astype(np.int64).tolist() for place in squares]
-    corners = [[*square[:2]] for square in squares.values()]
-    if corners == [point[::-1] for point in points]:
-        return "column, row"
-    return "row, column" if corners == points else None
+    return slice(None), slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
 
 def _change(mask: Bools) -> str:
@@ -282,25 +265,30 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
 
     outputs, unchanged = over_cells(settled.outputs), int(over_cells(same).sum())
     rows, columns = (cells.middle.astype(np.float64) for cells in instance.cells)
-    is_square = len(places) == outputs.size and bool(square.all())
-    if is_square and done.order == "column, row":
+    column_row, row_column = (len(places) == outputs.size and bool(one.all()) for one in square.T)
+    if column_row:
         outputs, rows, columns = outputs.T, columns, rows
     clean = float("nan")  # unless the file shows the picture without a patch
     if done.clean is not None:
         clean = on_file(instance, done.clean, neutral_of(instance, done.clean))
     facts = vars(settled) | {"outputs": outputs, "unchanged": unchanged}
-    return PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts), is_square
+    found = PositionMap(rows=rows, columns=columns, bar=instance.bar, clean=clean, **facts)
+    return found, column_row or row_column
 
 
-def _is_described(instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor) -> bool:
-    """Whether a picture is the clean one with the patch where the position says, and all of it inside."""
-    if done.order is None or done.clean is None or done.content is None:
-        return False
-    spot = instance.point(place).astype(np.int64)
-    spot = spot[::-1] if done.order == "column, row" else spot
-    if (spot < 0).any() or (spot + done.content.shape[1:] > picture.shape[2:]).any():
-        return False
-    return np.array_equal(pasted(done.clean, done.content, spot[np.newaxis]), picture)
+def _is_described(
+    instance: Instance, done: Effect, place: tuple[int, int], picture: Tensor
+) -> tuple[bool, bool]:
+    """Whether a picture is the clean one with all of the patch at (column, row), or at (row, column)."""
+    position, clean, content = instance.point(place).astype(np.int64), done.clean, done.content
+    if clean is None or content is None:
+        return False, False
+
+    def is_at(spot: Ints) -> bool:
+        inside = (spot >= 0).all() and (spot + content.shape[1:] <= picture.shape[2:]).all()
+        return bool(inside) and np.array_equal(pasted(clean, content, spot[np.newaxis]), picture)
+
+    return is_at(position[::-1]), is_at(position)
 
 
 def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int = 1) -> PositionMap:

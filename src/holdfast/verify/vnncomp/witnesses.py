@@ -109,7 +109,7 @@ class Library:
 
 
 def graded(rules: Rules, row: Row, table: Path, library: Library, *, ours: bool) -> tuple[Grade, str]:
-    """The grade of the counterexample of a row, and why it is not better; unchecked if it says another answer.
+    """The grade of the counterexample of a row, and why it is not better; unchecked without a violation.
 
     Our results name its file, and without it are missing. Others are unchecked without one where the
     organisers put it.
