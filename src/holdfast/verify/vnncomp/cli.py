@@ -48,30 +48,28 @@ def score(options: VnncompScoreOptions) -> int:
     """
     from holdfast.config.output import write_json
     from holdfast.report.tables import to_csv, to_markdown, to_text
-    from holdfast.verify.vnncomp.page import as_json, benchmark_table, disagreement_table
+    from holdfast.verify.vnncomp.page import as_json, benchmark_table, disagreement_table, write
     from holdfast.verify.vnncomp.rules import RULES
     from holdfast.verify.vnncomp.score import overall
     from holdfast.verify.vnncomp.score import score as score_tables
 
     if options.csv and options.markdown:
         raise InputError("expected --csv or --markdown, not both")
-    made = score_tables(
+    result = score_tables(
         options.results, RULES[options.rules], options.votes, options.benchmarks, every=options.all
     )
     if options.json:
-        write_json(options.json, as_json(made))
-    found = disagreement_table(made)
+        write_json(options.json, as_json(result))
+    found = disagreement_table(result)
     if options.csv:
-        say(to_csv(benchmark_table(made)), end="")
+        say(to_csv(benchmark_table(result)), end="")
     else:
         shown = to_markdown if options.markdown else to_text
-        say(shown(benchmark_table(made)) + (f"\n\n{shown(found)}" if found.rows else ""))
+        say(shown(benchmark_table(result)) + (f"\n\n{shown(found)}" if found.rows else ""))
     if options.report:
-        from holdfast.verify.vnncomp.page import write
-
-        write(made, options.report, command_line(options))
+        write(result, options.report, command_line(options))
         sys.stderr.write(f"report   {options.report.resolve()}\n")
-    return 1 if overall(made, made.tools[0]).wrong else 0
+    return 1 if overall(result, result.tools[0]).wrong else 0
 
 
 def instance(options: InstanceOptions) -> int:

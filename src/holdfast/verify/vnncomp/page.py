@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.report.charts.lines import cactus
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
-from holdfast.report.tables import Cell, Column, Table, to_html
+from holdfast.report.tables import Cell, Column, Table, many, to_html
 from holdfast.verify.vnncomp.rules import Said
 from holdfast.verify.vnncomp.score import UNSCORED, Judged, Score, overall
 
@@ -20,9 +20,9 @@ _READING = (
 )
 
 
-def disagreements(made: Score) -> list[tuple[Judged, str]]:
+def disagreements(result: Score) -> list[tuple[Judged, str]]:
     """Each instance on which tools, counterexamples or earlier votes disagree, and what is the case."""
-    described = [(one, "; ".join(_disagreements(one))) for one in made.instances]
+    described = [(one, "; ".join(_disagreements(one))) for one in result.instances]
     return [(one, what) for one, what in described if what]
 
 
@@ -49,20 +49,20 @@ def _tools(said: Iterable[Said]) -> str:
     return ", ".join(s.tool for s in said)
 
 
-def as_json(made: Score) -> dict[str, Any]:
+def as_json(result: Score) -> dict[str, Any]:
     """The score as plain values, for a script to read."""
     return {
-        "rules": made.rules.name,
-        "rule": made.rules.says,
-        "tools": list(made.tools),
-        "totals": dict(made.totals),
-        "benchmarks": [vars(line) for line in made.lines],
-        "disagreements": [_names(one) | {"what": what} for one, what in disagreements(made)],
+        "rules": result.rules.name,
+        "rule": result.rules.says,
+        "tools": list(result.tools),
+        "totals": dict(result.totals),
+        "benchmarks": [vars(line) for line in result.lines],
+        "disagreements": [_names(one) | {"what": what} for one, what in disagreements(result)],
         "instances": [
             _names(one)
             | {"truth": one.ruling.truth, "reason": one.ruling.reason}
             | {"tools": {tool: _plain(one, said) for tool, said in one.said.items()}}
-            for one in made.instances
+            for one in result.instances
         ],
     }
 
@@ -81,7 +81,7 @@ def _plain(one: Judged, said: Said) -> dict[str, Any]:
     }
 
 
-def benchmark_table(made: Score) -> Table:
+def benchmark_table(result: Score) -> Table:
     """One row a benchmark and tool, then each tool's sum of percents."""
     columns: list[Column | str] = [  # in the order of the fields of a `Line`
         "benchmark",
@@ -97,27 +97,27 @@ def benchmark_table(made: Score) -> Table:
         Column("points", note="by the rules above"),
         Column("score", 1, "percent of the best tool's points"),
     ]
-    lines = list(made.lines)
-    if len(made.categories) > 1:
-        lines += [overall(made, tool) for tool in made.tools]
-    return Table(columns, [list(vars(line).values()) for line in lines], made.rules.says)
+    lines = list(result.lines)
+    if len(result.categories) > 1:
+        lines += [overall(result, tool) for tool in result.tools]
+    return Table(columns, [list(vars(line).values()) for line in lines], result.rules.says)
 
 
-def disagreement_table(made: Score) -> Table:
+def disagreement_table(result: Score) -> Table:
     """One row for each instance on which tools, counterexamples or earlier votes disagree."""
-    rows = [[one.category, one.name, what] for one, what in disagreements(made)]
+    rows = [[one.category, one.name, what] for one, what in disagreements(result)]
     return Table(["benchmark", "instance", "what is the case"], rows)
 
 
-def instance_table(made: Score) -> Table:
+def instance_table(result: Score) -> Table:
     """One row an instance: the truth, and of each tool its answer, its time and whether that is right."""
     columns: list[Column | str] = ["instance", "benchmark", "truth"]
-    for tool in made.tools:
+    for tool in result.tools:
         columns += [tool, Column(f"{tool} s", 2)]
     rows = []
-    for one in made.instances:
+    for one in result.instances:
         row: list[Cell] = [one.name, one.category, one.ruling.truth or "?"]
-        for tool in made.tools:
+        for tool in result.tools:
             if tool in one.said:
                 standing = one.ruling.standing[tool]
                 mark = f" ({standing})" if standing in ("wrong", "open") else ""
@@ -128,28 +128,28 @@ def instance_table(made: Score) -> Table:
     return Table(columns, rows)
 
 
-def write(made: Score, out: Path, command: str = "") -> Path:
+def write(result: Score, out: Path, command: str = "") -> Path:
     """Write the page, whole or not at all, and return its path; raise OutputError if that is not possible."""
-    return write_page(page(made, command), out, "vnncomp.html")
+    return write_page(page(result, command), out, "vnncomp.html")
 
 
-def page(made: Score, command: str = "") -> str:
+def page(result: Score, command: str = "") -> str:
     """The score as one self-contained HTML file."""
-    first = made.tools[0]
-    own = overall(made, first)
-    others = len(made.tools) - 1
-    with_others = f" and {others} other tool{'s' if others > 1 else ''}" if others else ""
+    first = result.tools[0]
+    own = overall(result, first)
+    others = len(result.tools) - 1
+    with_others = f" and {many(others, 'other tool')}" if others else ""
     wrong = f"{own.wrong} of its answers count as wrong" if own.wrong else "none of its answers is wrong"
-    found = disagreement_table(made)
+    found = disagreement_table(result)
     return document(
         Document(
-            title=f"{first} on {', '.join(made.categories)}",
-            subject=(f"{first}{with_others}", ", ".join(made.categories)),
+            title=f"{first} on {', '.join(result.categories)}",
+            subject=(f"{first}{with_others}", ", ".join(result.categories)),
             facts=(
                 ("instances", str(own.instances)),
-                ("benchmarks", str(len(made.categories))),
-                ("tools", str(len(made.tools))),
-                ("rules", f"VNN-COMP {made.rules.name}"),
+                ("benchmarks", str(len(result.categories))),
+                ("tools", str(len(result.tools))),
+                ("rules", f"VNN-COMP {result.rules.name}"),
             ),
             verdict=f"{first} solves {own.solved} of {own.instances} instances; {wrong}.",
             cards=(
@@ -161,31 +161,30 @@ def page(made: Score, command: str = "") -> str:
                 Card("score", own.percent, "sum over benchmarks of the percent of the best tool", 1),
             ),
             minor=(),
-            rule=made.rules.says,
+            rule=result.rules.says,
             command=command,
-            alerts=tuple(_alerts(made, len(found.rows))),
-            sections=tuple(_sections(made, found)),
+            alerts=tuple(_alerts(result, len(found.rows))),
+            sections=tuple(_sections(result, found)),
             kind="VNN-COMP",
         )
     )
 
 
-def _alerts(made: Score, found: int) -> Iterator[Alert]:
+def _alerts(result: Score, found: int) -> Iterator[Alert]:
     if found:
-        things = "instance" if found == 1 else "instances"
-        yield Alert(f"{found} {things} on which not all agree", "disagreements")
-    grades = [s.grade for one in made.instances for s in one.said.values() if s.status == "violated"]
+        yield Alert(f"{many(found, 'instance')} on which not all agree", "disagreements")
+    grades = [s.grade for one in result.instances for s in one.said.values() if s.status == "violated"]
     unseen = grades.count("unchecked")
     if unseen:
         yield Alert(f"{unseen} of {len(grades)} counterexamples could not be checked", "instances")
-    if made.left_out:
-        yield Alert(f"{made.left_out} instances that only other tools ran are left out", "benchmarks")
+    if result.left_out:
+        yield Alert(f"{result.left_out} instances that only other tools ran are left out", "benchmarks")
 
 
-def _sections(made: Score, found: Table) -> Iterator[Section]:
-    yield Section("cactus", "Solved over time", tuple(_plots(made)), _READING)
-    table = benchmark_table(made)
-    unscored = [name for name in made.categories if name in UNSCORED]
+def _sections(result: Score, found: Table) -> Iterator[Section]:
+    yield Section("cactus", "Solved over time", tuple(_plots(result)), _READING)
+    table = benchmark_table(result)
+    unscored = [name for name in result.categories if name in UNSCORED]
     yield _table_section(
         "benchmarks",
         "Benchmark by benchmark",
@@ -197,7 +196,7 @@ def _sections(made: Score, found: Table) -> Iterator[Section]:
         lead = "Where tools, counterexamples replayed in ONNX Runtime, or earlier votes do not agree."
         yield _table_section("disagreements", "Disagreements", found, lead=lead)
     note = "Click a heading to sort. Truth: what counts by the rules; ? where nobody knows."
-    yield _table_section("instances", "Instance by instance", instance_table(made), note=note)
+    yield _table_section("instances", "Instance by instance", instance_table(result), note=note)
 
 
 def _table_section(
@@ -207,18 +206,18 @@ def _table_section(
     return Section(identifier, title, (Figure("", body, note, wide=True),), lead)
 
 
-def _plots(made: Score) -> Iterator[Figure]:
+def _plots(result: Score) -> Iterator[Figure]:
     """The plot of all instances, and one a benchmark if there are several."""
-    several = len(made.categories) > 1
+    several = len(result.categories) > 1
     if several:
-        plot = cactus(_times(made, made.instances), title="All benchmarks", desc=_READING, wide=True)
+        plot = cactus(_times(result, result.instances), title="All benchmarks", desc=_READING, wide=True)
         yield Figure("All benchmarks", plot, wide=True)
-    for category in made.categories[:_PLOTS]:
-        here = [one for one in made.instances if one.category == category]
-        plot = cactus(_times(made, here), title=category, desc=_READING, wide=not several)
+    for category in result.categories[:_PLOTS]:
+        here = [one for one in result.instances if one.category == category]
+        plot = cactus(_times(result, here), title=category, desc=_READING, wide=not several)
         yield Figure(category, plot, wide=not several)
 
 
-def _times(made: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
+def _times(result: Score, instances: Sequence[Judged]) -> Mapping[str, list[float]]:
     solved = [[s for s in one.said.values() if one.ruling.standing[s.tool] == "right"] for one in instances]
-    return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in made.tools}
+    return {tool: [s.seconds for said in solved for s in said if s.tool == tool] for tool in result.tools}

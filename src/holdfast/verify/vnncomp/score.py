@@ -257,9 +257,9 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def overall(made: Score, tool: str) -> Line:
+def overall(result: Score, tool: str) -> Line:
     """A tool on all benchmarks together; `percent` is the sum, so that each benchmark counts the same."""
-    own = [line for line in made.lines if line.tool == tool]
+    own = [line for line in result.lines if line.tool == tool]
     solved = sum(line.solved for line in own)
     spent = sum(line.seconds * line.solved for line in own if line.seconds is not None)
     counted = ("instances", "solved", "holds", "violated", "wrong", "undecided", "points")
@@ -268,6 +268,6 @@ def overall(made: Score, tool: str) -> Line:
         tool=tool,
         seconds=spent / solved if solved else None,
         cpu_seconds=_sum(line.cpu_seconds for line in own),
-        percent=made.totals[tool],
+        percent=result.totals[tool],
         **{name: sum(getattr(line, name) for line in own) for name in counted},
     )
