@@ -253,12 +253,11 @@ def file_map(instance: Instance, done: Effect, jobs: int = 1) -> tuple[PositionM
         return [np.array(same), np.array(square), *batches.run(np.concatenate(pictures), told)]
 
     same, square, *values = in_batches(run, places, jobs)
-    settled = settle(
-        *_read(values),
-        instance.bar,
-        lambda i: instance.exact(instance.point(places[i])),
-        batches.many is not None,
-    )
+
+    def run_again(number: int) -> float:
+        return instance.exact(instance.point(places[number]))
+
+    settled = settle(*_read(values), instance.bar, run_again, batches.many is not None)
 
     def over_cells(values: Tensor) -> Tensor:
         return values.reshape(len(first), len(second))[down][:, across]

@@ -169,17 +169,14 @@ def sweep(
     def run(number: Sequence[int]) -> list[Tensor]:
         return batches.run(pasted(clean, content, spots[number], last), told or {})
 
+    def run_again(number: int) -> float:
+        return replay(pasted(clean, content, spots[[number]], last))
+
     outputs, doubtful = np.zeros(0), np.zeros(0, np.bool_)
     if len(spots):
         outputs, doubtful = read(in_batches(run, range(len(spots)), jobs))
     before = replay(clean)
-    settled = settle(
-        outputs,
-        doubtful,
-        bar,
-        lambda i: replay(pasted(clean, content, spots[[i]], last)),
-        batches.many is not None,
-    )
+    settled = settle(outputs, doubtful, bar, run_again, batches.many is not None)
     whole: Floats = np.full(changed.shape, before)
     whole[changed] = settled.outputs
     rows, columns = (np.arange(float(size)) for size in whole.shape)

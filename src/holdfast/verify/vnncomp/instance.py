@@ -222,24 +222,17 @@ def answer(
     """
     began = time.monotonic()
     try:
-        attempt = _attempted(network, spec, limit, command or verify_command())
+        if not limit > 0:
+            raise InputError(f"expected a time limit in seconds, got {limit:g}")
+        for path in (network, spec):
+            if found_file(path) is None:
+                raise InputError(f"{path}: no such file")
+        files = [found_file(path) or path for path in (network, spec)]
+        instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
+        ((_, attempt),) = wait([begin(command or verify_command(), instance)])
     except (HoldfastError, OSError) as problem:
         attempt = Attempt("error", time.monotonic() - began, 0.0, note=str(problem))
     write_atomic(result, result_text(protocol, attempt.status, attempt.seconds, attempt.witness).encode())
-    return attempt
-
-
-def _attempted(network: Path, spec: Path, limit: float, command: Sequence[str]) -> Attempt:
-    if not limit > 0:
-        raise InputError(f"expected a time limit in seconds, got {limit:g}")
-    files = []
-    for path in (network, spec):
-        file = found_file(path)
-        if file is None:
-            raise InputError(f"{path}: no such file")
-        files.append(file)
-    instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
-    ((_, attempt),) = wait([begin(command, instance)])
     return attempt
 
 
