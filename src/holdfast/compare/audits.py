@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.attack.result import Attempt
 from holdfast.attack.run import MANIFEST
 from holdfast.audit.attack_levels import carry_over
-from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, Proof
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause
+from holdfast.audit.values import values_of
 from holdfast.compare.evaluations import (
     ATTACK,
     EFFECTS,
@@ -47,30 +48,21 @@ NOT_BESIDE = "a run's folder is not beside its audit"
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """Every number of the two; InputError if they are of different metrics or data."""
     _check(a, b)
-    parts = [
-        _evaluations(a, b, folders),
-        _noise(a, b, folders),
-        _attacks(a, b, folders),
-        _proofs(a, b),
-        Body(tuple(_matrix(a, b))),
-    ]
+    own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
+    parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
+    old, new = values_of(a), values_of(b)
     return Body(
         tuple(row for part in parts for row in part.changes),
         differences(_description(a), _description(b)),
         (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        _values(a, b),
+        tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
     )
 
 
 def _check(a: Audit, b: Audit) -> None:
-    pairs = (
-        ("task", a.model.get("task"), b.model.get("task")),
-        ("data", a.data.get("name"), b.data.get("name")),
-        ("metric", a.clean.metric, b.clean.metric),
-        ("rule", a.clean.rule, b.clean.rule),
-    )
-    for what, first, second in pairs:
+    facts = [(x.model.get("task"), x.data.get("name"), x.clean.metric, x.clean.rule) for x in (a, b)]
+    for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
             raise InputError(
                 f"the {what} of the audits differs: {first} in A, {second} in B; audit both alike"
@@ -136,11 +128,8 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
     about = Subject(COSTS, label, "is worse", costs=True)
-    sides = [
-        None if c is None else as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome))
-        for c in (old, new)
-    ]
-    return from_stated(about, *sides)
+    sides = [c and in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome) for c in (old, new)]
+    return from_stated(about, *(side and as_cost(side) for side in sides))
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -155,7 +144,7 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
         paired, why = {}, str(reason)
     for threat in dict.fromkeys([*old, *new]):
         levels = (old.get(threat), new.get(threat))
-        rows += paired.get(threat) or _stated_level(threat, *levels)
+        rows += paired.get(threat) or _stated_effects(threat, levels)
         broken = [_broken(audit, threat) for audit in (a, b)]
         shares = [None if level is None else _share(level.broken, level.aimed) for level in levels]
         rows.append(share_change(Subject(ATTACK, f"{threat}: images broken", "is worse"), broken, shares))
@@ -165,10 +154,10 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
 
 
-def _stated_level(threat: str, old: AttackLevel | None, new: AttackLevel | None) -> Iterator[Change]:
+def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
-        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in (old, new)]
+        sides = [x and in_points(getattr(x, name), images=x.images) for x in levels]
         yield from_stated(Subject(ATTACK, f"{threat}: {what}", rise), *sides)
 
 
@@ -193,18 +182,14 @@ def _proofs(a: Audit, b: Audit) -> Body:
         rows.append(share_change(Subject(PROOFS, f"{threat}: proven to hold", "is better"), holds, shares))
         names = [name for name in old if name in new]
         if names:
-            lists += _turned(threat, old, new, names)
+            held = [{n for n in names if side[n]} for side in holds]
+            lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
+            won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
+            lists.append(Listed(f"{threat}: held in A, no longer in B", lost, "worse"))
+            lists.append(Listed(f"{threat}: holds in B, did not in A", won, "better"))
         if any(old[n].members != new[n].members for n in names):
             notes.append(f"{threat}: the sets that were proven are not of the same size in A and B")
     return Body(tuple(rows), lists=tuple(lists), notes=tuple(notes))
-
-
-def _turned(threat: str, old: dict[str, Proof], new: dict[str, Proof], names: list[str]) -> Iterator[Listed]:
-    held = [{n for n in names if side[n].answer == "holds"} for side in (old, new)]
-    lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
-    won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
-    yield Listed(f"{threat}: held in A, no longer in B", lost, "worse")
-    yield Listed(f"{threat}: holds in B, did not in A", won, "better")
 
 
 def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
@@ -228,45 +213,34 @@ def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
         yield from_stated(about, *sides)
 
 
-def _values(a: Audit, b: Audit) -> tuple[tuple[str, float | None, float | None], ...]:
-    from holdfast.audit.values import values_of
-
-    old, new = values_of(a), values_of(b)
-    return tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new]))
-
-
-@dataclass(frozen=True)
-class _LevelAttempts:
-    """What the attacks of one audit have in common, and the attempts of each budget by image."""
-
-    about: dict[str, Any]
-    attempts: dict[str, dict[str, Attempt]]  # threat -> image -> attempt
-
-
 def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> dict[str, list[Change]]:
     """Threat -> mAP and S_e, paired on the attempts of both audits; Unpaired if they are not there."""
-    a, b = (
-        _level_attempts(audit, folder, which)
-        for audit, folder, which in zip(audits, folders, "AB", strict=True)
-    )
-    if a.about.get("settings") != b.about.get("settings"):
+    both = zip(audits, folders, "AB", strict=True)
+    (about_a, a), (about_b, b) = (_level_attempts(*one) for one in both)
+    if about_a.get("settings") != about_b.get("settings"):
         raise Unpaired("the rule of the metric differs")
     rows = {}
-    for threat, old in a.attempts.items():
-        new = b.attempts.get(threat, {})
+    for threat, old in a.items():
+        new = b.get(threat, {})
         names = [name for name in old if name in new]
-        both = [[side[name] for name in names] for side in (old, new)]
-        rows[threat] = effect_changes(a.about, b.about, both, f"{threat}: ") if names else []
+        sides = [[side[name] for name in names] for side in (old, new)]
+        rows[threat] = effect_changes(about_a, about_b, sides, f"{threat}: ") if names else []
     return rows
 
 
-def _level_attempts(audit: Audit, folder: Path, which: str) -> _LevelAttempts:
-    """The attempts of every level, read again from the attacks next to the audit.
+def _level_attempts(
+    audit: Audit, folder: Path, which: str
+) -> tuple[dict[str, Any], dict[str, dict[str, Attempt]]]:
+    """What the attacks of an audit have in common, and threat -> image -> attempt, from their own runs.
 
     A level consists of several attacks: the smallest budget on all images, larger ones on those that
     withstood. Unpaired if the attempts are gone or do not reproduce the numbers of the audit.
     """
-    runs = _attack_runs(audit, folder)
+    runs: dict[str, AttackRun] = {}
+    for name, run in audit.runs.items():
+        if name.startswith("attack "):
+            with suppress(InputError):
+                runs[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
     levels = sorted(audit.strikes, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
         raise Unpaired(f"the attacks of {which} are not beside it any more")
@@ -280,17 +254,4 @@ def _level_attempts(audit: Audit, folder: Path, which: str) -> _LevelAttempts:
         before, after, _ = effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
             raise Unpaired(f"the attacks beside {which} are not those of its numbers")
-    return _LevelAttempts(about, found)
-
-
-def _attack_runs(audit: Audit, folder: Path) -> dict[str, AttackRun]:
-    """Threat -> the attack within its budget, from the folder the audit names, if it is there."""
-    found: dict[str, AttackRun] = {}
-    for name, run in audit.runs.items():
-        if not name.startswith("attack "):
-            continue
-        try:
-            found[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
-        except InputError:
-            continue
-    return found
+    return about, found
