@@ -28,16 +28,14 @@ Keep: TypeAlias = Callable[[Piece, Any, Line], Path | None]  # writes the page o
 
 def run_piece(bench: Bench, piece: Piece) -> tuple[Line, Any]:
     """Run the piece: its line, and the result itself for whoever writes its page. Its errors are raised."""
-    work = piece.condition.work
-    if isinstance(work, given.Evaluate):
-        return _evaluate(bench, piece, work)
-    if isinstance(work, given.Noise):
-        return _noise(bench, piece, work)
-    if isinstance(work, given.Attack):
-        return _attack(bench, piece, work)
-    if isinstance(work, given.Audit):
-        return _audit(bench, piece, work)
-    return _verify(bench, piece, work)
+    parts: dict[str, Callable[[Bench, Piece, Any], tuple[Line, Any]]] = {
+        "evaluate": _evaluate,
+        "noise": _noise,
+        "attack": _attack,
+        "audit": _audit,
+        "verify": _verify,
+    }
+    return parts[piece.condition.do](bench, piece, piece.condition.work)
 
 
 def check_piece(bench: Bench, piece: Piece) -> int:
@@ -84,8 +82,9 @@ def _evaluate(bench: Bench, piece: Piece, work: given.Evaluate) -> tuple[Line, A
         folder=str(run_folder(plan)),
         numbers={**found.result, "pipeline": found.about.pipeline},
     )
+    # Others of the same model and data are compared with the first evaluation of the file.
     key = (piece.model.name, bench.data_of(piece).name)
-    if bench.is_first(piece):
+    if piece.condition == next(c for c in bench.experiment.conditions if c.do == "evaluate"):
         bench.first[key] = found
         return line, found
     return _compared(line, bench.first.get(key), found), found
@@ -100,23 +99,14 @@ def _compared(line: Line, before: Evaluation | None, after: Evaluation) -> Line:
     except InputError as problem:
         return replace(line, words="; ".join(filter(None, (line.words, f"no Δ: {problem}"))))
     words = f"{found.changed} of {found.images} predictions changed"
+    numbers = {name: getattr(found, name) for name in ("metric", "images", "before", "after", "changed")}
     return replace(
         line,
         delta=found.interval.estimate,
         low=found.interval.low,
         high=found.interval.high,
         words="; ".join(filter(None, (words, line.words))),
-        numbers={
-            **line.numbers,
-            "difference": {
-                "metric": found.metric,
-                "images": found.images,
-                "before": found.before,
-                "after": found.after,
-                "changed": found.changed,
-                "said": str(found),
-            },
-        },
+        numbers={**line.numbers, "difference": {**numbers, "said": str(found)}},
     )
 
 
@@ -202,9 +192,8 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
     from holdfast.attack.universal import make_universal
 
     plan = bench.plan(piece)
-    name = f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}"
-    out = bench.runs / slug(name)
-    wanted = attack_plan(plan, work, out, bench.experiment.seed)
+    name = slug(f"attack-{plan.model.name}-on-{plan.dataset.name}-{len(plan.dataset)}")
+    wanted = attack_plan(plan, work, bench.runs / name, bench.experiment.seed)
     check_attack(wanted)
     wanted = apart(wanted, alignment_of(plan))
     patch = None
@@ -220,7 +209,6 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
         words.insert(1, f"S_e {effect.effect:.3f}")
     if aimed:
         words.append(f"{found.mean(lambda a: a.pixels):.0f} px changed in the mean")
-    plain = {key: value for key, value in as_plain(found).items() if key != "images"}
     line = bench.line(
         piece,
         metric="mAP" if work.rule != "coco" else "AP50",
@@ -230,7 +218,7 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
         failed=len(found.failed),
         words="; ".join(words),
         folder=str(wanted.out),
-        numbers=plain,
+        numbers={key: value for key, value in as_plain(found).items() if key != "images"},
     )
     return line, (wanted, found)
 
@@ -300,13 +288,13 @@ def _verify(bench: Bench, piece: Piece, work: given.Verify) -> tuple[Line, Any]:
     if verdict.status == "error":
         raise InputError(verdict.note)
     words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
-    keys = ("status", "engine", "seconds", "bound", "note", "real_only")
-    kept = {key: getattr(verdict, key) for key in keys}
+    kept = ("status", "engine", "seconds", "bound", "note", "real_only")
+    numbers = {key: getattr(verdict, key) for key in kept}
     witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
     line = bench.line(
         piece,
         metric=verdict.status,
         words="; ".join(filter(None, words)),
-        numbers={**kept, "spec": str(piece.spec), "witness": witness},
+        numbers={**numbers, "spec": str(piece.spec), "witness": witness},
     )
     return line, verdict

@@ -82,9 +82,8 @@ def _line(bench: Bench, piece: Piece, keep: Keep) -> Line:
     except HoldfastError as problem:
         line = _failed(bench, piece, str(problem))
     except Exception as problem:  # noqa: BLE001 - whatever ends one piece must not end the others
-        line = _failed(
-            bench, piece, f"internal error, please report it ({type(problem).__name__}: {problem})"
-        )
+        reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
+        line = _failed(bench, piece, reason)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
 
 
