@@ -16,15 +16,7 @@ import numpy as np
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
 from holdfast.audit.plan import LATE, Clock, skipped_images
-from holdfast.audit.replay import (
-    TOGETHER,
-    PatchThreat,
-    ReplayedRecords,
-    deployments_of,
-    replayed,
-    title,
-    trained,
-)
+from holdfast.audit.replay import TOGETHER, PatchThreat, Records, deployments_of, replayed, title, trained
 from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
@@ -33,7 +25,7 @@ from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
 from holdfast.evaluate.difference import Side, drawn, side_of
-from holdfast.metrics.intervals import FEWEST, Interval, paired
+from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, unwatched
 from holdfast.noise.vision.choose import ImageCandidate
 from holdfast.noise.vision.run import Prepared
@@ -53,29 +45,22 @@ def matrix(
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
     are left out of all cells, and so is an image that fails in one; the notes say how many.
     """
-    columns = _columns(prepared, deployments)
+    columns = [trained(prepared), *(one for one in deployments if title(one) != TRAINED)]
+    titles = [title(one) for one in columns]
+    twice = next((name for name in titles if titles.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"expected deployments of different names, got {twice!r} twice")
     images = _images(prepared, names)
     able, kept, problems, notes = _testable(columns, images)
-    found = replayed(prepared, able, threats, kept, watch)
-    whole = _whole(found, kept, problems | found.problems)
+    records, failed = replayed(prepared, able, threats, kept, watch)
+    whole = _whole(records, kept, problems | failed)
     if whole.images < len(kept):
         notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
     table = _Table(prepared, whole, tuple(threats), replicates, Rule())
     rows = (NO_THREAT, *(t.name for t in threats))
-    cells = tuple(table.cell(row, title(one)) for row in rows for one in columns)
-    notes += [f"{title(one)}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
-    notes += table.notes
-    return Matrix(rows, tuple(title(one) for one in columns), cells, tuple(notes))
-
-
-def _columns(prepared: Prepared, deployments: Sequence[ImageCandidate]) -> list[ImageCandidate]:
-    """The deployments, as trained first."""
-    columns = [trained(prepared), *(one for one in deployments if title(one) != TRAINED)]
-    names = [title(one) for one in columns]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"expected deployments of different names, got {twice!r} twice")
-    return columns
+    cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
+    notes += [f"{TOGETHER}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
+    return Matrix(rows, tuple(titles), cells, (*notes, *table.notes))
 
 
 def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
@@ -119,12 +104,12 @@ class _Whole:
     why: str = ""
 
 
-def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str]) -> _Whole:
+def _whole(found: Records, names: Sequence[str], problems: dict[str, str]) -> _Whole:
     """The cells on common images; a deployment that fails on more than half of them has no cells."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
-    for (_, name), said in found.records.items():
+    for (_, name), said in found.items():
         bad = {n: r.reason for n, r in said.items() if isinstance(r, Failed)}
         failed[name] = bad | failed.get(name, {})
     for name, bad in failed.items():
@@ -136,8 +121,7 @@ def _whole(found: ReplayedRecords, names: Sequence[str], problems: dict[str, str
     if not kept:
         first = f"; first: {next(iter(gone.values()))}" if gone else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
-    usable = {key: by_name for key, by_name in found.records.items() if key[1] not in problems}
-    records = {key: [by_name[n] for n in kept] for key, by_name in usable.items()}
+    records = {key: [said[n] for n in kept] for key, said in found.items() if key[1] not in problems}
     why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
     return _Whole(records, problems, len(kept), why)
 
@@ -183,16 +167,12 @@ class _Table:
         cell = replace(cell, struck=struck, survived=survived)
         if deployment == TRAINED:
             return cell
-        extra = self._interaction(threat, deployment)
-        if images < FEWEST:
-            return replace(cell, extra=_number(extra.estimate))
-        return replace(cell, extra=_number(extra.estimate), low=_number(extra.low), high=_number(extra.high))
-
-    def _interaction(self, threat: str, deployment: str) -> Interval:
-        """What both cost together less what each costs alone: threat + deployment − clean − both."""
+        # What both cost together less what each costs alone: threat + deployment − clean − both.
         clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
-        return paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
+        extra = paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
+        cell = replace(cell, extra=_number(extra.estimate))
+        return cell if images < FEWEST else replace(cell, low=_number(extra.low), high=_number(extra.high))
 
     def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat broke as trained, and in how many of these it still does."""
@@ -253,9 +233,9 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
     tested = state.prepared.noise.plan.dataset.entries
-    threats = _threats(state, {printable(e.name) for e in tested})
-    chosen = deployments_of(state.noise, state.prepared, most=12)
-    names = _both_met(state, {printable(e.name) for e in tested})
+    there = {printable(e.name) for e in tested}
+    threats, names = _threats(state, there), _both_met(state, there)
+    chosen = deployments_of(state.noise, state.prepared)
     cost = len(chosen) * (1 + len(threats)) * state.seconds_an_image  # of an image
     affordable = clock.seconds("matrix") / cost
     if names:
@@ -266,9 +246,8 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     counts = [count if before is None else before]
     if names and until < math.inf:
         counts.insert(0, count // 3)  # should the time not suffice for all of them
-    measure = partial(
-        matrix, state.prepared.within(until), chosen, threats, watch, replicates=state.plan.replicates
-    )
+    prepared, replicates = state.prepared.within(until), state.plan.replicates
+    measure = partial(matrix, prepared, chosen, threats, watch, replicates=replicates)
     found, count = _largest(measure, names, counts)
     if not clock.ended("matrix", count) or found is None:
         return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments: {LATE}")
@@ -312,9 +291,8 @@ def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ..
     """
     found = []
     if state.maps:
-        squares = {
-            name: patch for name, patch in worst_squares(state.maps).items() if printable(name) in there
-        }
+        worst = worst_squares(state.maps)
+        squares = {name: patch for name, patch in worst.items() if printable(name) in there}
         found.append(PatchThreat(THREAT, squares, "a black square at its worst place", "any"))
     for one in state.levels:
         patches = {a.name: a.patch for a in one.attempts if a.pixels and printable(a.name) in there}

@@ -82,14 +82,13 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
     def compute(self, state: OpenDeployment, batch: Sequence[Missing]) -> Iterator[Computed]:
         """The answer of each recheck. Where nothing could be opened, it is not stored."""
         for position, (item, _) in enumerate(batch):
-            if item.deployment in self.problems_of:
-                found = RecheckAnswer("unknown", 0, self.problems_of[item.deployment])
-                yield Computed(position, 0, dataclasses.asdict(found), stored=False)
-                continue
-            task = self.tasks[item.deployment]
-            state.use(item.deployment, task)
-            found = _answer(state, task, item, self.most)
-            yield Computed(position, 0, dataclasses.asdict(found), stored=state.scorer is not None)
+            problem, stored = self.problems_of.get(item.deployment, ""), False
+            found = RecheckAnswer("unknown", 0, problem)
+            if not problem:
+                task = self.tasks[item.deployment]
+                state.use(item.deployment, task)
+                found, stored = _answer(state, task, item, self.most), state.scorer is not None
+            yield Computed(position, 0, dataclasses.asdict(found), stored=stored)
 
 
 def recheck(
@@ -111,32 +110,20 @@ def recheck(
     entries = {printable(entry.name): entry for entry in plan.plan.dataset.entries}
     decided = [one for one in maps if one.answer != "unknown"]
     items = [RecheckItem(name, entries[one.image], one) for name in deployments for one in decided][:first]
-    work = _work(plan, deployments, most)
-    with watch(f"recheck {plan.plan.model.name}", len(items)) as progress:
-        store = Store(plan.plan.runs / CELLS)
-        cells = run(work, items, store, jobs=plan.plan.jobs, progress=progress, until=plan.plan.until).read()
-    return tuple(
-        Recheck(
-            THREAT,
-            item.map.image,
-            item.deployment,
-            was=item.map.answer,
-            now=cell["answer"],
-            tried=cell["tried"],
-            note=cell["note"],
-        )
-        for item, cell in zip(items, cells, strict=False)
-    )
-
-
-def _work(plan: SquaresPlan, deployments: Mapping[str, Pipeline], most: int) -> RecheckWork:
     tasks, problems = {}, {}
     for name, pipeline in deployments.items():
         try:
             tasks[name] = task_of(plan, pipeline)
         except HoldfastError as problem:  # a part that is not there
             problems[name] = str(problem)
-    return RecheckWork(tasks, problems, most)
+    work = RecheckWork(tasks, problems, most)
+    with watch(f"recheck {plan.plan.model.name}", len(items)) as progress:
+        store = Store(plan.plan.runs / CELLS)
+        cells = run(work, items, store, jobs=plan.plan.jobs, progress=progress, until=plan.plan.until).read()
+    return tuple(
+        Recheck(THREAT, item.map.image, item.deployment, item.map.answer, **cell)
+        for item, cell in zip(items, cells, strict=False)
+    )
 
 
 def _answer(opened: OpenDeployment, task: SquareTask, item: RecheckItem, most: int) -> RecheckAnswer:
@@ -161,9 +148,8 @@ def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) ->
         size = Size(image.shape[1], image.shape[0])
         if size != one.size:
             got, wanted = (f"{s.width}×{s.height}" for s in (size, one.size))
-            return RecheckAnswer(
-                "unknown", 0, f"its decoder gives a picture of {got} pixels, not of {wanted}"
-            )
+            why = f"its decoder gives a picture of {got} pixels, not of {wanted}"
+            return RecheckAnswer("unknown", 0, why)
         if scorer.score(image, one.targets) < scorer.threshold:
             return RecheckAnswer("violated", 0, "a target is lost there without any square")
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
@@ -193,9 +179,7 @@ def _unbroken(one: SquareMap, tried: int, doubts: Sequence[str]) -> RecheckAnswe
     if doubts:
         return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} places are in doubt)")
     if tried == one.scores.size:
-        return RecheckAnswer(
-            "holds", tried, "" if one.answer == "holds" else "no square of the grid breaks it there"
-        )
-    which = "the worst square" if tried == 1 else f"the {tried} worst squares"
-    does = "does" if tried == 1 else "do"
+        note = "" if one.answer == "holds" else "no square of the grid breaks it there"
+        return RecheckAnswer("holds", tried, note)
+    which, does = ("the worst square", "does") if tried == 1 else (f"the {tried} worst squares", "do")
     return RecheckAnswer("unknown", tried, f"{which} of {one.scores.size} {does} not break it there")

@@ -68,10 +68,8 @@ def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
     """The task under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
     plan, model = squares.plan, squares.plan.model
     if model.card.task not in ("detect", "single", "classify"):
-        wanted = "expected a detector or a classifier"
-        raise ModelError(
-            f"squares: {model.name}: {wanted}, got a model to {model.card.task}; leave squares out"
-        )
+        got = f"got a model to {model.card.task}; leave squares out"
+        raise ModelError(f"squares: {model.name}: expected a detector or a classifier, {got}")
     grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
     (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
     numbers = to_model(alignment_of(plan))
@@ -138,9 +136,8 @@ def open_scorer(task: SquareTask, threads: int) -> SquareScorer:
     infer = lookup("infer", task.pipeline.infer)
     card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
     pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-    return SquareScorer(
-        Judge(open_machine(pipeline, dataclasses.replace(model, card=card), threads), task.rule)
-    )
+    machine = open_machine(pipeline, dataclasses.replace(model, card=card), threads)
+    return SquareScorer(Judge(machine, rule))
 
 
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
@@ -191,14 +188,13 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
-            square_map = mapped(self.task, state, item)
+            return {"map": _mapped(self.task, state, item)}
         except ImageError as problem:
             return {"failed": str(problem)}
-        return {"map": None if square_map is None else to_plain(square_map)}
 
 
-def mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> SquareMap | None:
-    """The map of one image; None if nothing true is found in it without a square."""
+def _mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
+    """The map of one image as JSON values; None if nothing true is found in it without a square."""
     began, sample = time.perf_counter(), entry.load()
     truth, image = known(sample.truth, task.to_model, sample.name), scorer.decoded(sample.data)
     targets = None if truth is None else scorer.targets(image, truth)
@@ -206,14 +202,15 @@ def mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> SquareMap | 
         return None
     size = Size(image.shape[1], image.shape[0])
     grid = grid_for(size, task.share, task.most)
-    scores, notes = enumerated(scorer, image, grid, targets, task.until)
-    notes += _confirmed(scorer, sample.data, scores, grid, size, targets)
+    scores, notes = _enumerated(scorer, image, grid, targets, task.until)
+    one = SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean=0.0, seconds=0.0)
+    notes += _confirmed(scorer, sample.data, one)
     clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
     note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
-    return SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean, seconds, note)
+    return to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))
 
 
-def enumerated(
+def _enumerated(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
     """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
@@ -234,23 +231,17 @@ def enumerated(
     return scores.reshape(len(rows), len(columns)), notes
 
 
-def _confirmed(
-    scorer: SquareScorer, data: bytes, scores: Floats, grid: Grid, size: Size, targets: Boxes | Label
-) -> list[str]:
+def _confirmed(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
     """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
-    notes: list[str] = []
-    columns, rows = axes(size, grid)
-    while (scores < scorer.threshold).any():
-        here = SquareMap("", size, grid, scores, scorer.threshold, targets, 0.0, 0.0).where
-        if here is None:
-            break
+    notes, (columns, rows) = list[str](), axes(one.size, one.grid)
+    while one.unsafe.any() and (here := one.where) is not None:
         try:
-            if scorer.replayed(data, grid, here, targets):
+            if scorer.replayed(data, one.grid, here, one.targets):
                 break
             notes.append(f"the square at column {here[0]}, row {here[1]} did not break it a second time")
         except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed is none
             notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
-        scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
+        one.scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
     return notes
 
 
@@ -266,23 +257,19 @@ class Survey:
     @property
     def note(self) -> str:
         """Which images have no map and why, in words; empty if all have one."""
-        said = []
-        if self.without:
-            images = many(len(self.without), "image")
-            said.append(f"{images} without a map: nothing true is found there without a square")
-        if self.failed:
-            said.append(f"{many(len(self.failed), 'image')} could not be run; first {self.failed[0]}")
+        without, failed = (many(len(images), "image") for images in (self.without, self.failed))
+        nothing = f"{without} without a map: nothing true is found there without a square"
+        said = [nothing] if self.without else []
+        said += [f"{failed} could not be run; first {self.failed[0]}"] if self.failed else []
         return "; ".join(said)
 
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
-    entries = asked(plan)
-    task = task_of(plan, plan.pipeline)
+    entries, work = asked(plan), SquareWork(task_of(plan, plan.pipeline))
+    store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
-        store = Store(plan.plan.runs / CELLS)
-        jobs, until = plan.plan.jobs, plan.plan.until
-        cells = run(SquareWork(task), entries, store, jobs=jobs, progress=progress, until=until).read()
+        cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()
     maps, without, failed = [], [], []
     for entry, cell in zip(entries, cells, strict=False):  # fewer cells where the time was over
         name = printable(entry.name)  # as records and attempts have it
@@ -302,8 +289,8 @@ def asked(plan: SquaresPlan) -> tuple[Entry, ...]:
     data = plan.plan.dataset
     if plan.names is None:
         return data.entries
-    missing = set(plan.names) - {entry.name for entry in data.entries}
-    if missing:
-        raise InputError(f"squares: expected names of images of {data.name}, got {sorted(missing)[0]!r}")
     wanted = set(plan.names)
+    missing = sorted(wanted - {entry.name for entry in data.entries})
+    if missing:
+        raise InputError(f"squares: expected names of images of {data.name}, got {missing[0]!r}")
     return tuple(entry for entry in data.entries if entry.name in wanted)

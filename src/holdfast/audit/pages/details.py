@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import math
 import time
@@ -18,6 +17,7 @@ from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
 from holdfast.report.gallery import Picture, gallery, thumbnail
+from holdfast.report.html import data_uri
 from holdfast.report.parts import Figure, Section, scroll
 from holdfast.report.tables import Cell, Column, Table, to_html
 
@@ -115,7 +115,7 @@ def square_sections(
     """The maps as a section of a page: at most `most` are drawn, within `budget` bytes; none without maps."""
     if not maps:
         return []
-    ordered = sorted(maps, key=_rank)
+    ordered = sorted(maps, key=lambda m: (-m.unsafe.mean(), -np.inf if m.least is None else m.least, m.image))
     figures: list[Figure] = []
     for one in ordered[:most]:
         drawn = _drawn(one, thumbnail(pictures(one.image)))
@@ -125,14 +125,12 @@ def square_sections(
         figures.append(Figure(one.image, drawn, _words(one)))
     legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
     left = len(maps) - len(figures)
-    said = (
-        f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all." if left else ""
-    )
+    said = f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all."
     table = scroll(to_html(table_of(ordered)), "Black squares in numbers")
     if figures:
         note = "The colours of all maps; grey places could not be judged."
         figures.insert(0, Figure("", legend, note, wide=True))
-    parts = (*figures, Figure("", table, said, wide=True))
+    parts = (*figures, Figure("", table, said if left else "", wide=True))
     return [Section("squares", "Where a black square breaks it", parts, _lead(maps))]
 
 
@@ -163,11 +161,6 @@ def _lead(maps: Sequence[SquareMap]) -> str:
     )
 
 
-def _rank(one: SquareMap) -> tuple[float, float, str]:
-    least = -np.inf if one.least is None else one.least
-    return -float(one.unsafe.mean()), least, one.image
-
-
 def _words(one: SquareMap) -> str:
     said = {"violated": "breaks", "holds": "holds at every place", "unknown": "not decided"}[one.answer]
     if one.answer == "violated":
@@ -184,7 +177,7 @@ def _drawn(one: SquareMap, jpeg: bytes | None) -> str:
     if jpeg is None:
         parts = [label(wide / 2, tall / 2, "picture not available", class_="absent middle")]
     else:
-        source = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+        source = data_uri(jpeg, "image/jpeg")
         parts = [element("image", href=source, x=0, y=0, width=wide, height=tall, preserveAspectRatio="none")]
     half = one.grid.side / 2 * unit
     parts.append(embedded(_heat(one), wide - 2 * half, tall - 2 * half, half, half))

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from holdfast.audit.gates import count_verdicts
 from holdfast.audit.pages.words import between, effect_of, left_out, points, under, verdict, worst_cell
 from holdfast.audit.result import NO_THREAT, TRAINED, Audit, MatrixCell, RobustnessBounds
+from holdfast.audit.values import some
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.bars import sandwich
 from holdfast.report.charts.matrix import DENSE, Field, Head, Mark, heat, scale
@@ -108,12 +109,9 @@ def _lead(audit: Audit) -> str:
     images = many(counts[-1], "image") if counts else "no image"
     if len(counts) > 1:
         images = f"{counts[0]} to {images}"
-    threats = any(t != NO_THREAT for t in audit.matrix.threats)
-    how = (
-        "; each threat was made as trained, then met by each deployment"
-        if threats
-        else " under each deployment"
-    )
+    how = " under each deployment"
+    if any(t != NO_THREAT for t in audit.matrix.threats):
+        how = "; each threat was made as trained, then met by each deployment"
     said = f"{audit.clean.title} on {images}{how}."
     worst = worst_cell(audit)
     if worst is not None and worst.value is not None:
@@ -156,10 +154,10 @@ def _keys(audit: Audit) -> list[str]:
     first = next((m for m in struck if m.deployment == TRAINED), None)
     if first is not None and len(audit.matrix.deployments) > DENSE:
         keys.append(f"✕ {first.struck}: {many(first.struck, 'image')} broken by the threat as trained.")
-    if (some := next((m for m in struck if m.deployment != TRAINED), None)) is not None:
+    if (other := next((m for m in struck if m.deployment != TRAINED), None)) is not None:
         keys.append(
-            f"{some.survived}/{some.struck}: of {many(some.struck, 'image')} the threat broke as trained, "
-            f"{some.survived} {'is' if some.survived == 1 else 'are'} broken in this deployment too."
+            f"{other.survived}/{other.struck}: of {many(other.struck, 'image')} the threat broke as trained, "
+            f"{other.survived} {'is' if other.survived == 1 else 'are'} broken in this deployment too."
         )
     if any(effect_of(m) == "magnified" for m in met):
         keys.append("▲ magnified: together they cost more than both alone in sum (95 % interval above 0).")
@@ -173,8 +171,6 @@ def _keys(audit: Audit) -> list[str]:
     for m in met:
         if m.value is None:
             why.setdefault(m.note or "no reason was given", []).append(f"{m.threat} under {m.deployment}")
-    for note, names in why.items():
-        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        keys.append(f"– could not be run: {', '.join(names[:3])}{rest}: {note}.")
+    keys += [f"– could not be run: {some(names)}: {note}." for note, names in why.items()]
     keys += [f"{note.rstrip('.')}." for note in audit.matrix.notes]
     return keys

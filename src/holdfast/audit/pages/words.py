@@ -142,10 +142,8 @@ def _no_cause(audit: Audit, name: str) -> Line:
         return Line(name, text, audit.command, "open", MISSING, "–")
     if not ran:
         return Line(name, f"{left_out(audit, 'noise').capitalize()}.", audit.command, "open", MISSING, "–")
-    text = (
-        f"None of {many(len(ran), 'system noise')} that can be run here changes anything: the input stays "
-        "bit for bit the same, or the model has nothing it could change."
-    )
+    none = f"None of {many(len(ran), 'system noise')} that can be run here changes anything"
+    text = f"{none}: the input stays bit for bit the same, or the model has nothing it could change."
     return Line(name, text, audit.command, "good", "no loss", "0")
 
 
@@ -249,26 +247,22 @@ def _proof_tone(found: dict[str, int], lost: bool) -> tuple[Tone, str]:
 
 def _by_threat(audit: Audit) -> list[str]:
     """What the proofs say about each threat of the sandwich, then about all specifications."""
-    words, said = {layer.threat: layer.words for layer in audit.sandwich}, []
-    for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words):
-        asked = [p for p in audit.proofs if p.threat == threat]
-        said.append(f"{_counted(asked, 'image')} against {words[threat]}{_rest(asked, 'broken')}.")
+    words = {one.threat: one.words for one in audit.sandwich}
+    groups = [
+        ([p for p in audit.proofs if p.threat == threat], "image", f" against {words[threat]}", "broken")
+        for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words)
+    ]
     specs = [p for p in audit.proofs if p.threat not in words]
-    if specs:
-        said.append(f"{_counted(specs, 'specification')}{_rest(specs, 'violated')}.")
+    groups += [(specs, "specification", "", "violated")] if specs else []
+    said = []
+    for asked, thing, against, violated in groups:
+        found = answers(asked)
+        verb = "holds" if 1 in (found["holds"], len(asked)) else "hold"
+        others = (("violated", violated), ("unknown", "unknown"))
+        rest = ", ".join(f"{found[answer]} {word}" for answer, word in others if found[answer])
+        proven = f"{found['holds']} of {many(len(asked), thing)} {verb}{against}"
+        said.append(f"{proven}{': ' if rest else ''}{rest}.")
     return said
-
-
-def _counted(asked: Sequence[Proof], thing: str) -> str:
-    holds = answers(asked)["holds"]
-    return f"{holds} of {many(len(asked), thing)} {'holds' if 1 in (holds, len(asked)) else 'hold'}"
-
-
-def _rest(asked: Sequence[Proof], word: str) -> str:
-    found = answers(asked)
-    parts = [f"{found['violated']} {word}"] if found["violated"] else []
-    parts += [f"{found['unknown']} unknown"] if found["unknown"] else []
-    return f": {', '.join(parts)}" if parts else ""
 
 
 def _lost_elsewhere(lost: Sequence[Recheck]) -> list[str]:
