@@ -170,7 +170,7 @@ def judge(
     """
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
-    values = measured(audit) if audit else {name: NamedValue(value) for name, value in dict(found).items()}
+    values = measured(found) if isinstance(found, Audit) else {n: NamedValue(v) for n, v in found.items()}
     return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.attack.types import Rule
-from holdfast.audit.attack_levels import LevelResult, attack_levels
+from holdfast.audit.attack_levels import attack_levels
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
 from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
@@ -81,7 +81,7 @@ def audit(plan: AuditPlan, watch: Watch = unwatched, began: float | None = None)
                     images=outcome.images,
                     of=len(plan.plan.dataset),
                     seconds=round(time.monotonic() - began, 3),
-                    planned=0.0 if planned == float("inf") else round(planned, 1),
+                    planned=0.0 if planned == math.inf else round(planned, 1),
                     left_out=outcome.left_out,
                     command=state.full_line(name) if outcome.left_out else "",
                 )
@@ -101,9 +101,7 @@ def _plan(state: AuditState, count: int, until: float = math.inf) -> Plan:
     """The first images of the audit's data, in cells as small as its time asks for."""
     plan = state.plan.plan
     source = {**plan.source, "images": count}
-    return dataclasses.replace(
-        plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until
-    )
+    return replace(plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until)
 
 
 def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
@@ -123,13 +121,13 @@ def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         try:
             some = _plan(state, count, until)
             short = until - time.monotonic() < SHORT  # to start other processes takes longer than it saves
-            state.evaluation = evaluate(dataclasses.replace(some, jobs=1) if short else some, step)
+            state.evaluation = evaluate(replace(some, jobs=1) if short else some, step)
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
-            state.evaluation = evaluate(dataclasses.replace(_plan(state, count), jobs=1), step)
+            state.evaluation = evaluate(replace(_plan(state, count), jobs=1), step)
     done = clock.ended("evaluate", min(count, len(state.evaluation.cells or ())))
     if done < count:  # its cells are there: the evaluation of these images alone
-        state.evaluation = evaluate(dataclasses.replace(_plan(state, done), jobs=1))
+        state.evaluation = evaluate(replace(_plan(state, done), jobs=1))
     if math.isnan(side_of_evaluation(state.evaluation, plan.settings).value):
         raise DataError(
             f"{plan.dataset.name}: none of the {done} images evaluated has anything true of a class "
@@ -208,12 +206,9 @@ def _too_slow(state: AuditState, clock: Clock, seconds: float) -> list[str]:
     cost = CALIBRATIONS * CALIBRATION_IMAGES * state.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
         return []
-    found = []
-    for one in (one for family in families() for one in options(family) if one.default and not one.missing):
-        infer = one.noise(state.pipeline).infer
-        if isinstance(infer, Deployed) and infer.calibrated:
-            found.append(one.label)
-    return found
+    run = [one for family in families() for one in options(family) if one.default and not one.missing]
+    infers = {one.label: one.noise(state.pipeline).infer for one in run}
+    return [label for label, one in infers.items() if isinstance(one, Deployed) and one.calibrated]
 
 
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
@@ -224,9 +219,8 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     most = clock.finished("combine")
     with contextlib.suppress(BudgetSpent):
         if most != 0:
-            state.staircase = combine(
-                state.prepared.within(clock.until("combine")), state.noise, watch, most=most
-            )
+            prepared = state.prepared.within(clock.until("combine"))
+            state.staircase = combine(prepared, state.noise, watch, most=most)
     if not clock.ended("combine", len(state.staircase.steps) if state.staircase else 0):
         state.staircase = None
         return PartOutcome(0, LATE)
@@ -236,37 +230,28 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan = state.plan.plan
-    if plan.model.card.task not in ("detect", "single"):
-        return PartOutcome(
-            0, f"a patch attack is for detectors; this is a model to {plan.model.card.task}", False
-        )
-    names = [e.name for e in plan.dataset.entries]
+    task = plan.model.card.task
+    if task not in ("detect", "single"):
+        return PartOutcome(0, f"a patch attack is for detectors; this is a model to {task}", False)
+    names, given = [e.name for e in plan.dataset.entries], state.plan.options.attack_images
+    before, until = clock.finished("attack"), clock.until("attack")
+    if before == 0:
+        return PartOutcome(0, LATE)
+    asked, budgets = names[: before or given or len(names)], clock.finished("attack budgets")
     try:
-        return _attacked(state, clock, watch, names)
+        state.outcome, levels, runs = attack_levels(state.plan, asked, watch, until, budgets)
     except BudgetSpent:
         clock.ended("attack", 0)
         return PartOutcome(0, f"{LATE}: the first image was not finished")
     except DataError as problem:  # reported as the part's reason; the other parts still run
         return PartOutcome(0, str(problem))
-
-
-def _attacked(state: AuditState, clock: Clock, watch: Watch, names: Sequence[str]) -> PartOutcome:
-    given, whole = state.plan.options.attack_images, len(names)
-    before, until = clock.finished("attack"), clock.until("attack")
-    if before == 0:
-        return PartOutcome(0, LATE)
-    asked = names[: before or given or whole]
-    found = attack_levels(state.plan, asked, watch, until, clock.finished("attack budgets"))
-    count = clock.ended("attack", len(found.outcome.attempts) + len(found.outcome.failed))
-    budgets = clock.ended("attack budgets", len(found.levels))
+    count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
     state.counts["attack"] = count
-    state.outcome, state.runs = found.outcome, state.runs | found.runs
+    state.runs |= runs
     again = state.repeat_line("attack")
-    state.levels = tuple(
-        LevelResult(dataclasses.replace(one.level, command=again), one.attempts) for one in found.levels
-    )
-    larger = list(state.plan.options.pixels)[budgets:]
-    said = [skipped_images(count, whole, given)]
+    state.levels = tuple(replace(one, level=replace(one.level, command=again)) for one in levels)
+    larger = state.plan.options.pixels[clock.ended("attack budgets", len(levels)) :]
+    said = [skipped_images(count, len(names), given)]
     said += [f"budgets of {', '.join(map(str, larger))} pixels: {LATE}"] if larger else []
     return PartOutcome(count, "; ".join(filter(None, said)))
 
@@ -353,7 +338,7 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _squares_plan(state: AuditState, count: int, until: float = math.inf) -> SquaresPlan:
     """The square on the first images, as the audit planned its places."""
-    options, plan = state.plan.options, dataclasses.replace(state.plan.plan, until=until)
+    options, plan = state.plan.options, replace(state.plan.plan, until=until)
     names = tuple(e.name for e in plan.dataset.entries[:count])
     places = state.places or options.places
     return SquaresPlan(plan, state.pipeline, Rule(), share=options.square, most=places, names=names)

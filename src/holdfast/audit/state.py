@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast.attack.result import Outcome
 from holdfast.audit.attack_levels import LevelResult
+from holdfast.audit.options import AuditedOptions
 from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import (
     Audit,
@@ -22,6 +23,8 @@ from holdfast.audit.result import (
 )
 from holdfast.audit.specs import SpecVerdict
 from holdfast.audit.square_map import THREAT, SquareMap, describe_square
+from holdfast.config.options import carry
+from holdfast.config.parser import command_line
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
@@ -103,8 +106,10 @@ class AuditState:
         return self._line(part, {"noise_images": None, "attack_images": None, "square_images": None})
 
     def _line(self, part: str, counts: Mapping[str, int | None]) -> str:
-        places = self.places or self.plan.options.places
-        return self.plan.audit_line(only=(part,), budget="none", places=places, **counts)
+        places, options = self.places or self.plan.options.places, self.plan.options
+        return command_line(
+            carry(options, AuditedOptions, only=(part,), budget="none", places=places, **counts)
+        )
 
 
 def audit_of(state: AuditState, seconds: float) -> Audit:

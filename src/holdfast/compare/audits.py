@@ -128,8 +128,11 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
     about = Subject(COSTS, label, "is worse", costs=True)
-    sides = [c and in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome) for c in (old, new)]
-    return from_stated(about, *(side and as_cost(side) for side in sides))
+    sides = [
+        None if c is None else as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome))
+        for c in (old, new)
+    ]
+    return from_stated(about, *sides)
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -157,7 +160,7 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
     for what, key, rise, _ in EFFECTS:
         name = "effect" if key == "S_e" else key
-        sides = [x and in_points(getattr(x, name), images=x.images) for x in levels]
+        sides = [x if x is None else in_points(getattr(x, name), images=x.images) for x in levels]
         yield from_stated(Subject(ATTACK, f"{threat}: {what}", rise), *sides)
 
 

@@ -182,7 +182,7 @@ def _lists(found: Comparison) -> Iterator[Section]:
 
 
 def _values_table(found: Comparison, *, changed: bool = False) -> Table:
-    columns = ["value for gates", Column("A", -4), Column("B", -4)]
+    columns: list[Column | str] = ["value for gates", Column("A", -4), Column("B", -4)]
     return Table(columns, [row for row in found.values if row[1] != row[2] or not changed])
 
 

@@ -102,8 +102,8 @@ def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound
 
 def from_interval(about: Subject, before: float, after: float, found: Interval, images: int) -> Change:
     """The row of two numbers and the paired interval of their difference."""
-    sides = (Stated(_known(value), images=images) for value in (before, after))
-    row = partial(Change, about, *sides, images=images)
+    first, second = Stated(_known(before), images=images), Stated(_known(after), images=images)
+    row = partial(Change, about, first, second, images=images)
     change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
     if change is None:
         return row("undecided", basis="nothing to measure in one")

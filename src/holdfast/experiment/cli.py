@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
 PAGES = "pages"  # of the pieces, in the experiment's folder
 
 
-def run(options: ExperimentOptions) -> int | None:
+def run(options: ExperimentOptions) -> int:
     """Run an experiment: every condition for every model on every data set, from one TOML file.
 
     Paths in it are relative to it; docs/experiment.md has all of its fields. Killed at any point, the same
     command goes on. Exit code 1: a gate failed. 4: a piece failed, or some images did. 2: bad input.
     """
     if options.schema:
-        return _schema(options.file)
+        if options.file is not None:
+            raise InputError(f"--schema is of every experiment; leave out {options.file}")
+        from holdfast.experiment.plan import schema
+
+        say(json.dumps(schema(), indent=2, ensure_ascii=False))
+        return 0
     if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
@@ -37,16 +43,6 @@ def run(options: ExperimentOptions) -> int | None:
     notify = partial(say, stream=sys.stderr)
     bench = Bench(read_experiment(options.file), options.runs, options.jobs, progress, notify)
     return _planned(bench, options.only) if options.dry_run else _run(bench, options)
-
-
-def _schema(file: Path | None) -> None:
-    import json
-
-    from holdfast.experiment.plan import schema
-
-    if file is not None:
-        raise InputError(f"--schema is of every experiment; leave out {file}")
-    say(json.dumps(schema(), indent=2, ensure_ascii=False))
 
 
 def _planned(bench: Bench, only: tuple[str, ...]) -> int:

@@ -61,8 +61,10 @@ def findings(audit: Audit) -> Section:
 
 def plan(audit: Audit) -> Section:
     """What was planned, what ran, what was left out and why."""
-    rows = [[p.name, _of(p.images, p.of), p.seconds, p.planned, p.left_out or "nothing"] for p in audit.parts]
-    columns = ["part", "images", Column("seconds", 1), Column("planned", 1), "left out"]
+    rows: list[list[Cell]] = [
+        [p.name, _of(p.images, p.of), p.seconds, p.planned, p.left_out or "nothing"] for p in audit.parts
+    ]
+    columns: list[Column | str] = ["part", "images", Column("seconds", 1), Column("planned", 1), "left out"]
     without = sum(bool(p.left_out) for p in audit.parts)
     budget = f" of {duration(audit.budget)}" if audit.budget else ""
     said = f"{many(without, 'part')} of {len(rows)} left something out" if without else "Nothing was left out"
@@ -73,7 +75,7 @@ def plan(audit: Audit) -> Section:
 def causes(audit: Audit) -> Section:
     """Every system noise with its interval, drawn and in a table."""
     every = [*audit.causes, *([audit.combined] if audit.combined else [])]
-    columns = [
+    columns: list[Column | str] = [
         "system noise", Column("points lost", 2), "95 % interval", "reading", "predictions changed",
         "what it is",
     ]  # fmt: skip
@@ -144,7 +146,7 @@ def _what(cause: Cause) -> str:
 def budgets(audit: Audit) -> Section:
     """The attack at every budget of pixels."""
     metric = audit.clean.title
-    columns = [
+    columns: list[Column | str] = [
         "threat", "pixels allowed", Column("pixels used", 1, "mean over the attacked images"),
         "images broken", f"{metric} before", f"{metric} after", Column("S_e", 3, "1 − after / before"),
         "engine",
@@ -164,7 +166,7 @@ def budgets(audit: Audit) -> Section:
 
 def proofs(audit: Audit) -> Section:
     """The answer to every question that was asked of a prover."""
-    columns = [
+    columns: list[Column | str] = [
         "image", "threat", "answer", "members run", "unsafe",
         Column("margin", 3, "score of the worst member minus the threshold; below 0 it breaks"),
         Column("worst at", note="column, row of the square's top left corner"), "engine",
@@ -215,7 +217,7 @@ def images(audit: Audit) -> Section:
 
 def cells(audit: Audit) -> Section:
     """Every field of the matrix with all its numbers."""
-    columns = [
+    columns: list[Column | str] = [
         "threat", "deployment", audit.clean.title, "images", "still broken",
         Column("extra points", 1, "what both cost together minus what each costs alone"), "95 % interval",
         "together", "note",
