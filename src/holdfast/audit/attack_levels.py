@@ -134,11 +134,7 @@ def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], large
 def _level(
     plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
 ) -> LevelResult:
-    before, after = 0.0, 0.0
-    if attempts:
-        records = ([a.record(a.model, after) for a in attempts] for after in (False, True))
-        values = (side_of(plan.plan, outcome.alignment, one).value for one in records)
-        before, after = (0.0 if math.isnan(value) else value for value in values)  # nothing to measure
+    before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
     aimed = [a for a in attempts if a.targets]
     method = method_of()
     how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
@@ -155,3 +151,10 @@ def _level(
         engine=how + (fewer if tried < len(attempts) else ""),
     )
     return LevelResult(level, attempts)
+
+
+def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:
+    """The audit's own metric of the attacked images, before or after; 0 where there is nothing to measure."""
+    records = [a.record(a.model, after) for a in attempts]
+    value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+    return 0.0 if math.isnan(value) else value

@@ -22,16 +22,15 @@ from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_eval
 from holdfast.core.errors import BudgetSpent, DataError, HoldfastError
 from holdfast.core.pipeline import open_machine
 from holdfast.engine.executor import cores
-from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
 from holdfast.engine.store import Store
-from holdfast.engine.versions import versions
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import Plan, evaluate, run_folder
+from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
 from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.combine import combine
-from holdfast.noise.vision.result import Suite, suite_folder
+from holdfast.noise.vision.result import suite_folder
 from holdfast.noise.vision.result import save as save_suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import Deployed
@@ -164,7 +163,7 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     allowed = seconds / (_options(state) * state.seconds_an_image)
     count = clock.number("noise", state.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
     skipped = _too_slow(state, clock, seconds)
-    began = time.monotonic()
+    began = time.perf_counter()
     wanted = NoiseSelection(skip=tuple(skipped))
     some = NoisePlan(_plan(state, count, until), wanted, state.plan.spare, replicates=state.plan.replicates)
     done = clock.finished("noise")
@@ -179,20 +178,12 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, f"{LATE}: no image met all {len(prepared.variants)} options in {seconds:.0f} s")
     done = clock.ended("noise", min(count, len(found.items)))
     clock.ended("noise together", int(found.combined is not None))
-    took = time.monotonic() - began
+    took = time.perf_counter() - began
     state.prepared = prepared.first(done).within(math.inf)
     state.counts["noise"] = done
     if until < math.inf:
         state.seconds_an_image = max(state.seconds_an_image, took / (done * len(prepared.variants)))
-    command = state.plan.noise_line(done, skip=tuple(skipped))
-    state.suite = Suite(
-        plan.dataset.name,
-        (found,),
-        command=command,
-        created=now(),
-        seconds=round(took, 3),
-        versions=versions(),
-    )
+    state.suite = suite_of([found], some, state.plan.noise_line(done, skip=tuple(skipped)), began)
     folder = suite_folder(state.suite, plan.runs)
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name

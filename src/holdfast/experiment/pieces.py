@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from holdfast.core.errors import InputError
-from holdfast.engine.manifest import now, slug
-from holdfast.engine.versions import versions
+from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import Plan, alignment_of, evaluate, run_folder
@@ -138,22 +137,17 @@ def _deployed(bench: Bench, piece: Piece, plan: Plan, work: given.Evaluate) -> t
 
 
 def _noise(bench: Bench, piece: Piece, work: given.Noise) -> tuple[Line, Any]:
+    from holdfast.noise.cli import suite_of
     from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.result import Suite, as_plain, save, suite_folder
+    from holdfast.noise.vision.result import as_plain, save, suite_folder
 
     began = time.perf_counter()
     plan = bench.plan(piece)
     spare = bench.spare(piece, work.calibration, work.calibration_images)
     wanted = NoiseSelection(work.only, work.skip, work.all)
-    found = measure(prepare(NoisePlan(plan, wanted, spare, work.calibration_images)), bench.watch)
-    suite = Suite(
-        plan.dataset.name,
-        (found,),
-        command=plan.command,
-        created=now(),
-        seconds=round(time.perf_counter() - began, 3),
-        versions=versions(),
-    )
+    noise = NoisePlan(plan, wanted, spare, work.calibration_images)
+    found = measure(prepare(noise), bench.watch)
+    suite = suite_of([found], noise, plan.command, began)
     folder = suite_folder(suite, bench.runs)
     save(suite, folder)
     worst, both = found.worst, found.combined
