@@ -30,8 +30,8 @@ from holdfast.noise.cli import suite_of
 from holdfast.noise.suite import CALIBRATION_ITEMS as CALIBRATION_IMAGES
 from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.combine import combine
-from holdfast.noise.vision.result import suite_folder
 from holdfast.noise.vision.result import save as save_suite
+from holdfast.noise.vision.result import suite_folder
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import Deployed
 from holdfast.stages.families import families, options
