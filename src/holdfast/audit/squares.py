@@ -51,41 +51,6 @@ class SquaresPlan:
 
 
 @dataclass(frozen=True)
-class SquareTask:
-    """What a process needs to work on any image under one pipeline. `task_of` makes it."""
-
-    model: Model
-    pipeline: Pipeline
-    rule: Rule
-    to_model: Ints  # per class of the data its number in the model, or -1
-    share: float
-    most: int
-    facts: Any  # all that can change a result, but for the image
-    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
-
-
-def task_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareTask:
-    """The task under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
-    plan, model = squares.plan, squares.plan.model
-    if model.card.task not in ("detect", "single", "classify"):
-        got = f"got a model to {model.card.task}; leave squares out"
-        raise ModelError(f"squares: {model.name}: expected a detector or a classifier, {got}")
-    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
-    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
-    numbers = to_model(alignment_of(plan))
-    return SquareTask(
-        model=model,
-        pipeline=pipeline,
-        rule=squares.rule,
-        to_model=numbers,
-        share=squares.share,
-        most=squares.most,
-        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
-        until=plan.until,
-    )
-
-
-@dataclass(frozen=True)
 class SquareScorer:
     """A model opened with a pipeline, and how its answers are scored."""
 
@@ -126,20 +91,6 @@ class SquareScorer:
         return self.score(apply(self.decoded(data), black(grid, *place)), targets) < self.threshold
 
 
-def open_scorer(task: SquareTask, threads: int) -> SquareScorer:
-    """The model opened; the card's thresholds give way to the rule's behind the network only.
-
-    A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
-    model as it is, once for this and for all other uses of it.
-    """
-    model, rule = task.model, task.rule
-    infer = lookup("infer", task.pipeline.infer)
-    card = dataclasses.replace(model.card, score=rule.score, nms_iou=rule.nms_iou)
-    pipeline = task.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
-    machine = open_machine(pipeline, dataclasses.replace(model, card=card), threads)
-    return SquareScorer(Judge(machine, rule))
-
-
 def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
     """The least over the targets of the best score that finds it (0: none does), or a class's lead."""
     if isinstance(said, Scores) and isinstance(targets, Label):
@@ -169,40 +120,76 @@ def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
 
 @dataclass(frozen=True)
 class SquareWork(ItemWork[Entry, SquareScorer]):
-    """The map of each image."""
+    """The map of each image under one pipeline. `work_of` makes it."""
 
-    task: SquareTask
+    model: Model
+    pipeline: Pipeline
+    rule: Rule
+    to_model: Ints  # per class of the data its number in the model, or -1
+    share: float
+    most: int
+    facts: Any  # all that can change a result, but for the image
+    until: float = math.inf  # of time.monotonic: an image that is not finished then is given up
 
     def setups(self) -> list[Setup]:
         """Model, pipeline, rule and grid."""
-        return [Setup("squares", ["map", self.task.facts])]
+        return [Setup("squares", ["map", self.facts])]
 
     def contents(self, item: Entry) -> list[list[str]]:
         """Name and content of the image."""
         return [content_of(item)]
 
     def open(self, threads: int) -> SquareScorer:
-        """The model under the pipeline."""
-        return open_scorer(self.task, threads)
+        """The model opened; the card's thresholds give way to the rule's behind the network only.
+
+        A rewritten graph is kept by model and card, and is the same for all thresholds: so it is made of the
+        model as it is, once for this and for all other uses of it.
+        """
+        model, infer = self.model, lookup("infer", self.pipeline.infer)
+        card = dataclasses.replace(model.card, score=self.rule.score, nms_iou=self.rule.nms_iou)
+        pipeline = self.pipeline.replace(infer=lambda _ruled, threads: infer(model, threads))
+        machine = open_machine(pipeline, dataclasses.replace(model, card=card), threads)
+        return SquareScorer(Judge(machine, self.rule))
 
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
-            return {"map": _mapped(self.task, state, item)}
+            return {"map": _mapped(self, state, item)}
         except ImageError as problem:
             return {"failed": str(problem)}
 
 
-def _mapped(task: SquareTask, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
+def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
+    """The work under one pipeline with all it depends on: model, card, pipeline, rule and grid."""
+    plan, model = squares.plan, squares.plan.model
+    if model.card.task not in ("detect", "single", "classify"):
+        got = f"got a model to {model.card.task}; leave squares out"
+        raise ModelError(f"squares: {model.name}: expected a detector or a classifier, {got}")
+    grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
+    (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
+    numbers = to_model(alignment_of(plan))
+    return SquareWork(
+        model=model,
+        pipeline=pipeline,
+        rule=squares.rule,
+        to_model=numbers,
+        share=squares.share,
+        most=squares.most,
+        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
+        until=plan.until,
+    )
+
+
+def _mapped(work: SquareWork, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
     """The map of one image as JSON values; None if nothing true is found in it without a square."""
     began, sample = time.perf_counter(), entry.load()
-    truth, image = known(sample.truth, task.to_model, sample.name), scorer.decoded(sample.data)
+    truth, image = known(sample.truth, work.to_model, sample.name), scorer.decoded(sample.data)
     targets = None if truth is None else scorer.targets(image, truth)
     if targets is None:
         return None
     size = Size(image.shape[1], image.shape[0])
-    grid = grid_for(size, task.share, task.most)
-    scores, notes = _enumerated(scorer, image, grid, targets, task.until)
+    grid = grid_for(size, work.share, work.most)
+    scores, notes = _enumerated(scorer, image, grid, targets, work.until)
     one = SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean=0.0, seconds=0.0)
     notes += _confirmed(scorer, sample.data, one)
     clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
@@ -266,7 +253,7 @@ class Survey:
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
-    entries, work = asked(plan), SquareWork(task_of(plan, plan.pipeline))
+    entries, work = asked(plan), work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
         cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()

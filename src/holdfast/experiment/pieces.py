@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from holdfast.attack.options import AttackSettings
+from holdfast.audit.options import AuditSettings
 from holdfast.core.errors import InputError
 from holdfast.engine.manifest import slug
 from holdfast.evaluate.difference import difference
@@ -44,12 +46,12 @@ def check_piece(bench: Bench, piece: Piece) -> int:
         return 0
     if isinstance(work, given.Evaluate):
         plan = _evaluation_plan(bench, piece, work)
-    elif isinstance(work, given.Audit):
+    elif isinstance(work, AuditSettings):
         plan = _audit_plan(bench, piece, work).plan
     else:
         plan = bench.plan(piece)
     alignment_of(plan)
-    if isinstance(work, given.Attack) and model.card.task not in ("detect", "single"):
+    if isinstance(work, AttackSettings) and model.card.task not in ("detect", "single"):
         raise InputError(f"{model.name}: expected a detector, got a model to {model.card.task}")
     return len(plan.dataset)
 
@@ -177,7 +179,7 @@ def _change(points: float | None) -> float | None:
     return None if points is None else -points / 100 + 0.0
 
 
-def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
+def _attack(bench: Bench, piece: Piece, work: AttackSettings) -> tuple[Line, Any]:
     """The line of an attack, and (its plan, its outcome)."""
     from holdfast.attack.cli import attack_plan
     from holdfast.attack.plan import apart, check_attack
@@ -217,7 +219,7 @@ def _attack(bench: Bench, piece: Piece, work: given.Attack) -> tuple[Line, Any]:
     return line, (wanted, found)
 
 
-def _audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
+def _audit_plan(bench: Bench, piece: Piece, work: AuditSettings) -> AuditPlan:
     """The plan of an audit; InputError if a gate names a metric that this model is not measured by."""
     from holdfast.audit.gates import check
     from holdfast.audit.options import AuditOptions
@@ -230,7 +232,7 @@ def _audit_plan(bench: Bench, piece: Piece, work: given.Audit) -> AuditPlan:
     return AuditPlan(plan, bench.options(piece, AuditOptions), spare)
 
 
-def _audit(bench: Bench, piece: Piece, work: given.Audit) -> tuple[Line, Any]:
+def _audit(bench: Bench, piece: Piece, work: AuditSettings) -> tuple[Line, Any]:
     """The line of an audit with its gates judged, and what the audit made."""
     from holdfast.audit.gates import judge
     from holdfast.audit.result import as_plain

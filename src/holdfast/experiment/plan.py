@@ -68,16 +68,6 @@ class Noise(AllOptions, RuleOptions, StageOptions, CalibrationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(AttackSettings):
-    """do = "attack": few pixels on every image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit(AuditSettings):
-    """do = "audit": all of it within a budget of time."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verify(TimeoutOptions):
     """do = "verify": prove that no input of a set violates a property. It needs no data."""
 
@@ -85,10 +75,14 @@ class Verify(TimeoutOptions):
     seconds: Annotated[float | None, Option("Earlier name of timeout.", least=0)] = None
 
 
-Work: TypeAlias = Evaluate | Noise | Attack | Audit | Verify
+Work: TypeAlias = Evaluate | Noise | AttackSettings | AuditSettings | Verify
 DOES: dict[str, type[Work]] = {
-    "evaluate": Evaluate, "noise": Noise, "attack": Attack, "audit": Audit, "verify": Verify,
-}  # fmt: skip
+    "evaluate": Evaluate,
+    "noise": Noise,
+    "attack": AttackSettings,
+    "audit": AuditSettings,
+    "verify": Verify,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
