@@ -250,10 +250,8 @@ def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None)
     places = {rule["id"]: place for place, rule in enumerate(rules)}
     rows = _gate_results(audit, judged)
     rows += [_result(f.kind, f.level, f.text, f.key, f.numbers, f.command) for f in findings(audit)]
-    results = [
-        {**row, "ruleIndex": places[row["ruleId"]], "locations": [{"physicalLocation": location}]}
-        for row in rows
-    ]
+    locations = [{"physicalLocation": location}]
+    results = [{**row, "ruleIndex": places[row["ruleId"]], "locations": locations} for row in rows]
     version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
     run = {
         "tool": {"driver": {"name": "holdfast", **version, "rules": rules}},

@@ -111,10 +111,8 @@ def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     shard = clock.seconds("noise") / (10 * _options(state) * state.seconds_an_image)
     state.shard = clock.number("shard", None, shard, 1, SHARD)
     count = clock.finished("evaluate") or whole
-    seconds = max(
-        clock.seconds("evaluate"),
-        min(0.25 * state.plan.options.budget_seconds, 1.5 * ENOUGH * state.seconds_an_image),
-    )
+    enough = min(0.25 * state.plan.options.budget_seconds, 1.5 * ENOUGH * state.seconds_an_image)
+    seconds = max(clock.seconds("evaluate"), enough)
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
         try:
@@ -302,11 +300,8 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     """Repeat every proof and witness under other precisions and runtimes."""
     if state.prepared is None:
         return PartOutcome(0, "no precision or runtime was built")
-    under = {
-        a.variant.name: a.variant.pipeline
-        for a in state.prepared.candidates
-        if a.variant is not None and a.option.family in RECHECKED
-    }
+    built = [one.variant for one in state.prepared.candidates if one.option.family in RECHECKED]
+    under = {variant.name: variant.pipeline for variant in built if variant is not None}
     if not under or not state.proofs:
         why = "no precision or runtime applies" if state.proofs else "nothing was proven or refuted"
         return PartOutcome(0, why, False)

@@ -112,10 +112,8 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     names = [path.name for path in files]  # the whole path where two have the same
-    questions = {
-        path.name if names.count(path.name) == 1 else str(path): property_of(read_vnnlib(path), model)
-        for path in files
-    }
+    known = {path.name if names.count(path.name) == 1 else str(path): path for path in files}
+    questions = {name: property_of(read_vnnlib(path), model) for name, path in known.items()}
     if len(questions) < len(files):
         raise InputError("--spec: expected each specification once, got one twice")
     return questions

@@ -106,10 +106,9 @@ class AuditState:
         return self._line(part, {"noise_images": None, "attack_images": None, "square_images": None})
 
     def _line(self, part: str, counts: Mapping[str, int | None]) -> str:
-        places, options = self.places or self.plan.options.places, self.plan.options
-        return command_line(
-            carry(options, AuditedOptions, only=(part,), budget="none", places=places, **counts)
-        )
+        given = self.plan.options
+        others = {"only": (part,), "budget": "none", "places": self.places or given.places}
+        return command_line(carry(given, AuditedOptions, **others, **counts))
 
 
 def audit_of(state: AuditState, seconds: float) -> Audit:

@@ -85,8 +85,6 @@ def threatened(dataset: Dataset, patches: Mapping[str, Patch], decode: str | Dec
             "lay patches over the data they were made on"
         )
     laid = {name: seen(patch) for name, patch in given.items() if patch.mask.any()}
-    entries = tuple(
-        PatchedEntry(e, laid[printable(e.name)], decode) if printable(e.name) in laid else e
-        for e in dataset.entries
-    )
+    found = [(entry, laid.get(printable(entry.name))) for entry in dataset.entries]
+    entries = tuple(PatchedEntry(entry, patch, decode) if patch else entry for entry, patch in found)
     return dataclasses.replace(dataset, entries=entries)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from holdfast.audit.options import PIXELS
 from holdfast.audit.result import Audit, Cause, Proof
 from holdfast.core.errors import InputError
 
@@ -29,7 +30,7 @@ OTHERS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl", "mAP", "top1",
     "top5", "mIoU", "pixel_accuracy", "iou_equal", "above_half", "precision", "recall", "f1",
 )  # fmt: skip
-BUDGETS = ("100px", "300px", "1000px", "3000px")  # examples; every other number of pixels is a name too
+BUDGETS = tuple(f"{pixels}px" for pixels in PIXELS)  # examples; every other number is a name too
 ENDS = (".low", ".high")
 SQUARE = "square"  # the threat of proofs that are no specifications
 STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0

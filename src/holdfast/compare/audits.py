@@ -64,9 +64,8 @@ def _check(a: Audit, b: Audit) -> None:
     facts = [(x.model.get("task"), x.data.get("name"), x.clean.metric, x.clean.rule) for x in (a, b)]
     for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
-            raise InputError(
-                f"the {what} of the audits differs: {first} in A, {second} in B; audit both alike"
-            )
+            values = f"{first} in A, {second} in B"
+            raise InputError(f"the {what} of the audits differs: {values}; audit both alike")
 
 
 def _description(audit: Audit) -> dict[str, Any]:
@@ -197,12 +196,12 @@ def _proofs(a: Audit, b: Audit) -> Body:
 
 def _rechecks(a: Audit, b: Audit) -> Iterator[Listed]:
     """Answers that are others under some runtime or precision, in one audit only."""
-    found = [
+    old, new = (
         {f"{r.image} under {r.deployment}: {r.threat} {r.was}, there {r.now}" for r in audit.findings}
         for audit in (a, b)
-    ]
-    yield Listed("proof turned under a deployment in B only", tuple(sorted(found[1] - found[0])), "worse")
-    yield Listed("proof turned under a deployment in A only", tuple(sorted(found[0] - found[1])), "better")
+    )
+    yield Listed("proof turned under a deployment in B only", tuple(sorted(new - old)), "worse")
+    yield Listed("proof turned under a deployment in A only", tuple(sorted(old - new)), "better")
 
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
