@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -27,6 +27,7 @@ from holdfast.engine.store import to_json
 MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"
+Level: TypeAlias = Literal["warning", "note"]
 # XML 1.0 has no place for these, escaped or not; most parsers refuse the whole file for one of them.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -35,8 +36,8 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Finding:
     """A finding: its kind, how much it weighs, what tells it from others of the kind, and its numbers."""
 
-    kind: str  # of KINDS
-    level: str  # warning or note
+    kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
+    level: Level
     key: str  # the same in every run that finds it
     text: str
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -133,8 +134,8 @@ def _rechecks(audit: Audit) -> Iterator[Finding]:
         images = [r.image or r.threat for r in rows]
         text = f"{threat}: {words} under {deployment}, {len(rows)} time(s): {some(images, MOST)}."
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
-        key, level = f"{threat} {deployment} {was}", "warning" if was == "holds" else "note"
-        yield Finding("recheck", level, key, text, numbers, audit.command)
+        level: Level = "warning" if was == "holds" else "note"
+        yield Finding("recheck", level, f"{threat} {deployment} {was}", text, numbers, audit.command)
 
 
 def _matrix(audit: Audit) -> Iterator[Finding]:

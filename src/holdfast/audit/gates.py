@@ -171,13 +171,13 @@ def judge(
     audit = found if isinstance(found, Audit) else None
     check(gates, audit)
     values = measured(found) if isinstance(found, Audit) else {n: NamedValue(v) for n, v in found.items()}
-    return tuple(_judged(gate, values, audit, gate.min_images or min_images) for gate in gates)
+    return tuple(_verdict(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 
-def _judged(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
+def _verdict(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
     got = values.get(gate.name)
     if got is None or math.isnan(got.value):
-        return GateVerdict(gate, None, True, f"not measured{_because(gate.name, audit)}")
+        return GateVerdict(gate, None, True, f"not measured{_why_missing(gate.name, audit)}")
     largest = values.get("attack.largest", NamedValue(0.0)).value
     if math.isinf(got.value) and not _reaches(gate, largest):
         tried = f"no budget up to {largest:g} px breaks an image, larger ones were not tried"
@@ -196,7 +196,7 @@ def _reaches(gate: Gate, largest: float) -> bool:
     return largest >= (math.ceil(gate.bound) - 1 if gate.op == "<" else math.floor(gate.bound))
 
 
-def _because(name: str, audit: Audit | None) -> str:
+def _why_missing(name: str, audit: Audit | None) -> str:
     """': ' and why there is no such number; empty without an audit."""
     if audit is None:
         return ""

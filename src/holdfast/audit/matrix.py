@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.attack.judge import found_boxes
 from holdfast.attack.types import Rule
 from holdfast.audit.plan import LATE, Clock, skipped_images
-from holdfast.audit.replay import TOGETHER, PatchThreat, Records, deployments_of, replayed, title, trained
+from holdfast.audit.replay import TOGETHER, PatchThreat, Records, as_trained, deployments_of, label_of, replay
 from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
@@ -45,21 +45,21 @@ def matrix(
     `names` are the images (None: all of the plan's data set). Those an integer precision was calibrated on
     are left out of all cells, and so is an image that fails in one; the notes say how many.
     """
-    columns = [trained(prepared), *(one for one in deployments if title(one) != TRAINED)]
-    titles = [title(one) for one in columns]
+    columns = [as_trained(prepared), *(one for one in deployments if label_of(one) != TRAINED)]
+    titles = [label_of(one) for one in columns]
     twice = next((name for name in titles if titles.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"expected deployments of different names, got {twice!r} twice")
     images = _images(prepared, names)
     able, kept, problems, notes = _testable(columns, images)
-    records, failed = replayed(prepared, able, threats, kept, watch)
-    whole = _whole(records, kept, problems | failed)
+    records, failed = replay(prepared, able, threats, kept, watch)
+    whole = _common_records(records, kept, problems | failed)
     if whole.images < len(kept):
         notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
     table = _Table(prepared, whole, tuple(threats), replicates, Rule())
     rows = (NO_THREAT, *(t.name for t in threats))
     cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
-    notes += [f"{TOGETHER}: {one.note}" for one in columns if title(one) == TOGETHER and one.variant]
+    notes += [f"{TOGETHER}: {one.note}" for one in columns if label_of(one) == TOGETHER and one.variant]
     return Matrix(rows, tuple(titles), cells, (*notes, *table.notes))
 
 
@@ -81,7 +81,7 @@ def _testable(
 ) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
     """What can be run, the images all of it may be tested on, why the rest cannot, and notes."""
     able = [one.variant for one in columns if one.variant is not None]
-    problems = {title(one): one.note or one.status for one in columns if one.variant is None}
+    problems = {label_of(one): one.note or one.status for one in columns if one.variant is None}
     without = {printable(name) for v in able for name in v.without}
     kept = [name for name in images if name not in without]
     if images and not kept:
@@ -95,7 +95,7 @@ def _testable(
 
 
 @dataclass(frozen=True)
-class _Whole:
+class _CommonRecords:
     """The records of the images that no cell lacks, by cell; why deployments and images are missing."""
 
     records: dict[tuple[str, str], list[Record]] = field(repr=False)
@@ -104,7 +104,7 @@ class _Whole:
     why: str = ""
 
 
-def _whole(found: Records, names: Sequence[str], problems: dict[str, str]) -> _Whole:
+def _common_records(found: Records, names: Sequence[str], problems: dict[str, str]) -> _CommonRecords:
     """The cells on common images; a deployment that fails on more than half of them has no cells."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
@@ -123,7 +123,7 @@ def _whole(found: Records, names: Sequence[str], problems: dict[str, str]) -> _W
         raise DataError(f"none of the {len(names)} images could be run{first}")
     records = {key: [said[n] for n in kept] for key, said in found.items() if key[1] not in problems}
     why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
-    return _Whole(records, problems, len(kept), why)
+    return _CommonRecords(records, problems, len(kept), why)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Table:
     """The records of all cells as sides of one comparison."""
 
     prepared: Prepared
-    whole: _Whole
+    whole: _CommonRecords
     threats: tuple[PatchThreat, ...]
     replicates: int
     rule: Rule
@@ -142,7 +142,7 @@ class _Table:
         key = threat, deployment
         if key not in self.sides:
             plan, alignment = self.prepared.noise.plan, self.prepared.alignment
-            records = [acted_on(r, self.rule) for r in self.whole.records[key]]
+            records = [above_threshold(r, self.rule) for r in self.whole.records[key]]
             self.sides[key] = side_of(plan, alignment, records)
             if not self.sides[key].records:
                 raise DataError(f"none of the {self.whole.images} images shows a class that is evaluated")
@@ -201,7 +201,7 @@ class _Table:
         return said
 
 
-def acted_on(record: Record, rule: Rule) -> Record:
+def above_threshold(record: Record, rule: Rule) -> Record:
     """The record without detections too weak to be acted on: a threat that presses scores down must show."""
     if not isinstance(record, Found):
         return record
@@ -234,7 +234,7 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, "no noise was measured")
     tested = state.prepared.noise.plan.dataset.entries
     there = {printable(e.name) for e in tested}
-    threats, names = _threats(state, there), _both_met(state, there)
+    threats, names = _threats(state, there), _threatened_images(state, there)
     chosen = deployments_of(state.noise, state.prepared)
     cost = len(chosen) * (1 + len(threats)) * state.seconds_an_image  # of an image
     affordable = clock.seconds("matrix") / cost
@@ -274,7 +274,7 @@ def _largest(
     return found, done
 
 
-def _both_met(state: AuditState, there: Collection[str]) -> list[str]:
+def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
     """The images with threats that met the noises too, in order; of two threats those that met both."""
     names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
     names = [name for name in names if printable(name) in there]

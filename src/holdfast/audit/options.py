@@ -76,8 +76,8 @@ class BudgetOptions(Options, group=EFFORT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(BudgetOptions, group=EFFORT):
-    """An audit, whatever it audits. Numbers of images that are not given are planned within the budget."""
+class PartOptions(Options, group=EFFORT):
+    """Which parts of an audit run."""
 
     only: Annotated[
         tuple[
@@ -85,6 +85,12 @@ class AuditSettings(BudgetOptions, group=EFFORT):
         ],
         Option("Only these parts, separated by commas or repeated.", commas=True),
     ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
+    """An audit, whatever it audits. Numbers of images that are not given are planned within the budget."""
+
     noise_images: Annotated[int | None, Option("Images under every noise (default: planned).", least=2)] = (
         None
     )

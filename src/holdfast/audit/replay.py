@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from holdfast.audit.result import NO_THREAT, TRAINED
-from holdfast.audit.threats import threatened
+from holdfast.audit.threats import patched_dataset
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
@@ -54,16 +54,16 @@ def deployments_of(suite: ModelNoise, prepared: Prepared, most: int = MOST) -> l
         if row.outcome == "impossible":  # it failed on every image of the suite: no threat is run under it
             one = dataclasses.replace(one, status="impossible", note=row.note, variant=None)
         alone.append(one)
-    return [trained(prepared), *alone, *([together] if together and most > 1 else [])]
+    return [as_trained(prepared), *alone, *([together] if together and most > 1 else [])]
 
 
-def trained(prepared: Prepared) -> ImageCandidate:
+def as_trained(prepared: Prepared) -> ImageCandidate:
     """The deployment that is none."""
     same = Option("", TRAINED, lambda pipeline: pipeline, "the pipeline the model was trained with")
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
-def title(one: ImageCandidate) -> str:
+def label_of(one: ImageCandidate) -> str:
     """What a deployment is called in the matrix: family=option, or what it was named."""
     if one.variant is not None:
         return one.variant.name
@@ -118,7 +118,7 @@ class PatchThreat:
 Records: TypeAlias = dict[tuple[str, str], dict[str, Record]]  # (threat, deployment) -> image -> record
 
 
-def replayed(
+def replay(
     prepared: Prepared,
     variants: Sequence[Variant],
     threats: Sequence[PatchThreat],
@@ -135,7 +135,7 @@ def replayed(
     if twice is not None:
         raise InputError(f"expected threats of different names, got {twice!r} twice")
     for threat in threats:  # report a patch for an image that is not there before anything is run
-        threatened(prepared.noise.plan.dataset, threat.patches, LAID_BY)
+        patched_dataset(prepared.noise.plan.dataset, threat.patches, LAID_BY)
     wanted, model = frozenset(names), prepared.noise.plan.model.name
     swept = run_variants(prepared, tuple(variants), watch, f"without a threat {model}")
     clean, problems = _read(swept, prepared, wanted)
@@ -179,7 +179,7 @@ def _patched(
         # read by one decoder for all: another one might not know PNG, or read it in a way of its own.
         laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
         some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
-        whole = sweep_plan(some_jobs, threatened(data, patches, decode), laid)
+        whole = sweep_plan(some_jobs, patched_dataset(data, patches, decode), laid)
         with watch(f"{said}, {name}", steps(whole)) as progress:
             records, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
         found, problems = found | records, problems | failed

@@ -106,7 +106,7 @@ def _plan(state: AuditState, count: int, until: float = math.inf) -> Plan:
 def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan = state.plan.plan
     whole = len(plan.dataset)
-    state.seconds_an_image = _timed(state)
+    state.seconds_an_image = _seconds_per_image(state)
     # Images per cell so that the longest part, the noises, can stop ten times within its share.
     shard = clock.seconds("noise") / (10 * _options(state) * state.seconds_an_image)
     state.shard = clock.number("shard", None, shard, 1, SHARD)
@@ -140,7 +140,7 @@ def _options(state: AuditState) -> int:
     return sum(task in o.tasks and o.default and not o.missing for f in families() for o in options(f))
 
 
-def _timed(state: AuditState, images: int = 6) -> float:
+def _seconds_per_image(state: AuditState, images: int = 6) -> float:
     """Seconds an image takes by the trained pipeline, all cores together."""
     machine = open_machine(state.pipeline, state.plan.plan.model)
     times = []
@@ -160,7 +160,7 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     until, seconds = clock.until("noise"), clock.seconds("noise")
     allowed = seconds / (_options(state) * state.seconds_an_image)
     count = clock.number("noise", state.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
-    skipped = _too_slow(state, clock, seconds)
+    skipped = _slow_options(state, clock, seconds)
     began = time.perf_counter()
     wanted = NoiseSelection(skip=tuple(skipped))
     some = NoisePlan(_plan(state, count, until), wanted, state.plan.spare, replicates=state.plan.replicates)
@@ -190,7 +190,7 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     return PartOutcome(done, "; ".join(filter(None, said)))
 
 
-def _too_slow(state: AuditState, clock: Clock, seconds: float) -> list[str]:
+def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
     """The options that are calibrated, where that would take too much of the noises' time."""
     cost = CALIBRATIONS * CALIBRATION_IMAGES * state.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
@@ -249,7 +249,8 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     plan, whole = state.plan.plan, len(state.plan.plan.dataset)
     if plan.model.card.task == "segment":
         return PartOutcome(0, "a segmenter has no detection a square could hide", False)
-    count, before, until = _covered(state, clock, whole), clock.finished("squares"), clock.until("squares")
+    count = _square_count(state, clock, whole)
+    before, until = clock.finished("squares"), clock.until("squares")
     try:
         if before == 0:
             raise BudgetSpent(LATE)
@@ -265,7 +266,7 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     return PartOutcome(count, skipped_images(count, whole, state.plan.options.square_images))
 
 
-def _covered(state: AuditState, clock: Clock, whole: int) -> int:
+def _square_count(state: AuditState, clock: Clock, whole: int) -> int:
     """On how many images the square is laid, and at how many places: fewer of these, then of the images.
 
     The attack's images are covered if a coarse grid lets them be, since the matrix needs both.

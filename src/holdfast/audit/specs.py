@@ -104,7 +104,7 @@ def decide_specs(
     ]
     work = SpecificationWork(model, time.monotonic() + seconds, jobs)
     cells = run(work, items, store, progress=progress).read()
-    return tuple(_decided(plain, item) for plain, item in zip(cells, items, strict=True))
+    return tuple(_from_cell(plain, item) for plain, item in zip(cells, items, strict=True))
 
 
 def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
@@ -163,7 +163,7 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
     return replace(verdict, witness=witness.astype(domain.dtype))
 
 
-def _decided(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
+def _from_cell(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
     proof, witness = Proof(**{**plain["proof"], "threat": item.name}), plain["witness"]
     if witness is not None:
         domain = domain_of(item.question)
@@ -201,12 +201,12 @@ def recheck_specs(
             rng = np.random.default_rng([seed, len(rows)])
             was, now = one.proof, RecheckAnswer("unknown", 0, problem)
             if run is not None:
-                now = _searched(run, one, points, time.monotonic() + share, rng)
+                now = _search(run, one, points, time.monotonic() + share, rng)
             rows.append(Recheck(was.threat, was.image, name, was.answer, **vars(now)))
     return tuple(rows)
 
 
-def _searched(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
+def _search(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
     """What the points of a specification's box say of a runtime; the first is run whatever the time."""
     question, tried, doubt = one.question, 0, ""
     try:
@@ -272,9 +272,9 @@ class _Walk:
                 given += 1
                 yield self.domain.whole(free[None])[0]
         for at in range(given, count):
-            yield self.domain.whole(self._drawn(step=at % 2 == 0)[None])[0]
+            yield self.domain.whole(self._random_point(step=at % 2 == 0)[None])[0]
 
-    def _drawn(self, step: bool) -> NDArray[Any]:
+    def _random_point(self, step: bool) -> NDArray[Any]:
         """The free inputs of a random point; a step redraws some of those of the best one."""
         low, high = self.sides[int(self.rng.integers(len(self.sides)))]
         parts = self.rng.random(low.shape)

@@ -65,13 +65,13 @@ class SquareScorer:
         """The scene's pixels (h, w, 3)."""
         return self.judge.machine.decode(data)
 
-    def said(self, image: Image) -> Prediction:
+    def predict(self, image: Image) -> Prediction:
         """What the model says of decoded pixels; an exception where an output is no number."""
         return self.judge.machine.predict(self.judge.prepared(image))
 
     def targets(self, image: Image, truth: Boxes | Label) -> Boxes | Label | None:
         """What is true of the image and found in it; None if nothing is."""
-        said = self.said(image)
+        said = self.predict(image)
         if isinstance(truth, Label):
             return truth if score_of(said, truth, self.judge.rule) >= self.threshold else None
         if not isinstance(said, Detections):
@@ -81,7 +81,7 @@ class SquareScorer:
 
     def score(self, image: Image, targets: Boxes | Label) -> float:
         """How well the least well found target is found in decoded pixels."""
-        found = score_of(self.said(image), targets, self.judge.rule)
+        found = score_of(self.predict(image), targets, self.judge.rule)
         if not np.isfinite(found):
             raise ImageError(f"expected a score that is a number, got {found}")
         return found
@@ -106,7 +106,7 @@ def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
     return float(np.where(good, said.scores[None, :], 0.0).max(axis=1).min())
 
 
-def known(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
+def known_truth(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
     """The truth by the model's class numbers; None if the model knows none of it."""
     if isinstance(truth, Label):
         index = int(numbers[truth.index]) if len(numbers) else truth.index
@@ -154,7 +154,7 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
-            return {"map": _mapped(self, state, item)}
+            return {"map": _square_map(self, state, item)}
         except ImageError as problem:
             return {"failed": str(problem)}
 
@@ -180,24 +180,24 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
     )
 
 
-def _mapped(work: SquareWork, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
+def _square_map(work: SquareWork, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
     """The map of one image as JSON values; None if nothing true is found in it without a square."""
     began, sample = time.perf_counter(), entry.load()
-    truth, image = known(sample.truth, work.to_model, sample.name), scorer.decoded(sample.data)
+    truth, image = known_truth(sample.truth, work.to_model, sample.name), scorer.decoded(sample.data)
     targets = None if truth is None else scorer.targets(image, truth)
     if targets is None:
         return None
     size = Size(image.shape[1], image.shape[0])
     grid = grid_for(size, work.share, work.most)
-    scores, notes = _enumerated(scorer, image, grid, targets, work.until)
+    scores, notes = _score_places(scorer, image, grid, targets, work.until)
     one = SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean=0.0, seconds=0.0)
-    notes += _confirmed(scorer, sample.data, one)
+    notes += _confirm_worst(scorer, sample.data, one)
     clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
     note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
     return to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))
 
 
-def _enumerated(
+def _score_places(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
     """The score at every place (rows, columns), NaN where it could not be judged, and each reason why not.
@@ -218,7 +218,7 @@ def _enumerated(
     return scores.reshape(len(rows), len(columns)), notes
 
 
-def _confirmed(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
+def _confirm_worst(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
     """Why unsafe places do not count: the worst must break it again; one that does not becomes NaN."""
     notes, (columns, rows) = list[str](), axes(one.size, one.grid)
     while one.unsafe.any() and (here := one.where) is not None:
@@ -253,7 +253,7 @@ class Survey:
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
-    entries, work = asked(plan), work_of(plan, plan.pipeline)
+    entries, work = entries_of(plan), work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
         cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()
@@ -271,7 +271,7 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
 
 
-def asked(plan: SquaresPlan) -> tuple[Entry, ...]:
+def entries_of(plan: SquaresPlan) -> tuple[Entry, ...]:
     """The images of the plan, in the order of the data set; InputError for a name that is not in it."""
     data = plan.plan.dataset
     if plan.names is None:

@@ -19,6 +19,7 @@ Kind: TypeAlias = Literal["evaluation", "noise", "attack", "audit", "language no
 Verdict: TypeAlias = Literal[
     "worse", "better", "undecided", "within chance", "same to the last digit", "only in A", "only in B"
 ]
+Number: TypeAlias = float | None  # None: there is none
 Rise: TypeAlias = Literal["is worse", "is better"]  # what it means that a number rises
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SAME: Verdict = "same to the last digit"
@@ -30,9 +31,9 @@ POINTS = "points"  # 1 point = 0.01 of a metric or of a share
 class Stated:
     """A number of one run as its manifest states it, with the 95 % interval if there is one."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: Number
+    low: Number = None
+    high: Number = None
     images: int = 0
     words: str = ""  # instead of a number: identical, no effect, impossible, …
 
@@ -60,9 +61,9 @@ class Change:
     before: Stated
     after: Stated
     verdict: Verdict
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
+    difference: Number = None
+    low: Number = None
+    high: Number = None
     images: int = 0  # common ones
     basis: str = ""
 
@@ -79,16 +80,11 @@ class Change:
 
 
 def in_points(
-    value: float | None,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    images: int = 0,
-    words: str = "",
+    value: Number, low: Number = None, high: Number = None, *, images: int = 0, words: str = ""
 ) -> Stated:
     """A number stated as a part of 1, in points."""
-    whole = [None if number is None else 100 * number for number in (value, low, high)]
-    return Stated(whole[0], whole[1], whole[2], images, words)
+    value, low, high = (None if number is None else 100 * number for number in (value, low, high))
+    return Stated(value, low, high, images, words)
 
 
 def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
@@ -192,7 +188,7 @@ def _direction(about: Subject, change: float) -> Verdict:
     return "worse" if (change > 0) == (about.rise == "is worse") else "better"
 
 
-def _known(value: float) -> float | None:
+def _known(value: float) -> Number:
     return None if math.isnan(value) else value
 
 
@@ -224,7 +220,7 @@ class Body:
     differs: tuple[tuple[str, str, str], ...] = ()  # what, in A, in B
     lists: tuple[Listed, ...] = ()
     notes: tuple[str, ...] = ()
-    values: tuple[tuple[str, float | None, float | None], ...] = ()  # what gates read, in A and in B
+    values: tuple[tuple[str, Number, Number], ...] = ()  # what gates read, in A and in B
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from holdfast.web.guard import Guard, form_of
 from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
 from holdfast.web.pages import Site
 from holdfast.web.render import Refusal, answer, htmx, integrity, render, style
-from holdfast.web.runs import compared, page_of, picture_page, run_of, written
+from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
 
 # A page of a run may be anybody's file: it runs in an origin of its own and can load and send nothing.
 RUN_POLICY = (
@@ -145,7 +145,7 @@ def _compare(request: Request) -> Response:
         raise Refusal(f"expected two runs to compare, got {len(keys)}: tick two of the list", 400)
     runs = _site(request).places.runs
     newer, older = (run_of(runs, key) for key in keys)  # the list has the newest first
-    return _sandboxed(compared(older, newer))
+    return _sandboxed(comparison_page(older, newer))
 
 
 def _log(request: Request) -> Response:
@@ -155,7 +155,7 @@ def _log(request: Request) -> Response:
 
 def _page(request: Request) -> Response:
     """The page an audit of this list was told to write."""
-    found = written(_site(request).queue.job(request.path_params["key"]).folder)
+    found = written_page(_site(request).queue.job(request.path_params["key"]).folder)
     if found is None:
         raise Refusal("this audit has written no page; its log says why", 404)
     return _sandboxed(found)

@@ -162,14 +162,14 @@ KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
 def page_of(run: Run) -> str:
     """The run as HTML; InputError if it has no page and none can be made."""
     if run.kind in ("audit", "attack"):
-        found = written(run.folder)
+        found = written_page(run.folder)
         if found is not None:
             return found
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
-    return _rendered(run.folder, run.kind, newest)
+    return _run_page(run.folder, run.kind, newest)
 
 
-def compared(first: Run, second: Run) -> str:
+def comparison_page(first: Run, second: Run) -> str:
     """What is better and what is worse in the second run, as HTML."""
     from holdfast.compare.page import page
     from holdfast.compare.run import compare_runs
@@ -178,7 +178,7 @@ def compared(first: Run, second: Run) -> str:
     return page(compare_runs(first.folder, second.folder), shlex.join(command))
 
 
-def written(folder: Path) -> str | None:
+def written_page(folder: Path) -> str | None:
     """The page that lies in the folder; None if there is none. A link is not followed: it may lead out."""
     try:
         handle = os.open(
@@ -196,7 +196,7 @@ def written(folder: Path) -> str | None:
 
 
 @lru_cache(maxsize=8)
-def _rendered(folder: Path, kind: str, changed: int) -> str:
+def _run_page(folder: Path, kind: str, changed: int) -> str:
     """A page made of the run's files; `changed` is there to make it again when they are others."""
     if kind == "evaluation":
         from holdfast.evaluate.page import page as evaluation_page
@@ -234,11 +234,11 @@ def _rendered(folder: Path, kind: str, changed: int) -> str:
 
 def picture_page(path: Path) -> str:
     """What each system noise does to an uploaded picture, as HTML."""
-    return _noised(path, path.stat().st_mtime_ns)
+    return _picture_page(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
-def _noised(path: Path, changed: int) -> str:
+def _picture_page(path: Path, changed: int) -> str:
     import tempfile
 
     from holdfast.noise.suite import NoiseSelection

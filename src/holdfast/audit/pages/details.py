@@ -118,7 +118,7 @@ def square_sections(
     ordered = sorted(maps, key=lambda m: (-m.unsafe.mean(), -np.inf if m.least is None else m.least, m.image))
     figures: list[Figure] = []
     for one in ordered[:most]:
-        drawn = _drawn(one, thumbnail(pictures(one.image)))
+        drawn = _picture(one, thumbnail(pictures(one.image)))
         if len(drawn) > budget:
             break
         budget -= len(drawn)
@@ -170,7 +170,7 @@ def _words(one: SquareMap) -> str:
     return f"{said}{'; ' + one.note if one.note else ''}."
 
 
-def _drawn(one: SquareMap, jpeg: bytes | None) -> str:
+def _picture(one: SquareMap, jpeg: bytes | None) -> str:
     """The picture, the scores over it, the targets, and the square at the worst place."""
     unit = min(_WIDE / one.size.width, _TALL / one.size.height)
     wide, tall = one.size.width * unit, one.size.height * unit

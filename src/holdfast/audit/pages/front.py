@@ -119,31 +119,31 @@ def _lead(audit: Audit) -> str:
     return said
 
 
-def _field(met: MatrixCell | None, clean: float) -> Field:
-    if met is None:
+def _field(cell: MatrixCell | None, clean: float) -> Field:
+    if cell is None:
         return _NOWHERE
-    if met.value is None:
-        return Field("–", None, (Mark("", "could not run"),), met.note)
-    lost = (clean - met.value) / clean if clean > 0 else 0.0
-    return Field(f"{met.value:.3f}", lost, _marks(met), _tip(met))
+    if cell.value is None:
+        return Field("–", None, (Mark("", "could not run"),), cell.note)
+    lost = (clean - cell.value) / clean if clean > 0 else 0.0
+    return Field(f"{cell.value:.3f}", lost, _marks(cell), _tip(cell))
 
 
-def _marks(met: MatrixCell) -> tuple[Mark, ...]:
-    marks, share = [], f"{met.survived}/{met.struck}"
-    if met.struck and met.deployment == TRAINED:
-        marks.append(Mark(f"✕ {met.struck}", f"breaks {met.struck}"))
-    elif met.struck:
+def _marks(cell: MatrixCell) -> tuple[Mark, ...]:
+    marks, share = [], f"{cell.survived}/{cell.struck}"
+    if cell.struck and cell.deployment == TRAINED:
+        marks.append(Mark(f"✕ {cell.struck}", f"breaks {cell.struck}"))
+    elif cell.struck:
         marks.append(Mark(share, f"survives {share}"))
-    return (*marks, *_EFFECTS.get(effect_of(met), ()))
+    return (*marks, *_EFFECTS.get(effect_of(cell), ()))
 
 
-def _tip(met: MatrixCell) -> str:
+def _tip(cell: MatrixCell) -> str:
     """The tooltip of a cell; the table in numbers has the same."""
-    said = [f"{met.threat} under {met.deployment}: {met.value:.4f} on {many(met.images, 'image')}"]
-    if met.extra is not None and met.low is not None and met.high is not None:
-        interval = between(met.low, met.high)
-        said.append(f"together {points(met.extra)} points more than the sum of both alone {interval}")
-    return "; ".join([*said, *([met.note] if met.note else [])])
+    said = [f"{cell.threat} under {cell.deployment}: {cell.value:.4f} on {many(cell.images, 'image')}"]
+    if cell.extra is not None and cell.low is not None and cell.high is not None:
+        interval = between(cell.low, cell.high)
+        said.append(f"together {points(cell.extra)} points more than the sum of both alone {interval}")
+    return "; ".join([*said, *([cell.note] if cell.note else [])])
 
 
 def _keys(audit: Audit) -> list[str]:

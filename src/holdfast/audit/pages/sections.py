@@ -80,12 +80,12 @@ def causes(audit: Audit) -> Section:
         "what it is",
     ]  # fmt: skip
     table = Table(columns, [_cause(c) for c in every])
-    figures = (*_drawn(every, audit.clean.title), *_listing(table, "System noise", audit, every))
+    figures = (*_chart(every, audit.clean.title), *_listing(table, "System noise", audit, every))
     lead = f"What each way to deploy the model differently costs. {_POINTS}{_CHANCE}"
     return Section("causes", "System noise", figures, lead)
 
 
-def _drawn(every: Sequence[Cause], metric: str) -> list[Figure]:
+def _chart(every: Sequence[Cause], metric: str) -> list[Figure]:
     """The intervals of those that change anything, the worst first."""
     measured = [c for c in every if c.outcome == "measured" and c.drop is not None]
     moving = sorted((c for c in measured if c.drop or c.changed), key=lambda c: -(c.drop or 0.0))
