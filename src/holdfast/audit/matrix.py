@@ -21,6 +21,7 @@ from holdfast.audit.result import NO_THREAT, TRAINED, Matrix, MatrixCell
 from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
 from holdfast.core.errors import BudgetSpent, DataError, InputError
+from holdfast.core.model import Card
 from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import Failed, Found, Ranked, Record
 from holdfast.engine.store import printable
@@ -30,6 +31,8 @@ from holdfast.noise.suite import Watch, unwatched
 from holdfast.noise.vision.choose import ImageCandidate
 from holdfast.noise.vision.run import Prepared
 from holdfast.noise.vision.sweep import Variant
+
+RULE = Rule()  # by which images are broken
 
 
 def matrix(
@@ -53,14 +56,16 @@ def matrix(
     images = _images(prepared, names)
     able, kept, problems, notes = _testable(columns, images)
     records, failed = replay(prepared, able, threats, kept, watch)
-    whole = _common_records(records, kept, problems | failed)
-    if whole.images < len(kept):
-        notes.append(f"{len(kept) - whole.images} of {len(kept)} images left out of all fields: {whole.why}")
-    table = _Table(prepared, whole, tuple(threats), replicates, Rule())
+    sides, problems, gone = _common_sides(prepared, records, kept, problems | failed)
+    if gone:
+        why = f"they fail in some field; first: {next(iter(gone.values()))}"
+        notes.append(f"{len(gone)} of {len(kept)} images left out of all fields: {why}")
+    table = _Table(sides, problems, {threat.name: threat.loses for threat in threats}, replicates)
     rows = (NO_THREAT, *(t.name for t in threats))
     cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
     notes += [f"{TOGETHER}: {one.note}" for one in columns if label_of(one) == TOGETHER and one.variant]
-    return Matrix(rows, tuple(titles), cells, (*notes, *table.notes))
+    notes += _threat_notes(prepared.noise.plan.model.card, threats)
+    return Matrix(rows, tuple(titles), cells, tuple(notes))
 
 
 def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
@@ -94,18 +99,13 @@ def _testable(
     return able, kept, problems, notes if gone else []
 
 
-@dataclass(frozen=True)
-class _CommonRecords:
-    """The records of the images that no cell lacks, by cell; why deployments and images are missing."""
+def _common_sides(
+    prepared: Prepared, found: Records, names: Sequence[str], problems: dict[str, str]
+) -> tuple[dict[tuple[str, str], Side], dict[str, str], dict[str, str]]:
+    """The cells on the images that none of them lacks, why deployments have no cells, why images are gone.
 
-    records: dict[tuple[str, str], list[Record]] = field(repr=False)
-    problems: dict[str, str]
-    images: int
-    why: str = ""
-
-
-def _common_records(found: Records, names: Sequence[str], problems: dict[str, str]) -> _CommonRecords:
-    """The cells on common images; a deployment that fails on more than half of them has no cells."""
+    A deployment that fails on more than half of the images has no cells.
+    """
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
@@ -121,43 +121,35 @@ def _common_records(found: Records, names: Sequence[str], problems: dict[str, st
     if not kept:
         first = f"; first: {next(iter(gone.values()))}" if gone else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
-    records = {key: [said[n] for n in kept] for key, said in found.items() if key[1] not in problems}
-    why = f"they fail in some field; first: {next(iter(gone.values()))}" if gone else ""
-    return _CommonRecords(records, problems, len(kept), why)
+    sides = {}
+    for key, said in found.items():
+        if key[1] not in problems:
+            records = [above_threshold(said[name], RULE) for name in kept]
+            sides[key] = side_of(prepared.noise.plan, prepared.alignment, records)
+            if not sides[key].records:
+                raise DataError(f"none of the {len(kept)} images shows a class that is evaluated")
+    return sides, problems, gone
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The records of all cells as sides of one comparison."""
+    """The sides of all cells by threat and deployment, and why a deployment has none."""
 
-    prepared: Prepared
-    whole: _CommonRecords
-    threats: tuple[PatchThreat, ...]
+    sides: dict[tuple[str, str], Side] = field(repr=False)
+    problems: dict[str, str]
+    loses: dict[str, str]  # by threat: what an image must lose to be broken
     replicates: int
-    rule: Rule
-    sides: dict[tuple[str, str], Side] = field(default_factory=dict, repr=False)
-
-    def side(self, threat: str, deployment: str) -> Side:
-        """The run of one cell."""
-        key = threat, deployment
-        if key not in self.sides:
-            plan, alignment = self.prepared.noise.plan, self.prepared.alignment
-            records = [above_threshold(r, self.rule) for r in self.whole.records[key]]
-            self.sides[key] = side_of(plan, alignment, records)
-            if not self.sides[key].records:
-                raise DataError(f"none of the {self.whole.images} images shows a class that is evaluated")
-        return self.sides[key]
 
     def values(self, threat: str, deployment: str) -> Floats:
         """The metric of a cell, then that of each draw: the same draws in all cells."""
-        names = [r.name for r in self.side(NO_THREAT, TRAINED).records]
-        return drawn(self.side(threat, deployment), names, replicates=self.replicates)
+        names = [r.name for r in self.sides[NO_THREAT, TRAINED].records]
+        return drawn(self.sides[threat, deployment], names, replicates=self.replicates)
 
     def cell(self, threat: str, deployment: str) -> MatrixCell:
         """The cell of a threat under a deployment."""
-        images = self.side(NO_THREAT, TRAINED).images
-        if deployment in self.whole.problems:
-            return MatrixCell(threat, deployment, None, images, note=self.whole.problems[deployment])
+        images = self.sides[NO_THREAT, TRAINED].images
+        if deployment in self.problems:
+            return MatrixCell(threat, deployment, None, images, note=self.problems[deployment])
         value = _number(self.values(threat, deployment)[0])
         note = "nothing to measure: no image has anything true" if value is None else ""
         cell = MatrixCell(threat, deployment, value, images, note=note)
@@ -176,29 +168,28 @@ class _Table:
 
     def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat broke as trained, and in how many of these it still does."""
-        loses = next(t.loses for t in self.threats if t.name == threat)
+        loses = self.loses[threat]
         clean, there, here = (
-            {r.name: found_in(r, self.rule) for r in self.side(*key).records}
+            {r.name: found_in(r, RULE) for r in self.sides[key].records}
             for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
         )
         broken = [name for name in clean if is_broken(clean[name], there[name], loses)]
         return len(broken), sum(is_broken(clean[name], here[name], loses) for name in broken)
 
-    @property
-    def notes(self) -> list[str]:
-        """How broken images are counted, if there are threats, and where the attack counts otherwise."""
-        said = [f"{t.name}: {t.words}" for t in self.threats if t.words]
-        card, rule = self.prepared.noise.plan.model.card, self.rule
-        if not self.threats or card.task not in ("detect", "single"):
-            return said
-        score = max(rule.score, card.score)
-        said.append(
-            f"found means: class right, score ≥ {score:g}, IoU ≥ {rule.iou:g}; boxes of one class are "
-            f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {rule.nms_iou:g})"
-        )
-        if card.score < rule.score:
-            said.append(f"the metric counts detections of score {rule.score:g} on, as `holdfast attack` does")
+
+def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
+    """How broken images are counted, if there are threats, and where the attack counts otherwise."""
+    said = [f"{t.name}: {t.words}" for t in threats if t.words]
+    if not threats or card.task not in ("detect", "single"):
         return said
+    score, own = max(RULE.score, card.score), RULE.nms_iou
+    said.append(
+        f"found means: class right, score ≥ {score:g}, IoU ≥ {RULE.iou:g}; boxes of one class are "
+        f"suppressed at the card's IoU {card.nms_iou:g} (`holdfast attack` itself takes {own:g})"
+    )
+    if card.score < RULE.score:
+        said.append(f"the metric counts detections of score {RULE.score:g} on, as `holdfast attack` does")
+    return said
 
 
 def above_threshold(record: Record, rule: Rule) -> Record:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.attack.types import Rule
 from holdfast.audit.attack_levels import attack_levels
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
@@ -325,7 +324,6 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _squares_plan(state: AuditState, count: int, until: float = math.inf) -> SquaresPlan:
     """The square on the first images, as the audit planned its places."""
-    options, plan = state.plan.options, replace(state.plan.plan, until=until)
-    names = tuple(e.name for e in plan.dataset.entries[:count])
-    places = state.places or options.places
-    return SquaresPlan(plan, state.pipeline, Rule(), share=options.square, most=places, names=names)
+    options, plan = state.plan.options, state.plan.plan
+    plan = replace(plan, dataset=plan.dataset.first(count), until=until)
+    return SquaresPlan(plan, state.pipeline, share=options.square, most=state.places or options.places)

@@ -19,7 +19,7 @@ from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
 from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import DataError, ImageError, InputError, ModelError, one_line
+from holdfast.core.errors import DataError, ImageError, ModelError, one_line
 from holdfast.core.model import Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, open_machine
@@ -40,14 +40,13 @@ TIE = 1e-12  # by how much a class that is not the first of equal ones counts as
 
 @dataclass(frozen=True)
 class SquaresPlan:
-    """A model on a data set, the pipeline as trained, and the square; `names` are the images (None: all)."""
+    """A model on a data set, the pipeline as trained, and the square."""
 
     plan: Plan
     pipeline: Pipeline
     rule: Rule = field(default_factory=Rule)
     share: float = 0.1  # of the image's shorter side
     most: int = 400  # places an image
-    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,7 @@ class Survey:
 
 def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     """The maps of all images and what is to be said of those without; finished cells are not run again."""
-    entries, work = entries_of(plan), work_of(plan, plan.pipeline)
+    entries, work = plan.plan.dataset.entries, work_of(plan, plan.pipeline)
     store, jobs, until = Store(plan.plan.runs / CELLS), plan.plan.jobs, plan.plan.until
     with watch(f"squares {plan.plan.model.name}", len(entries)) as progress:
         cells = run(work, entries, store, jobs=jobs, progress=progress, until=until).read()
@@ -269,15 +268,3 @@ def survey(plan: SquaresPlan, watch: Watch = unwatched) -> Survey:
     if failed and plan.plan.strict:
         raise DataError(str(failed[0]))
     return Survey(tuple(maps), tuple(without), tuple(failed), len(cells))
-
-
-def entries_of(plan: SquaresPlan) -> tuple[Entry, ...]:
-    """The images of the plan, in the order of the data set; InputError for a name that is not in it."""
-    data = plan.plan.dataset
-    if plan.names is None:
-        return data.entries
-    wanted = set(plan.names)
-    missing = sorted(wanted - {entry.name for entry in data.entries})
-    if missing:
-        raise InputError(f"squares: expected names of images of {data.name}, got {missing[0]!r}")
-    return tuple(entry for entry in data.entries if entry.name in wanted)

@@ -82,7 +82,7 @@ class Now:
     @property
     def seen(self) -> str:
         """A short name of this list of runs, to see whether it is another one."""
-        text = "|".join(f"{r.key} {r.headline}" for r in self.runs)
+        text = "|".join(f"{r.key} {r.subject} {r.created} {r.value} {r.words}" for r in self.runs)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 

@@ -27,23 +27,16 @@ LARGEST_PROGRESS = 1 << 20  # bytes of a progress file
 
 
 @dataclass(frozen=True)
-class Headline:
-    """What a list of runs says of one: what it is of, when it was made, its number and a few words."""
-
-    subject: str
-    created: str
-    value: str
-    words: str
-
-
-@dataclass(frozen=True)
 class Run:
-    """A run of any kind, in its folder."""
+    """A run of any kind, in its folder: of what it is, when it was made, its number and a few words."""
 
     key: str  # of the folder's name
     kind: str
     folder: Path
-    headline: Headline
+    subject: str
+    created: str
+    value: str
+    words: str
 
     @property
     def name(self) -> str:
@@ -53,13 +46,13 @@ class Run:
     @property
     def when(self) -> str:
         """The time it was made, to the minute."""
-        return self.headline.created[:16].replace("T", " ")
+        return self.created[:16].replace("T", " ")
 
 
 def runs_in(folder: Path) -> list[Run]:
     """The runs that lie directly in a folder, newest first; links that lead elsewhere are no runs."""
     found = [run for inner in _folders(folder) if (run := _run(inner)) is not None]
-    return sorted(found, key=lambda r: (r.headline.created, r.name), reverse=True)
+    return sorted(found, key=lambda r: (r.created, r.name), reverse=True)
 
 
 def _folders(runs: Path) -> list[Path]:
@@ -87,16 +80,16 @@ def _run(folder: Path) -> Run | None:
         if path.is_symlink() or not path.is_file():
             continue
         key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
-        return Run(key, kind, folder, _headline(path, state.st_mtime_ns, state.st_size))
+        return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
     return None
 
 
 @lru_cache(maxsize=4096)
-def _headline(path: Path, changed: int, size: int) -> Headline:
-    """What the manifest says; the time and size of the file are there to read it again when it is another."""
+def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
+    """Subject, time, number and words of a manifest, read again if its time or size is another."""
     made = datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds")
     if size > LARGEST_MANIFEST:
-        return Headline(path.parent.name, made, "", f"{path.name} is too large to be read")
+        return path.parent.name, made, "", f"{path.name} is too large to be read"
     try:
         plain = orjson.loads(path.read_bytes())
         about = plain.get("about", plain)
@@ -109,8 +102,8 @@ def _headline(path: Path, changed: int, size: int) -> Headline:
         value, words = number(plain)
         created = str(about["created"])[:40]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return Headline(printable(path.parent.name), made, "", f"{path.name} cannot be read")
-    return Headline(subject[:200], created or made, value[:60], words[:200])
+        return printable(path.parent.name), made, "", f"{path.name} cannot be read"
+    return subject[:200], created or made, value[:60], words[:200]
 
 
 def _evaluation(plain: Mapping[str, Any]) -> tuple[str, str]:
