@@ -83,10 +83,7 @@ def _write(
     more: Sequence[Section] = (),
     until: float = math.inf,
 ) -> None:
-    """Write the page to the audit's folder and to --out, and the other files of the options.
-
-    After `until` (of time.monotonic) the page gets no more pictures.
-    """
+    """Write the page, without further pictures after `until` (of time.monotonic), and the other files."""
     from holdfast.audit.result import as_plain
     from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic

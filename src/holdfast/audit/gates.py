@@ -87,10 +87,7 @@ def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
 
 
 def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
-    """The gates of a table [gates]: fail-if = ["…"], a title = "…", or a name = "> 0.02".
-
-    `min-images` in the table applies to all of its gates.
-    """
+    """The gates of a table [gates]: fail-if = ["…"], a title = "…", a name = "> 0.02"; min-images for all."""
     if not isinstance(plain, Mapping):
         raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
     least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
@@ -142,15 +139,12 @@ def read_gates(file: Path) -> tuple[Gate, ...]:
 
 
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
-    """Raise InputError if a gate has an unknown name or can never be true. Call it before a run.
-
-    A bound outside the range of its unit is mostly points given for a fraction.
-    """
+    """Raise InputError if a gate has an unknown name or can never be true. Call it before a run."""
     for gate in gates:
         unit = required_pattern(gate.name, audit, metrics).unit
         low, high = RANGES[unit]
         never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
-        if low <= gate.bound <= high and not never:
+        if low <= gate.bound <= high and not never:  # else it is mostly points given for a fraction
             continue
         span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of {low:g} or more"
         kind = f"a {'number of pixels' if unit == 'pixels' else unit} {span}"

@@ -102,10 +102,7 @@ def _testable(
 def _common_sides(
     prepared: Prepared, found: Records, names: Sequence[str], problems: dict[str, str]
 ) -> tuple[dict[tuple[str, str], Side], dict[str, str], dict[str, str]]:
-    """The cells on the images that none of them lacks, why deployments have no cells, why images are gone.
-
-    A deployment that fails on more than half of the images has no cells.
-    """
+    """The cells on the images that none of them lacks, why deployments have no cells, why images are gone."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
@@ -113,7 +110,7 @@ def _common_sides(
         bad = {n: r.reason for n, r in said.items() if isinstance(r, Failed)}
         failed[name] = bad | failed.get(name, {})
     for name, bad in failed.items():
-        if name != TRAINED and 2 * len(bad) > len(names):
+        if name != TRAINED and 2 * len(bad) > len(names):  # it has no cells; else few images would be left
             first = next(iter(bad.values()))
             problems = {**problems, name: f"{len(bad)} of {len(names)} images fail: {first}"}
     gone = {n: why for name, bad in failed.items() if name not in problems for n, why in bad.items()}
@@ -276,10 +273,7 @@ def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
 
 
 def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
-    """Every threat that was made as trained: the square at its worst place, the attack within each budget.
-
-    Of the images that met the noises only: more may have been attacked.
-    """
+    """The square at its worst place and the attack within each budget, on images that met the noises."""
     found = []
     if state.maps:
         worst = worst_squares(state.maps)

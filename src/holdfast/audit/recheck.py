@@ -68,10 +68,7 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
         return [Setup("squares", ["recheck", self.most])]
 
     def contents(self, item: RecheckItem) -> list[Any]:
-        """The deployment, the image and its map.
-
-        Of the map all but its seconds: targets and grid say what is rechecked, scores in which order.
-        """
+        """The deployment, the image and its map: targets and grid, and the scores, which give the order."""
         facts = self.works[item.deployment].facts if item.deployment in self.works else None
         return [[facts, content_of(item.entry), {**to_plain(item.map), "seconds": 0}]]
 

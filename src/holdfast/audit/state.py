@@ -94,10 +94,7 @@ class AuditState:
         return self.plan.plan.pipeline or pipeline_of(self.plan.plan.model.card)
 
     def repeat_line(self, part: str, first: int | None = None) -> str:
-        """The command that reproduces the numbers of a part, on the images it was planned for.
-
-        `first`: threats on this many images only, as fewer were run under all deployments.
-        """
+        """The command that reproduces a part on its planned images; `first`: threats on this many only."""
         few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
         return self._line(part, {f"{name}_images": count for name, count in few.items()})
 

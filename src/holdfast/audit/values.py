@@ -91,10 +91,7 @@ PATTERNS: tuple[Pattern, ...] = (
 
 
 def pattern_of(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern | None:
-    """The pattern the name fits, None if it is no name.
-
-    Before the run there is no audit, and the metric may be any of `metrics`; then it is the audit's.
-    """
+    """The pattern the name fits, None if it is no name; before a run the metric may be any of `metrics`."""
     engine = name.partition(".")[0]
     fitting = (p for p in PATTERNS if p.engine == engine)
     return next((p for p in fitting if name in _names(p, name, audit, metrics)), None)

@@ -88,10 +88,7 @@ def in_points(
 
 
 def from_draws(about: Subject, before: Floats, after: Floats, images: int, bound: float = 100.0) -> Change:
-    """The row of two numbers in the row's unit, each followed by its values on the same draws of images.
-
-    The difference is within ±`bound`: 100 for scores in points.
-    """
+    """The row of two numbers, each followed by its values on the same draws; `bound` of their difference."""
     found = paired(before, after, bound=bound)
     return from_interval(about, float(before[0]), float(after[0]), found, images)
 
@@ -117,10 +114,7 @@ def from_interval(about: Subject, before: float, after: float, found: Interval, 
 def from_stated(
     about: Subject, before: Stated | None, after: Stated | None, *, why: str = "no records of the same images"
 ) -> Change:
-    """The row of two stated numbers: their intervals can only overlap or not, which is no paired interval.
-
-    `why` says why there is no interval if none is stated.
-    """
+    """The row of two stated numbers, whose intervals can only overlap or not; `why` none may be stated."""
     if before is None or after is None:
         missing = Stated(None)
         return Change(about, before or missing, after or missing, "only in B" if after else "only in A")

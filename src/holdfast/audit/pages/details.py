@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.attack.page import sections as attack_sections
+from holdfast.attack.run import decoded
 from holdfast.audit.square_map import SquareMap, axes, describe_square, proofs_of
+from holdfast.core.errors import HoldfastError
 from holdfast.core.types import Boxes
+from holdfast.evaluate.page import pictures, task_sections, trouble_section
+from holdfast.noise.suite import NoiseSelection
+from holdfast.noise.vision.page import staircase_section
+from holdfast.noise.vision.show import Feature, features, picture_section, shown
 from holdfast.patchbench.page import colours, embedded, scale_bar
 from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
@@ -52,24 +59,18 @@ def sections(state: AuditState, until: float = math.inf) -> list[Section]:
     for name, make in makers.items():
         if time.monotonic() < until:
             found[name] = make(state)
-    shown = [one for name in ORDER for one in found.get(name, ())]
+    listed = [one for name in ORDER for one in found.get(name, ())]
     missing = ", ".join(name for name in makers if name not in found)
     lead = f"Skipped on this page: {missing} (time budget reached). `holdfast report` adds them."
-    return [*shown, Section("skipped", "Skipped", (), lead)] if missing else shown
+    return [*listed, Section("skipped", "Skipped", (), lead)] if missing else listed
 
 
 def _staircase(state: AuditState) -> list[Section]:
-    from holdfast.noise.vision.page import staircase_section
-
     return [staircase_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
 
 
 def _noise_pictures(state: AuditState) -> list[Section]:
     """What noise does to a picture and to the features, on the first image that can be read."""
-    from holdfast.core.errors import HoldfastError
-    from holdfast.noise.suite import NoiseSelection
-    from holdfast.noise.vision.show import Feature, features, picture_section, shown
-
     model, prepared = state.plan.plan.model, state.prepared
     if prepared is None:
         return []
@@ -87,9 +88,6 @@ def _noise_pictures(state: AuditState) -> list[Section]:
 
 
 def _attack(state: AuditState) -> list[Section]:
-    from holdfast.attack.page import sections as attack_sections
-    from holdfast.attack.run import decoded
-
     return list(attack_sections(state.outcome, decoded(state.plan.plan), 4)) if state.outcome else []
 
 
@@ -99,8 +97,6 @@ def _squares(state: AuditState) -> list[Section]:
 
 
 def _evaluation(state: AuditState) -> list[Section]:
-    from holdfast.evaluate.page import pictures, task_sections, trouble_section
-
     if state.evaluation is None:
         return []
     parts, worst = task_sections(state.evaluation)

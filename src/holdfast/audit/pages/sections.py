@@ -239,10 +239,7 @@ def cells(audit: Audit) -> Section:
 
 
 def _listing(table: Table, name: str, audit: Audit, about: Sequence[Any] = ()) -> tuple[Figure, ...]:
-    """The table as one figure. The command most rows share stands once, below it, others in a column.
-
-    `about` has the commands of the rows; without it, all are the audit's.
-    """
+    """The table as one figure; the command most rows share (`about`) once below it, others in a column."""
     rows, columns = list(table.rows), list(table.columns)
     commands = [one.command or audit.command for one in about] or [audit.command]
     command, count = Counter(commands).most_common(1)[0]
