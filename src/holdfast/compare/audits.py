@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.attack.result import Attempt
 from holdfast.attack.run import MANIFEST
@@ -75,54 +75,46 @@ def _description(audit: Audit) -> dict[str, Any]:
     return facts | {f"version of {n}": v for n, v in audit.versions.items()}
 
 
-_Opened = TypeVar("_Opened")
-
-
-def _from_runs(
-    a: Audit,
-    b: Audit,
-    name: str,
-    folders: tuple[Path, Path],
-    open_one: Callable[[Path], _Opened],
-    compare: Callable[[_Opened, _Opened, tuple[Path, Path]], Body],
-) -> Body | str:
-    """The comparison of a part's own runs, paired on their records; or why there is none."""
-    places = []
+def _run_folders(a: Audit, b: Audit, part: str, folders: tuple[Path, Path]) -> tuple[Path, Path]:
+    """The folders of a part's own runs, next to the audits; InputError if one is not there."""
+    found = []
     for audit, folder in zip((a, b), folders, strict=True):
-        near = [where / audit.runs.get(name, name) for where in (folder.resolve().parent, folder.resolve())]
-        places += [place for place in near if place.is_dir()][:1]
-    if len(places) < 2:
-        return NOT_BESIDE
-    try:
-        return compare(open_one(places[0]), open_one(places[1]), (places[0], places[1]))
-    except InputError as problem:
-        return str(problem)
+        near = [where / audit.runs.get(part, part) for where in (folder.resolve().parent, folder.resolve())]
+        found += [place for place in near if place.is_dir()][:1]
+    if len(found) < 2:
+        raise InputError(NOT_BESIDE)
+    return found[0], found[1]
 
 
 def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """The clean metric and its classes from the records, else what the audits state."""
-    found = _from_runs(a, b, "evaluation", folders, open_run, lambda x, y, _: compare_evaluations(x, y))
-    if isinstance(found, Body):
-        return found
-    sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
-    row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
-    return Body((row,), notes=(f"{a.clean.title} has no paired interval: {found}",))
+    try:
+        first, second = _run_folders(a, b, "evaluation", folders)
+        return compare_evaluations(open_run(first), open_run(second))
+    except InputError as problem:
+        sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
+        row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
+        return Body((row,), notes=(f"{a.clean.title} has no paired interval: {problem}",))
 
 
 def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
-    found = _from_runs(a, b, "noise", folders, open_suite, compare_suites)
-    if isinstance(found, Body):
+    """What noise costs from the records, else what the audits state."""
+    try:
+        runs = _run_folders(a, b, "noise", folders)
+        found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
         return Body(found.changes[1:], notes=found.notes)  # the clean metric is of the evaluation
+    except InputError as problem:
+        why = str(problem)
     without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.causes]
-    if without and found == NOT_BESIDE:
-        found = f"not measured in {without[0]}"
+    if without and why == NOT_BESIDE:
+        why = f"not measured in {without[0]}"
     old, new = ({cause.label: cause for cause in audit.causes} for audit in (a, b))
     rows = [_cause(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
         label = "all together" if same else "all together (each run's own worst)"
         rows.append(_cause(label, a.combined, b.combined))
-    return Body(tuple(rows), notes=(f"noise has no paired interval: {found}",) if rows else ())
+    return Body(tuple(rows), notes=(f"noise has no paired interval: {why}",) if rows else ())
 
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
