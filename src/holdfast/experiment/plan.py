@@ -17,7 +17,7 @@ from holdfast.audit.gates import FAIL_IF, MIN_IMAGES, Gate, check, gates_of, min
 from holdfast.audit.options import ENOUGH, AuditSettings
 from holdfast.config import completions
 from holdfast.config.options import FieldSpec, InvalidValue, Option, Options, fields_of, shown
-from holdfast.config.schema import object_schema, table_schema
+from holdfast.config.schema import table_schema
 from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
@@ -340,9 +340,11 @@ def _condition() -> dict[str, Any]:
     """One of several tables, which differ in what is done."""
     several = []
     for does, shape in DOES.items():
-        table = object_schema([*fields_of(Condition), *fields_of(shape)])
-        words = table["properties"]["do"]["description"]
-        table["properties"]["do"] = {"const": does, "description": words}
+        shared, table = table_schema(Condition), table_schema(shape)
+        own = shared["properties"]
+        own["do"] = {"const": does, "description": own["do"]["description"]}
+        table["properties"] = {**own, **table["properties"]}
+        table["required"] = [*shared["required"], *table["required"]]
         several.append({**table, "title": does})
     return {"type": "object", "required": ["do"], "oneOf": several}
 
