@@ -23,7 +23,7 @@ from holdfast.attack.run import attack
 from holdfast.attack.types import Limits, Method
 from holdfast.audit.recheck import recheck
 from holdfast.audit.squares import SquaresPlan
-from holdfast.audit.threats import threatened
+from holdfast.audit.threats import patched_dataset
 from holdfast.contest.run import score
 from holdfast.core import sources
 from holdfast.core.patch import Patch, Spot
@@ -62,7 +62,7 @@ def patched(folder):
     """An image with a patch on it."""
     data = open_dataset(making.blob_coco(folder / "data", 2))
     patch = Patch(np.zeros((8, 8, 3), np.uint8), np.ones((8, 8), bool), Spot(3, 3))
-    return lambda runs: threatened(data, {"000.jpg": patch}, "pillow").entries[0].load().data
+    return lambda runs: patched_dataset(data, {"000.jpg": patch}, "pillow").entries[0].load().data
 
 
 def drawn(folder):
