@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.compare.result import POINTS, SAME, Change, Comparison, Stated
-from holdfast.noise.page import table_figure
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
-from holdfast.report.parts import Alert, Card, Document, Figure, Section
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Column, Table, shown, to_markdown, to_text
 
 MOST = 60  # rows of a chart

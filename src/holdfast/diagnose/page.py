@@ -9,12 +9,11 @@ from pathlib import Path
 from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.lockstep import StageApart, first_apart
 from holdfast.diagnose.run import Blame, Calibrated, Diagnosis, Share
-from holdfast.noise.page import table_figure
 from holdfast.noise.suite import excludes_zero
 from holdfast.noise.vision.tables import metric_name
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import document, write_page
-from holdfast.report.parts import Card, Document, Figure, Section
+from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
 MOST_BROKEN = 200

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from holdfast.audit.gates import count_verdicts, gate_title, value_text
 from holdfast.experiment.result import Findings, Line
-from holdfast.noise.page import about_section, table_figure
+from holdfast.report import parts
 from holdfast.report.html import document, write_page
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, fragment, joined, scroll
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll, table_figure
 from holdfast.report.tables import MISSING, Cell, Column, Table, shown, to_html
 
 DELTA = "to the model's first evaluation of the same images; noise, attack: to the clean model"
@@ -68,12 +68,12 @@ COLUMNS: tuple[Column[Line], ...] = (
 def verdict(found: Findings) -> str:
     """The experiment in a sentence or two."""
     failed = [line for line in found.lines if line.state == "failed"]
-    parts = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
-    parts += [f"{len(failed)} of them failed"] if failed else []
+    said = [f"{len(found.lines)} of {found.pieces} pieces of work were run"]
+    said += [f"{len(failed)} of them failed"] if failed else []
     worst = min((x for x in found.lines if x.delta is not None), key=lambda x: x.delta or 0.0, default=None)
     if worst is not None and (worst.delta or 0.0) < 0:
-        parts.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
-    text = "; ".join(parts) + "."
+        said.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
+    text = "; ".join(said) + "."
     gates = [one for line in found.lines for one in line.gates]
     if gates:
         text += f" Gates: {count_verdicts(gates)}."
@@ -87,7 +87,7 @@ def page(found: Findings, out: Path) -> str:
     for line in found.lines:
         if line.value is not None:
             first.setdefault((line.model, line.data), line)
-    data = joined([one.name for one in experiment.data]) or "no data"
+    data = parts.joined([one.name for one in experiment.data]) or "no data"
     return document(
         Document(
             title=experiment.title or experiment.file.stem,
@@ -96,7 +96,7 @@ def page(found: Findings, out: Path) -> str:
                 ("models", str(len(experiment.models))),
                 ("data sets", str(len(experiment.data))),
                 ("conditions", str(len(experiment.conditions))),
-                ("time", duration(found.seconds)),
+                ("time", parts.duration(found.seconds)),
                 ("made", found.created.replace("T", " ").replace("+00:00", " UTC")),
             ),
             verdict=verdict(found),
@@ -139,7 +139,7 @@ def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
     ]
     again = Table(["piece", Column("again", command=True), Column("seconds", 1), "its run"], commands)
     figure = table_figure("Every piece", again, name="Pieces", wide=True)
-    return (*sections, about_section([figure], found.versions))
+    return (*sections, parts.about_section([figure], found.versions))
 
 
 def _linked(lines: Sequence[Line], out: Path) -> str:
@@ -162,7 +162,7 @@ def _linked(lines: Sequence[Line], out: Path) -> str:
         for line in lines
     ]
     heads = [(head.name, 4 <= place < 8, head.note) for place, head in enumerate(COLUMNS)]
-    return fragment("experiment.html", heads=heads, rows=rows)
+    return parts.fragment("experiment.html", heads=heads, rows=rows)
 
 
 def _number(value: float | None, digits: int, signed: bool = False) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from typing import Any
 from holdfast.noise.suite import interval_text
 from holdfast.report.charts.forest import Spot
 from holdfast.report.html import document
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, scroll
-from holdfast.report.tables import Table, many, to_html
+from holdfast.report.parts import Alert, Card, Document, Figure, Section, joined, table_figure
+from holdfast.report.tables import Table, many
 
 
 def suite_page(
@@ -42,13 +42,6 @@ def suite_page(
     )
 
 
-def table_figure(title: str, table: Table, note: str = "", *, name: str = "", **how: bool) -> Figure:
-    """A table without its caption as a figure that scrolls; `how` may be `wide` and `sortable`."""
-    wide, sortable = how.get("wide", False), how.get("sortable", True)
-    body = to_html(Table(table.columns, table.rows), sortable=sortable)
-    return Figure(title, scroll(body, name or title), note, wide=wide)
-
-
 def heading(suite: Any, place: int, identifier: str, title: str) -> tuple[str, str]:
     """Identifier and title of a section about one model, which is named if there are several."""
     if len(suite.models) == 1:
@@ -75,10 +68,3 @@ def failed_alerts(suite: Any, item: str) -> list[Alert]:
     failed = sum(len(model.failed) for model in suite.models)
     text = f"{many(failed, item)} failed and {'is' if failed == 1 else 'are'} not in the numbers"
     return [Alert(text, "about")] if failed else []
-
-
-def about_section(figures: Sequence[Figure], versions: Mapping[str, str], *more: Figure) -> Section:
-    """How the suite was run: these figures, the versions of the libraries, and what failed."""
-    table = Table(["library", "version"], list(versions.items()))
-    shown = (*figures, table_figure("Versions", table, sortable=False), *more)
-    return Section("about", "How it was run", shown)

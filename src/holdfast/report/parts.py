@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
-from holdfast.report.tables import Cell, grouped, shown
+from holdfast.report.tables import Cell, Table, grouped, shown, to_html
 
 if TYPE_CHECKING:
     import jinja2
@@ -110,6 +110,20 @@ def joined(names: Sequence[str]) -> str:
 def scroll(body: str, name: str) -> str:
     """The markup in a region that scrolls by itself, reachable by keyboard."""
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{body}</div>'
+
+
+def table_figure(title: str, table: Table, note: str = "", *, name: str = "", **how: bool) -> Figure:
+    """A table without its caption as a figure that scrolls; `how` may be `wide` and `sortable`."""
+    wide, sortable = how.get("wide", False), how.get("sortable", True)
+    body = to_html(Table(table.columns, table.rows), sortable=sortable)
+    return Figure(title, scroll(body, name or title), note, wide=wide)
+
+
+def about_section(figures: Sequence[Figure], versions: Mapping[str, str], *more: Figure) -> Section:
+    """How it was run: these figures, the versions of the libraries, and what failed."""
+    table = Table(["library", "version"], list(versions.items()))
+    shown = (*figures, table_figure("Versions", table, sortable=False), *more)
+    return Section("about", "How it was run", shown)
 
 
 def duration(seconds: float) -> str:

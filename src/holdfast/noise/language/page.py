@@ -16,10 +16,10 @@ from holdfast.noise.language.result import (
     numbers_table,
     words,
 )
-from holdfast.noise.page import about_section, drop_spot, suite_page, table_figure
+from holdfast.noise.page import drop_spot, suite_page
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
-from holdfast.report.parts import Alert, Card, Figure, Section, joined
+from holdfast.report.parts import Alert, Card, Figure, Section, about_section, joined, table_figure
 from holdfast.report.tables import Cell, Table
 
 _READING = (

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import DataError, ModelError
 from holdfast.engine.store import write_atomic
 from holdfast.metrics.speech import mean_square
-from holdfast.noise.page import (
-    about_section,
-    failed_alerts,
-    heading,
-    options_section,
-    suite_page,
-    table_figure,
-)
+from holdfast.noise.page import failed_alerts, heading, options_section, suite_page
 from holdfast.noise.speech.cells import Studio
 from holdfast.noise.speech.clips import wav_bytes
 from holdfast.noise.speech.options import CLEAN, System, kind_of
@@ -32,7 +25,7 @@ from holdfast.noise.speech.spectrum import Mel, Wave, log_mel
 from holdfast.noise.suite import distinct, worst_of_each
 from holdfast.report.charts.forest import Group, Spot, decades
 from holdfast.report.html import data_uri, picture_uri, write_page
-from holdfast.report.parts import Alert, Card, Figure, Section, fragment
+from holdfast.report.parts import Alert, Card, Figure, Section, about_section, fragment, table_figure
 from holdfast.report.tables import Table, many
 
 Floats: TypeAlias = NDArray[np.float32]

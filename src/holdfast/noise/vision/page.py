@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.noise.page import (
-    about_section,
-    drop_spot,
-    failed_alerts,
-    options_section,
-    suite_page,
-    table_figure,
-)
+from holdfast.noise.page import drop_spot, failed_alerts, options_section, suite_page
 from holdfast.noise.vision.combine import Staircase, Step
 from holdfast.noise.vision.combine import words as combination_words
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
@@ -21,7 +14,7 @@ from holdfast.noise.vision.tables import metric_name, models_table, options_tabl
 from holdfast.report.charts.bars import Stair, staircase
 from holdfast.report.charts.forest import Group, Spot, forest
 from holdfast.report.html import write_page
-from holdfast.report.parts import Alert, Card, Figure, Section, scroll
+from holdfast.report.parts import Alert, Card, Figure, Section, about_section, scroll, table_figure
 from holdfast.report.tables import Table, many
 from holdfast.stages.families import families
 
