@@ -12,7 +12,7 @@ from holdfast.core.errors import ModelError
 from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Machine, Pipeline, Prepared, open_machine, pipeline_of
-from holdfast.core.types import Bools, Boxes, Detections, Floats, Image
+from holdfast.core.types import Bools, Boxes, Detections, Floats, Image, Ints
 from holdfast.metrics.boxes import iou
 
 # Some AP rules count a box's last pixel too: a box that misses by so little would be a hit for them.
@@ -60,6 +60,13 @@ def found_boxes(found: Detections, boxes: Boxes, rule: Rule) -> Bools:
     same = boxes.classes[:, None] == found.classes[None, :]
     good = same & (overlap >= rule.iou) & (found.scores[None, :] >= rule.score)
     return np.asarray(good.any(axis=1))
+
+
+def known_boxes(truth: Boxes, to_model: Ints) -> Boxes:
+    """The true boxes of classes the model knows, by its own numbers (per class of the data, or -1)."""
+    classes = to_model[truth.classes] if len(to_model) else truth.classes
+    keep = classes >= 0
+    return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])
 
 
 def target_in(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.attack.judge import found_boxes, open_judge, target_in
+from holdfast.attack.judge import found_boxes, known_boxes, open_judge, target_in
 from holdfast.attack.plan import AttackPlan, Task, task_of
 from holdfast.attack.result import patch_from_plain, patch_to_plain
 from holdfast.attack.types import Limits, Method, Target
-from holdfast.attack.work import known_boxes, victims_of
+from holdfast.attack.work import victims_of
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.patch import OnBoxes, Patch, Spot, apply
@@ -82,7 +82,7 @@ def _searched(task: Task, progress: Progress) -> Patch:
         except ImageError:  # reported when it is its turn to be attacked
             continue
         if isinstance(sample.truth, Boxes):
-            boxes = known_boxes(sample.truth, task)
+            boxes = known_boxes(sample.truth, task.to_model)
             targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
     found = [target for target in targets if target]
     if not found:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.attack.judge import Judge, found_boxes, open_judge, shortfall, target_in
+from holdfast.attack.judge import Judge, found_boxes, known_boxes, open_judge, shortfall, target_in
 from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import Task
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
@@ -162,7 +162,8 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
     if min(image.shape[:2]) < SMALLEST:
         size = f"{image.shape[1]}×{image.shape[0]}"
         raise ImageError(f"expected a picture of at least {SMALLEST}×{SMALLEST} pixels to attack, got {size}")
-    target = target_in(opened.judge, image, known_boxes(truth, task), method.rule, method.goal)
+    boxes = known_boxes(truth, task.to_model)
+    target = target_in(opened.judge, image, boxes, method.rule, method.goal)
     if target is None:
         before = opened.judge(image)
         found = Found(image, before, False, 0, 0.0, note="nothing true is found in the clean image")
@@ -194,10 +195,3 @@ def _attempt(task: Task, opened: Opened, sample: Sample, image: Image) -> Attemp
         note=found.note,
         features=None if opened.features is None else opened.features([image, found.image]),
     )
-
-
-def known_boxes(truth: Boxes, task: Task) -> Boxes:
-    """The true boxes of classes the model knows, by its own numbers."""
-    classes = task.to_model[truth.classes] if len(task.to_model) else truth.classes
-    keep = classes >= 0
-    return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])

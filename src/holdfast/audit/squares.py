@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.attack.judge import Judge, found_boxes
+from holdfast.attack.judge import Judge, found_boxes, known_boxes
 from holdfast.attack.plan import to_model
 from holdfast.attack.types import Rule, check_time
 from holdfast.audit.square_map import Grid, SquareMap, axes, black, from_plain, grid_for, places, to_plain
@@ -107,14 +107,12 @@ def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
 
 def known_truth(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
     """The truth by the model's class numbers; None if the model knows none of it."""
-    if isinstance(truth, Label):
-        index = int(numbers[truth.index]) if len(numbers) else truth.index
-        return Label(index) if index >= 0 else None
-    if not isinstance(truth, Boxes):
+    if isinstance(truth, Boxes):
+        return known_boxes(truth, numbers)
+    if not isinstance(truth, Label):
         raise DataError(f"{name}: expected boxes or a class as truth, got {type(truth).__name__}")
-    classes = numbers[truth.classes] if len(numbers) else truth.classes
-    keep = classes >= 0
-    return Boxes(truth.xyxy[keep], classes[keep], truth.crowd[keep], truth.difficult[keep], truth.areas[keep])
+    index = int(numbers[truth.index]) if len(numbers) else truth.index
+    return Label(index) if index >= 0 else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from holdfast.cli.options import (
     CropOptions,
@@ -21,48 +20,22 @@ from holdfast.config.output import say, write_json
 
 def report(options: ReportOptions) -> None:
     """Write a run as one self-contained HTML page."""
-    from holdfast.audit.result import MANIFEST as AUDIT
-    from holdfast.noise.vision.result import MANIFEST
-
-    run, out = options.run, options.out
-    if run.name == AUDIT or (run / AUDIT).exists():
-        return _audit(run if run.is_dir() else run.parent, out)
-    if run.name == MANIFEST or (run / MANIFEST).exists():
-        from holdfast.noise.vision.page import write as write_noise
-        from holdfast.noise.vision.result import open_suite
-
-        return say(f"report: {write_noise(open_suite(run), out).resolve()}")
-    from holdfast.noise.language.result import MANIFEST as LANGUAGE
-
-    if run.name == LANGUAGE or (run / LANGUAGE).exists():
-        from holdfast.noise.language.page import write as write_language
-        from holdfast.noise.language.result import open_suite as open_language_suite
-
-        return say(f"report: {write_language(open_language_suite(run), out).resolve()}")
-    from holdfast.noise.speech.result import MANIFEST as SPEECH
-
-    if run.name == SPEECH or (run / SPEECH).exists():
-        from holdfast.noise.speech.cli import report as report_speech
-
-        return report_speech(run, out)
-    from holdfast.evaluate.page import pictures, write
-    from holdfast.evaluate.result import open_run
-
-    evaluation = open_run(run)
-    return say(f"report: {write(evaluation, out, pictures(evaluation)).resolve()}")
-
-
-def _audit(run: Path, out: Path) -> None:
-    """Write the page of an audit: with all pictures as it was written, otherwise from its numbers."""
-    from holdfast.audit.page import write
     from holdfast.audit.result import PAGE, open_audit
     from holdfast.engine.store import write_atomic
+    from holdfast.report.html import write_page
+    from holdfast.web.run_page import PAGES
 
-    found = open_audit(run)
-    if (run / PAGE).is_file():
+    run, out = options.run, options.out
+    fitting = (kind for kind, (file, _, _) in PAGES.items() if run.name == file or (run / file).exists())
+    kind = next(fitting, "evaluation")
+    _, page, name = PAGES[kind]
+    if kind == "audit":
+        run = run if run.is_dir() else run.parent
+    if kind == "audit" and (run / PAGE).is_file():  # it has all pictures; one from the numbers has not
+        open_audit(run)
         write_atomic(out, (run / PAGE).read_bytes())
     else:
-        write(found, out)
+        write_page(page(run), out, name)
     say(f"report: {out.resolve()}")
 
 

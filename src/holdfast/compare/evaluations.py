@@ -37,13 +37,11 @@ from holdfast.core.types import Floats
 from holdfast.engine.cells import CellSet
 from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
-from holdfast.evaluate.difference import Side, broken, common, compare, drawn, same_truth
+from holdfast.evaluate.difference import Side, broken, common, compare, drawn, match_levels, same_truth
 from holdfast.evaluate.result import Evaluation
-from holdfast.evaluate.score import Settings, places, tables
-from holdfast.metrics.coco import IOU_THRESHOLDS
+from holdfast.evaluate.score import Settings, places
 from holdfast.metrics.intervals import map_values, mean_difference
-from holdfast.metrics.matching import Matches, match, prepare
-from holdfast.metrics.rules import rule_named
+from holdfast.metrics.matching import Matches
 
 WHOLE, CLASSES = "all images", "classes"
 _NOTHING = "nothing to measure"
@@ -59,7 +57,7 @@ EFFECTS: tuple[tuple[str, str, Rise, float], ...] = (
 def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
     """Every number of the two on their common images, by the rule of B; InputError if that means nothing."""
     _check(a, b)
-    settings = settings_of(b.about.settings)
+    settings = Settings.from_plain(b.about.settings)
     first, second = (Side(run.records, b.about.task, b.about.classes, settings) for run in (a, b))
     try:
         names = common(first, second)
@@ -81,19 +79,6 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
         (*_notes(a, b, len(names)), str(compare(before, after).changes)),
     )
-
-
-def settings_of(plain: dict[str, Any]) -> Settings:
-    """The settings that a manifest names."""
-    return Settings(rule_named(plain["rule"]), plain["iou"], plain["score"])
-
-
-def ap_matches(records: Sequence[Any], classes: int, settings: Settings, levels: Sequence[float]) -> Any:
-    """What became of every detection of the records, at each IoU."""
-    truth, found = tables(records)
-    known: dict[str, Any] = {"images": len(records), "classes": classes}
-    known["prepared"] = prepare(truth, found, settings.rule, len(records))
-    return [match(truth, found, settings.rule, level, **known) for level in levels]
 
 
 def ap_draws(matches: Sequence[Matches], settings: Settings, images: int, replicates: int = 1000) -> Floats:
@@ -131,7 +116,7 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
         if name in ("AP50", "AP75"):
             level = [0.5 if name == "AP50" else 0.75]
             found = [
-                ap_draws(ap_matches(s.records, len(s.classes), s.settings, level), s.settings, s.images)
+                ap_draws(match_levels(s.records, len(s.classes), s.settings, level), s.settings, s.images)
                 for s in (before, after)
             ]
             yield from_draws(about, found[0], found[1], after.images)
@@ -147,8 +132,7 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
 def _classes(before: Side, after: Side) -> Iterator[Change]:
     """The AP of every class that has truth, on as many images as have it."""
     settings, images = after.settings, after.images
-    levels = IOU_THRESHOLDS.tolist() if settings.rule.name == "coco" else [settings.iou]
-    both = [ap_matches(side.records, len(side.classes), settings, levels) for side in (before, after)]
+    both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]
     for place in np.flatnonzero(both[1][0].positives).tolist():
         own = np.arange(len(after.classes)) == place  # the only class that counts
         found = [
@@ -272,12 +256,12 @@ def effect_draws(
     about: dict[str, Any], attempts: Sequence[Attempt], *, replicates: int = 1000
 ) -> tuple[Floats, Floats, Floats]:
     """The mAP before and after and S_e in points, each followed by its values on the draws."""
-    alignment, settings = Alignment.from_plain(about["alignment"]), settings_of(about["settings"])
+    alignment, settings = Alignment.from_plain(about["alignment"]), Settings.from_plain(about["settings"])
     level = [0.5 if settings.rule.name == "coco" else settings.iou]
     found = []
     for after in (False, True):
         records = realign([one.record(one.model, after) for one in attempts], alignment)
-        matches = ap_matches(records, len(alignment.names), settings, level)
+        matches = match_levels(records, len(alignment.names), settings, level)
         found.append(ap_draws(matches, settings, len(records), replicates))
     before, left = found
     effect = np.full(len(before), np.nan)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.compare.evaluations import settings_of
 from holdfast.compare.result import (
     Body,
     Change,
@@ -28,6 +27,7 @@ from holdfast.engine.store import Store
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.difference import Side, common, drawn
 from holdfast.evaluate.result import CELLS
+from holdfast.evaluate.score import Settings
 from holdfast.noise.language.result import LanguageSuite
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.vision.result import ModelNoise, Row, Suite
@@ -119,7 +119,7 @@ class _Records:
         if cells.setup not in self.sides:
             alignment = Alignment.from_plain(model.alignment)
             records = realign(read_records(cells).records, alignment, model.task)  # type: ignore[arg-type]
-            settings = settings_of(model.settings)
+            settings = Settings.from_plain(model.settings)
             self.sides[cells.setup] = Side(records, model.task, alignment.names, settings)  # type: ignore[arg-type]
         return self.sides[cells.setup]
 

@@ -27,8 +27,7 @@ from holdfast.metrics.boxes import iou
 from holdfast.metrics.coco import IOU_THRESHOLDS
 from holdfast.metrics.detection import passes
 from holdfast.metrics.intervals import Flips, Interval, flips, map_values, mean_values, miou_values, paired
-from holdfast.metrics.matching import TRUE_POSITIVE, match, prepare
-from holdfast.metrics.rules import rule_named
+from holdfast.metrics.matching import TRUE_POSITIVE, Matches, match, prepare
 
 if TYPE_CHECKING:
     from holdfast.core.model import Task
@@ -239,8 +238,7 @@ def difference(before: Evaluation, after: Evaluation) -> Difference:
     """The main metric of `after` minus that of `before` on their common images, by the rule of `after`."""
     if before.about.task != after.about.task or before.about.classes != after.about.classes:
         raise InputError("two runs can be compared only if they have the same task and the same classes")
-    stated = after.about.settings
-    settings = Settings(rule_named(stated["rule"]), stated["iou"], stated["score"])
+    settings = Settings.from_plain(after.about.settings)
     first, second = (
         Side(tuple(run.records), after.about.task, after.about.classes, settings) for run in (before, after)
     )
@@ -336,15 +334,21 @@ def _scored(side: Side, records: Sequence[Any], seed: int, replicates: int) -> F
     if side.task == "segment":
         return miou_values([r.confusion for r in records], rng, replicates=replicates)
     if side.task == "detect":
-        rule, images = side.settings.rule, len(records)
-        levels = IOU_THRESHOLDS.tolist() if rule.name == "coco" else [side.settings.iou]
-        truth, found = tables(records)
-        known: dict[str, Any] = {"images": images, "classes": len(side.classes)}
-        known["prepared"] = prepare(truth, found, rule, images)
-        matches = [match(truth, found, rule, level, **known) for level in levels]
-        return map_values(matches, rule, images, rng, replicates=replicates)
+        matches = match_levels(records, len(side.classes), side.settings)
+        return map_values(matches, side.settings.rule, len(records), rng, replicates=replicates)
     column = places(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
     return mean_values(np.asarray(column, np.float64), rng, replicates=replicates)
+
+
+def match_levels(
+    records: Sequence[Any], classes: int, settings: Settings, levels: Sequence[float] = ()
+) -> list[Matches]:
+    """What became of every detection of the records, at each IoU; without levels at those of the metric."""
+    rule, (truth, found) = settings.rule, tables(records)
+    levels = levels or (IOU_THRESHOLDS.tolist() if rule.name == "coco" else [settings.iou])
+    known: dict[str, Any] = {"images": len(records), "classes": classes}
+    known["prepared"] = prepare(truth, found, rule, len(records))
+    return [match(truth, found, rule, level, **known) for level in levels]
 
 
 def _right(task: Task, records: Sequence[Any]) -> Bools | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from holdfast.metrics.cocofile import read_predictions, read_truth
 from holdfast.metrics.curves import average_precision
 from holdfast.metrics.detection import Counts, counts_at
 from holdfast.metrics.matching import match, prepare
-from holdfast.metrics.rules import Rule
+from holdfast.metrics.rules import Rule, rule_named
 
 if TYPE_CHECKING:
     from holdfast.core.model import Task
@@ -32,6 +32,11 @@ class Settings:
     rule: Rule
     iou: float = 0.5
     score: float = 0.5
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> Settings:
+        """The settings that a manifest states."""
+        return Settings(rule_named(plain["rule"]), plain["iou"], plain["score"])
 
 
 def tables(records: Sequence[Found]) -> tuple[TruthTable, DetectionTable]:

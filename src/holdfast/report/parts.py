@@ -86,15 +86,16 @@ class Document:
 
 def fragment(template: str, **values: Any) -> str:
     """The markup of one of the package's templates; every value is escaped unless it is marked safe."""
-    return _environment().get_template(template).render(**values)
+    return environment("holdfast.report").get_template(template).render(**values)
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment(package: str) -> jinja2.Environment:
+    """The templates of a package."""
     import jinja2
 
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("holdfast.report", "templates"),
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -7,37 +7,21 @@ import hashlib
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from holdfast.core.errors import HoldfastError, MissingExtra
-
-if TYPE_CHECKING:
-    import jinja2
-
+from holdfast.report.parts import environment
 
 _HTMX = ("htmx-2.min.js", "htmx.min.js")  # what releases of the package that ships htmx call version 2
 
 
 def render(template: str, **values: Any) -> str:
     """The markup of a template."""
-    return _environment().get_template(template).render(**values)
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("holdfast.web", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return environment("holdfast.web").get_template(template).render(**values)
 
 
 @cache

@@ -191,38 +191,13 @@ def written_page(folder: Path) -> str | None:
 @lru_cache(maxsize=8)
 def _run_page(folder: Path, kind: str, changed: int) -> str:
     """A page made of the run's files; `changed` is there to make it again when they are others."""
-    if kind == "evaluation":
-        from holdfast.evaluate.page import page as evaluation_page
-        from holdfast.evaluate.page import pictures
-        from holdfast.evaluate.result import open_run
+    from holdfast.web.run_page import PAGES
 
-        run = open_run(folder)
-        return evaluation_page(run, pictures(run))
-    if kind == "noise":
-        from holdfast.noise.vision.page import page as noise_page
-        from holdfast.noise.vision.result import open_suite
-
-        return noise_page(open_suite(folder))
-    if kind == "language":
-        from holdfast.noise.language.page import page as language_page
-        from holdfast.noise.language.result import open_suite as open_language
-
-        return language_page(open_language(folder))
-    if kind == "speech":
-        from holdfast.noise.speech.page import open_shown
-        from holdfast.noise.speech.page import page as speech_page
-        from holdfast.noise.speech.result import open_suite as open_speech
-
-        suite = open_speech(folder)
-        return speech_page(suite, [s for m in suite.models if (s := open_shown(folder, m.model)) is not None])
-    if kind == "audit":
-        from holdfast.audit.page import page as audit_page
-        from holdfast.audit.result import open_audit
-
-        return audit_page(open_audit(folder))
-    raise InputError(
-        f"{folder.name}: has no {PAGE}; run the same command again: it writes one from what is kept"
-    )
+    if kind not in PAGES:
+        raise InputError(
+            f"{folder.name}: has no {PAGE}; run the same command again: it writes one from what is kept"
+        )
+    return PAGES[kind][1](folder)
 
 
 def picture_page(path: Path) -> str:

@@ -6,9 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
-from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import DataError
 from holdfast.engine.progress import progress
@@ -19,7 +17,7 @@ from holdfast.noise.speech import result
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.options import select_options
-from holdfast.noise.speech.page import Shown, open_shown, save_shown, shown, write
+from holdfast.noise.speech.page import Shown, save_shown, shown, write
 from holdfast.noise.speech.result import SpeechSuite
 from holdfast.noise.speech.run import SpeechPlan, estimate, measure, prepare
 from holdfast.noise.suite import PRECISION, NoiseSelection, cost_table
@@ -93,14 +91,6 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
         )
         for model in [load_speech(name, card) for name, card in names]
     ]
-
-
-def report(run: Path, out: Path) -> None:
-    """Write a finished run as a page, with the sounds next to it."""
-    made = result.open_suite(run)
-    folder = run if run.is_dir() else run.parent
-    found = [open_shown(folder, model.model) for model in made.models]
-    say(f"report: {write(made, out, [one for one in found if one is not None]).resolve()}")
 
 
 def _messages(made: SpeechSuite) -> Iterable[str]:
