@@ -126,6 +126,6 @@ def test_a_picture_that_is_gone_and_a_classifier_are_drawn_too():
 def test_names_and_notes_are_escaped(photo):
     nasty = '"><script>alert(1)</script>'
     found = square_sections([made(nasty, doubtful=[(0, 0)], note=nasty)], photo)
-    page = document(Document("t", ("a", "b"), (), "v", (), (), "r", "c", (), tuple(found)))
+    page = document(Document(title="t", subject=("a", "b"), facts=(), sections=tuple(found)))
     assert "<script>alert" not in page
     assert "alert(1)" in page

@@ -91,10 +91,8 @@ def page(found: Outcome, clean: Clean) -> str:
                 Card("pixels changed", found.mean(lambda a: a.pixels), "mean of images with a target", 0),
                 Card("images that succeed", found.success, "of those with a target"),
             ),
-            minor=(),
             rule=about["rule"],
             command=about["command"],
-            alerts=(),
             sections=(*sections(found, clean), _about(found)),
             kind="patch attack",
         )

@@ -12,30 +12,9 @@ from holdfast.attack.run import MANIFEST
 from holdfast.audit.attack_levels import carry_over
 from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause
 from holdfast.audit.values import values_of
-from holdfast.compare.evaluations import (
-    ATTACK,
-    EFFECTS,
-    AttackRun,
-    Unpaired,
-    attempts_of,
-    compare_evaluations,
-    effect_changes,
-    effect_draws,
-    open_attack,
-)
-from holdfast.compare.result import (
-    Body,
-    Change,
-    Listed,
-    Stated,
-    Subject,
-    as_cost,
-    differences,
-    from_stated,
-    in_points,
-    share_change,
-    turned_images,
-)
+from holdfast.compare import evaluations, result
+from holdfast.compare.evaluations import ATTACK, EFFECTS, AttackRun, Unpaired
+from holdfast.compare.result import Body, Change, Listed, Stated, Subject, as_cost, from_stated, in_points
 from holdfast.compare.suites import COSTS, compare_suites
 from holdfast.core.errors import InputError
 from holdfast.evaluate.result import open_run
@@ -47,25 +26,21 @@ NOT_BESIDE = "a run's folder is not beside its audit"
 
 def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """Every number of the two; InputError if they are of different metrics or data."""
-    _check(a, b)
-    own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
-    parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
-    old, new = values_of(a), values_of(b)
-    return Body(
-        tuple(row for part in parts for row in part.changes),
-        differences(_description(a), _description(b)),
-        (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
-        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
-    )
-
-
-def _check(a: Audit, b: Audit) -> None:
     facts = [(x.model.get("task"), x.data.get("name"), x.clean.metric, x.clean.rule) for x in (a, b)]
     for what, first, second in zip(("task", "data", "metric", "rule"), *facts, strict=True):
         if first != second:
             values = f"{first} in A, {second} in B"
             raise InputError(f"the {what} of the audits differs: {values}; audit both alike")
+    own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
+    parts = [*own, _proofs(a, b), Body(tuple(_matrix(a, b)))]
+    old, new = values_of(a), values_of(b)
+    return Body(
+        tuple(row for part in parts for row in part.changes),
+        result.differences(_description(a), _description(b)),
+        (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
+    )
 
 
 def _description(audit: Audit) -> dict[str, Any]:
@@ -90,7 +65,7 @@ def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
     """The clean metric and its classes from the records, else what the audits state."""
     try:
         first, second = _run_folders(a, b, "evaluation", folders)
-        return compare_evaluations(open_run(first), open_run(second))
+        return evaluations.compare_evaluations(open_run(first), open_run(second))
     except InputError as problem:
         sides = [in_points(c.value, c.low, c.high, images=c.images) for c in (a.clean, b.clean)]
         row = from_stated(Subject(CLEAN, a.clean.title, "is better"), *sides)
@@ -118,12 +93,11 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
 
 
 def _cause(label: str, old: Cause | None, new: Cause | None) -> Change:
-    about = Subject(COSTS, label, "is worse", costs=True)
     sides = [
-        None if c is None else as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome))
+        as_cost(in_points(c.drop, c.low, c.high, images=c.images, words=c.outcome)) if c else None
         for c in (old, new)
     ]
-    return from_stated(about, *sides)
+    return from_stated(Subject(COSTS, label, "is worse", costs=True), *sides)
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
@@ -141,9 +115,10 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Body:
         rows += paired.get(threat) or _stated_effects(threat, levels)
         broken = [_broken(audit, threat) for audit in (a, b)]
         shares = [None if level is None else _share(level.broken, level.aimed) for level in levels]
-        rows.append(share_change(Subject(ATTACK, f"{threat}: images broken", "is worse"), broken, shares))
+        about = Subject(ATTACK, f"{threat}: images broken", "is worse")
+        rows.append(result.share_change(about, broken, shares))
         if broken[0].keys() & broken[1].keys():
-            lists += turned_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
+            lists += result.turned_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
     note = f"mAP and S_e of the attacks have no paired interval: {why}"
     return Body(tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ())
 
@@ -173,7 +148,8 @@ def _proofs(a: Audit, b: Audit) -> Body:
         old, new = ({p.image: p for p in audit.proofs if p.threat == threat} for audit in (a, b))
         holds = [{name: p.answer == "holds" for name, p in side.items()} for side in (old, new)]
         shares = [_share(sum(side.values()), len(side)) if side else None for side in holds]
-        rows.append(share_change(Subject(PROOFS, f"{threat}: proven to hold", "is better"), holds, shares))
+        about = Subject(PROOFS, f"{threat}: proven to hold", "is better")
+        rows.append(result.share_change(about, holds, shares))
         names = [name for name in old if name in new]
         if names:
             held = [{n for n in names if side[n]} for side in holds]
@@ -218,7 +194,7 @@ def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> d
         new = b.get(threat, {})
         names = [name for name in old if name in new]
         sides = [[side[name] for name in names] for side in (old, new)]
-        rows[threat] = effect_changes(about_a, about_b, sides, f"{threat}: ") if names else []
+        rows[threat] = evaluations.effect_changes(about_a, about_b, sides, f"{threat}: ") if names else []
     return rows
 
 
@@ -234,7 +210,8 @@ def _level_attempts(
     for name, run in audit.runs.items():
         if name.startswith("attack "):
             with suppress(InputError):
-                runs[name.removeprefix("attack ")] = open_attack(folder.resolve().parent / run / MANIFEST)
+                manifest = folder.resolve().parent / run / MANIFEST
+                runs[name.removeprefix("attack ")] = evaluations.open_attack(manifest)
     levels = sorted(audit.strikes, key=lambda level: level.pixels)
     if not levels or levels[0].threat not in runs:
         raise Unpaired(f"the attacks of {which} are not beside it any more")
@@ -242,10 +219,10 @@ def _level_attempts(
     about, held, found = runs[levels[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
     for level in levels:
         if level.threat in runs:
-            attempts = attempts_of(runs[level.threat], which).values()
+            attempts = evaluations.attempts_of(runs[level.threat], which).values()
             held = carry_over(held, (a for a in attempts if not a.targets or a.name in aimed))
         found[level.threat] = held
-        before, after, _ = effect_draws(about, list(held.values()), replicates=1)
+        before, after, _ = evaluations.effect_draws(about, list(held.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
             raise Unpaired(f"the attacks beside {which} are not those of its numbers")
     return about, found

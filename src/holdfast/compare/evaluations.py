@@ -15,22 +15,8 @@ import orjson
 from holdfast.attack.plan import CELLS
 from holdfast.attack.result import Attempt, attempt_from_plain
 from holdfast.attack.run import MANIFEST
-from holdfast.compare.result import (
-    SEED,
-    Body,
-    Change,
-    Listed,
-    Rise,
-    Subject,
-    differences,
-    from_draws,
-    from_interval,
-    from_stated,
-    in_points,
-    mean_change,
-    share_change,
-    turned_images,
-)
+from holdfast.compare import result
+from holdfast.compare.result import SEED, Body, Change, Listed, Rise, Subject
 from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.seeds import generator
 from holdfast.core.types import Floats
@@ -66,7 +52,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         raise InputError(f"A is on {data[0]}, B on {data[1]}: {problem}") from None
     before, after = (_only(side, names) for side in (first, second))
     main = Subject(WHOLE, after.metric, "is better")
-    rows = [from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
+    rows = [result.from_draws(main, 100 * drawn(before, names), 100 * drawn(after, names), len(names))]
     rows += _others(before, after)
     lost, gained = broken(before, after), broken(after, before)
     titles = ("right in A, wrong in B", "wrong in A, right in B")
@@ -75,7 +61,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> Body:
         titles = ("an object found in A, missed in B", "an object missed in A, found in B")
     return Body(
         tuple(rows),
-        differences(_description(a), _description(b)),
+        result.differences(_description(a), _description(b)),
         (Listed(titles[0], lost, "worse"), Listed(titles[1], gained, "better")),
         (*_notes(a, b, len(names)), str(compare(before, after).changes)),
     )
@@ -119,14 +105,14 @@ def _others(before: Side, after: Side) -> Iterator[Change]:
                 ap_draws(match_levels(s.records, len(s.classes), s.settings, level), s.settings, s.images)
                 for s in (before, after)
             ]
-            yield from_draws(about, found[0], found[1], after.images)
+            yield result.from_draws(about, found[0], found[1], after.images)
         elif name.startswith("top"):
             right = [100.0 * (places(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
             interval = mean_difference(right[0], right[1], generator(SEED, "difference"), bound=100.0)
-            yield from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
+            yield result.from_interval(about, right[0].mean(), right[1].mean(), interval, after.images)
         else:
-            sides = [in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]
-            yield from_stated(about, sides[0], sides[1], why="none is drawn for this number")
+            sides = [result.in_points(n.get(name), images=after.images, words=_NOTHING) for n in numbers]
+            yield result.from_stated(about, sides[0], sides[1], why="none is drawn for this number")
 
 
 def _classes(before: Side, after: Side) -> Iterator[Change]:
@@ -142,7 +128,7 @@ def _classes(before: Side, after: Side) -> Iterator[Change]:
         about = Subject(CLASSES, f"AP of {after.classes[place]}", "is better")
         first = both[1][0]
         having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
-        yield from_draws(about, found[0], found[1], len(having))
+        yield result.from_draws(about, found[0], found[1], len(having))
 
 
 def _description(run: Evaluation) -> dict[str, Any]:
@@ -216,8 +202,8 @@ def compare_attacks(a: AttackRun, b: AttackRun) -> Body:
         notes.append(
             f"compared on the {len(names)} images both have; A has {len(a.images)}, B {len(b.images)}"
         )
-    lists = turned_images((a.broken, b.broken))
-    differs = differences(_describe_attack(a), _describe_attack(b))
+    lists = result.turned_images((a.broken, b.broken))
+    differs = result.differences(_describe_attack(a), _describe_attack(b))
     return Body(tuple(rows), differs, lists, tuple(notes))
 
 
@@ -225,11 +211,11 @@ def _shares(a: AttackRun, b: AttackRun) -> Iterator[Change]:
     """The share of broken images, and the pixels it took where both broke."""
     both = [name for name in a.broken if name in b.broken]
     if both:
-        yield share_change(Subject(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
+        yield result.share_change(Subject(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
     fell = [name for name in both if a.broken[name] and b.broken[name]]
     if fell:
         about = Subject(ATTACK, "pixels it takes (broken in both)", "is better", "pixels")
-        yield mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
+        yield result.mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
 
 
 class Unpaired(Exception):
@@ -247,7 +233,7 @@ def effect_changes(
         raise InputError("images of one name are not the same, or have another truth; attack the same data")
     drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
     return [
-        from_draws(Subject(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
+        result.from_draws(Subject(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound)
         for k, (what, _, rise, bound) in enumerate(EFFECTS)
     ]
 
@@ -294,8 +280,8 @@ def _stated_effects(a: AttackRun, b: AttackRun) -> Iterator[Change]:
     if a.about["rule"] != b.about["rule"] or a.images.keys() != b.images.keys():
         return
     for what, key, rise, _ in EFFECTS:
-        about = Subject(ATTACK, what, rise)
-        yield from_stated(about, *(in_points(run.effects[0][key], images=len(run.images)) for run in (a, b)))
+        sides = (result.in_points(run.effects[0][key], images=len(run.images)) for run in (a, b))
+        yield result.from_stated(Subject(ATTACK, what, rise), *sides)
 
 
 def _describe_attack(run: AttackRun) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def text(found: Comparison, *, markdown: bool = False) -> str:
     parts = [found.summary]
     moved = [row for row in found.changes if row.verdict != SAME]
     if moved:
-        parts.append(write(_terminal_table(moved)))
+        parts.append(write(Table.of(moved, _TERMINAL)))
     same = [row.about.what for row in found.of(SAME)]
     if same and not found.same:
         parts.append(f"the same to the last digit: {_cut(same, 12)}")
@@ -60,27 +60,12 @@ def page(found: Comparison, command: str = "") -> str:
             facts=(("kind", found.kind), ("A", a.path), ("B", b.path), *dates),
             verdict=found.summary,
             cards=tuple(Card(word, len(found.of(word)), note) for word, note in _NOTES.items()),  # type: ignore[arg-type]
-            minor=(),
-            rule="",
             command=command,
             alerts=tuple(Alert(note.rstrip("."), "about") for note in found.notes if "no paired" in note),
             sections=tuple(sections),
             kind="comparison",
         )
     )
-
-
-def _terminal_table(changes: Sequence[Change]) -> Table:
-    columns: list[Column[Change]] = [
-        Column("verdict", get=lambda row: row.verdict),
-        Column("what", get=lambda row: f"{'cost of ' if row.about.costs else ''}{row.about.what}"),
-        Column("A", 2, get=lambda row: _value(row.before)),
-        Column("B", 2, get=lambda row: _value(row.after)),
-        _DIFFERENCE,
-        Column("paired 95 %", get=_span),
-        *_LAST,
-    ]
-    return Table.of(changes, columns)
 
 
 def _value(stated: Stated) -> Cell:
@@ -102,6 +87,15 @@ _LAST = (
     Column[Change]("unit", get=lambda row: row.about.unit),
     Column[Change]("images", get=lambda row: row.images or None),
     Column[Change]("rests on", get=_rests_on),
+)
+_TERMINAL: tuple[Column[Change], ...] = (
+    Column("verdict", get=lambda row: row.verdict),
+    Column("what", get=lambda row: f"{'cost of ' if row.about.costs else ''}{row.about.what}"),
+    Column("A", 2, get=lambda row: _value(row.before)),
+    Column("B", 2, get=lambda row: _value(row.after)),
+    _DIFFERENCE,
+    Column("paired 95 %", get=_span),
+    *_LAST,
 )
 _COLUMNS: tuple[Column[Change], ...] = (
     Column("what", get=lambda row: row.about.what),
@@ -129,8 +123,15 @@ def _charts(found: Comparison) -> Iterator[Section]:
     if paired:
         figures.append(Figure("Differences", _paired_chart(paired), _cut_note(len(paired)), wide=True))
     if stated:
+        groups = []
+        for row in stated[: MOST // 2]:
+            both, name = (("A", row.before), ("B", row.after)), row.about.what
+            spots = [Spot(which, side.value, side.low, side.high, note=name) for which, side in both]
+            groups.append(Group(f"{name}: {row.verdict}", spots))
+        title, unit = "A and B, each with its own 95 % interval", stated[0].about.unit
         note = "No paired interval is at hand: what each run states by itself. " + _cut_note(len(stated), 2)
-        figures.append(Figure("A and B, each with its own interval", _stated_chart(stated), note, wide=True))
+        chart = forest(groups, title=title, unit=unit)
+        figures.append(Figure("A and B, each with its own interval", chart, note, wide=True))
     if figures:
         lead = "Right of the line B is worse. A row is drawn strong if its 95 % interval leaves out 0."
         yield Section("differences", "What became of it", tuple(figures), lead if paired else "")
@@ -150,15 +151,6 @@ def _paired_chart(rows: Sequence[Change]) -> str:
         spots.setdefault(row.about.group, []).append(Spot(row.about.what, worse, low, high, note=note))
     groups = [Group(*group) for group in spots.items()]
     return forest(groups, title="B − A with paired 95 % intervals", unit="points worse in B")
-
-
-def _stated_chart(rows: Sequence[Change]) -> str:
-    groups = []
-    for row in rows[: MOST // 2]:
-        both, note = (("A", row.before), ("B", row.after)), row.about.what
-        spots = [Spot(which, side.value, side.low, side.high, note=note) for which, side in both]
-        groups.append(Group(f"{note}: {row.verdict}", spots))
-    return forest(groups, title="A and B, each with its own 95 % interval", unit=rows[0].about.unit)
 
 
 def _rows(found: Comparison) -> Section:

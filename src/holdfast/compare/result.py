@@ -242,7 +242,14 @@ class Comparison(Body):
             parts.append(f"undecided in {counts['undecided']}")
         same = len(self.of(SAME))
         if not any(counts.values()):
-            return self._equal(same) if same else "A and B have no number in common."
+            if not same:
+                return "A and B have no number in common."
+            equal = f"B and A are the same to the last digit in all {same} numbers"
+            own = sum(a != b for _, a, b in self.values)  # what gates read is of each run's own images
+            if not own:
+                return f"{equal}."
+            values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
+            return f"{equal} of what both measured; {values}, being of each run's own images and parts."
         if same:
             parts.append(f"the same in {same}")
         # The row that became most worse, else most better; in points if any is.
@@ -250,15 +257,6 @@ class Comparison(Body):
         most = next((row for row in moved if row.about.unit == POINTS), moved[0] if moved else None)
         parts[-1] += f"; most: {most.words}" if most is not None and most is not self.main else ""
         return f"B is {', '.join(parts)}.{_headline(self.main)}"
-
-    def _equal(self, same: int) -> str:
-        """What is said when every number of what both measured is the same; gates read each run's own."""
-        own = sum(a != b for _, a, b in self.values)
-        if not own:
-            return f"B and A are the same to the last digit in all {same} numbers."
-        equal = f"B and A are the same to the last digit in all {same} numbers of what both measured"
-        values = f"{own} value{'s' * (own > 1)} for gates differ{'s' * (own == 1)}"
-        return f"{equal}; {values}, being of each run's own images and parts."
 
 
 def _headline(main: Change | None) -> str:

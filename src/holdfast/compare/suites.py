@@ -10,17 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.compare.result import (
-    Body,
-    Change,
-    Stated,
-    Subject,
-    as_cost,
-    differences,
-    from_draws,
-    from_stated,
-    in_points,
-)
+from holdfast.compare import result
+from holdfast.compare.result import Body, Change, Stated, Subject
 from holdfast.core.errors import InputError
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.store import Store
@@ -57,7 +48,7 @@ def compare_suites(a: Suite, b: Suite, stores: tuple[Path, Path]) -> Body:
             for which, side in zip("AB", sides, strict=True)
             if side.missing
         ]
-        differs += differences(*map(_description, models))
+        differs += result.differences(*map(_description, models))
     notes += unpaired_models(a.models, b.models)
     return Body(tuple(rows), tuple(differs), notes=tuple(dict.fromkeys(notes)))
 
@@ -129,12 +120,12 @@ def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
     models = [side.model for side in sides]
     clean = Subject(CLEAN, f"{begin}{models[0].metric}", "is better")
     if any(side.missing for side in sides):
-        yield from_stated(clean, *(in_points(model.clean, images=model.images) for model in models))
+        yield result.from_stated(clean, *(result.in_points(m.clean, images=m.images) for m in models))
     else:  # not the same images: an error, whatever the runs state
         both = [side.side() for side in sides]
         names = common(*both)
         before, after = (100 * drawn(side, names) for side in both)
-        yield from_draws(clean, before, after, len(names))
+        yield result.from_draws(clean, before, after, len(names))
     rows = [{row.label: row for row in model.rows} for model in models]
     options = {label: (rows[0].get(label), rows[1].get(label)) for label in dict.fromkeys(chain(*rows))}
     combined = (models[0].combined, models[1].combined)
@@ -146,7 +137,7 @@ def _rows(sides: Sequence[_Records], begin: str) -> Iterator[Change]:
         try:
             yield _paired_cost(about, sides, both_rows)
         except InputError:  # records are gone, or no image is left
-            yield from_stated(about, *map(stated, both_rows))
+            yield result.from_stated(about, *map(stated, both_rows))
 
 
 def _paired_cost(about: Subject, sides: Sequence[_Records], rows: Sequence[Row | None]) -> Change:
@@ -159,13 +150,13 @@ def _paired_cost(about: Subject, sides: Sequence[_Records], rows: Sequence[Row |
     if not names:
         raise InputError("no image in common")
     drops = [100 * (drawn(c, names) - drawn(n, names)) for c, n in zip(clean, noised, strict=True)]
-    return from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
+    return result.from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
 
 
 def stated(row: Any) -> Stated | None:
     """The cost that a row of a suite states."""
     images = getattr(row, "images", 0) or getattr(row, "questions", 0)
-    return None if row is None else as_cost(Stated(row.drop, row.low, row.high, images, row.outcome))
+    return None if row is None else result.as_cost(Stated(row.drop, row.low, row.high, images, row.outcome))
 
 
 def compare_language(a: LanguageSuite, b: LanguageSuite) -> Body:
@@ -192,11 +183,11 @@ def compare_language(a: LanguageSuite, b: LanguageSuite) -> Body:
 
 def _language_rows(begin: str, old: Any, new: Any, questions: int) -> Iterator[Change]:
     clean = Subject(CLEAN, f"{begin}, {old.rule}: accuracy", "is better")
-    yield from_stated(clean, *(in_points(r.clean, images=questions) for r in (old, new)))
+    yield result.from_stated(clean, *(result.in_points(r.clean, images=questions) for r in (old, new)))
     rows: list[Mapping[str, Any]] = [{row.precision: row for row in rule.rows} for rule in (old, new)]
     for precision in dict.fromkeys([*rows[0], *rows[1]]):
         about = Subject(COSTS, f"{begin}, {old.rule}: {precision}", "is worse", costs=True)
-        yield from_stated(about, stated(rows[0].get(precision)), stated(rows[1].get(precision)))
+        yield result.from_stated(about, stated(rows[0].get(precision)), stated(rows[1].get(precision)))
 
 
 def compare_speech(a: SpeechSuite, b: SpeechSuite) -> Body:
@@ -207,11 +198,11 @@ def compare_speech(a: SpeechSuite, b: SpeechSuite) -> Body:
     for first, second, name in paired_models(a.models, b.models):
         begin = f"{name}: " if name else ""
         own = Subject(CLEAN, f"{begin}error against the recording", "is worse", "of log mel")
-        rows.append(from_stated(own, _number(first.own, first.clips), _number(second.own, second.clips)))
+        rows.append(result.from_stated(own, *(_number(one.own, one.clips) for one in (first, second))))
         old, new = ({row.label: row for row in model.rows} for model in (first, second))
         for label in dict.fromkeys([*old, *new]):
             about = Subject(COSTS, f"{begin}{label}", "is worse", "of log mel", costs=True)
-            rows.append(from_stated(about, *(_heard(side.get(label)) for side in (old, new))))
+            rows.append(result.from_stated(about, *(_heard(side.get(label)) for side in (old, new))))
     notes = ["records of single clips are not kept: no paired interval, only whether intervals overlap"]
     notes += unpaired_models(a.models, b.models)
     return Body(tuple(rows), _differing_models(a.models, b.models), notes=tuple(notes))
@@ -220,7 +211,7 @@ def compare_speech(a: SpeechSuite, b: SpeechSuite) -> Body:
 def _heard(row: Any) -> Stated | None:
     if row is None or row.heard is not None:
         return None if row is None else _number(row.heard, row.clips)
-    return as_cost(Stated(None, images=row.clips, words=row.outcome))
+    return result.as_cost(Stated(None, images=row.clips, words=row.outcome))
 
 
 def _number(number: Any, clips: int) -> Stated:
@@ -229,4 +220,4 @@ def _number(number: Any, clips: int) -> Stated:
 
 def _differing_models(*runs: Sequence[Any]) -> tuple[tuple[str, str, str], ...]:
     names = [", ".join(f"{model.model} {model.sha256[:12]}" for model in models) for models in runs]
-    return differences({"models": names[0]}, {"models": names[1]})
+    return result.differences({"models": names[0]}, {"models": names[1]})

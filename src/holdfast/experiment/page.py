@@ -104,8 +104,6 @@ def page(found: Findings, out: Path) -> str:
                 Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}")
                 for line in list(first.values())[:6]
             ),
-            minor=(),
-            rule="",
             command=found.command,
             alerts=_alerts(found),
             sections=_sections(found, out),

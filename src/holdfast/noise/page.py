@@ -34,7 +34,6 @@ def suite_page(
             subject=(name, data),
             facts=tuple((name, str(value)) for name, value in known),
             cards=tuple(cards(models[0]) if len(models) == 1 else map(card, models[:6])),
-            minor=(),
             command=suite.command,
             kind="system noise",
             **parts,

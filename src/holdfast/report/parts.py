@@ -65,19 +65,19 @@ class Alert:
     section: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Document:
     """A whole page."""
 
     title: str
     subject: tuple[str, str]  # what was tested, on what
     facts: tuple[tuple[str, str], ...]
-    verdict: str
-    cards: tuple[Card, ...]
-    minor: tuple[Card, ...]
-    rule: str
-    command: str
-    alerts: tuple[Alert, ...]
+    verdict: str = ""
+    cards: tuple[Card, ...] = ()
+    minor: tuple[Card, ...] = ()
+    rule: str = ""
+    command: str = ""
+    alerts: tuple[Alert, ...] = ()
     sections: tuple[Section, ...]
     kind: str = "evaluation"  # what the page is, beside the wordmark
     front: str = ""  # safe markup of a first screen of its own, in the place of cards, rule and command

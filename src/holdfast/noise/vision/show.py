@@ -262,11 +262,7 @@ def write(
         subject=("System noise", name),
         facts=(("options", str(len(seen))), ("that change a pixel", str(differ))),
         verdict=verdict,
-        cards=(),
-        minor=(),
-        rule="",
         command=command,
-        alerts=(),
         sections=(picture_section(made, features), numbers),
         kind="system noise",
     )

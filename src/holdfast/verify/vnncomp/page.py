@@ -160,7 +160,6 @@ def page(result: Score, command: str = "") -> str:
                 Card("mean seconds", own.seconds, "of what was solved", 2),
                 Card("score", own.percent, "sum over benchmarks of the percent of the best tool", 1),
             ),
-            minor=(),
             rule=result.rules.says,
             command=command,
             alerts=tuple(_alerts(result, len(found.rows))),
