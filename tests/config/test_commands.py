@@ -15,7 +15,7 @@ from holdfast.cli.app import Group, load, root, walk
 from holdfast.config.options import LARGEST, fields_of
 from holdfast.config.parser import command_words, parse
 from holdfast.config.schema import value_schema
-from holdfast.experiment.options import ExperimentOptions
+from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import DOES, Experiment, GivenData, GivenModel, read_experiment, schema
 
 # Options of one run of a command that have no meaning for all pieces of an experiment.

@@ -134,7 +134,11 @@ def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], large
 def _level(
     plan: AuditPlan, outcome: Outcome, pixels: int, attempts: tuple[Attempt, ...], tried: int
 ) -> LevelResult:
-    before, after = (_metric(plan, outcome, attempts, after) for after in (False, True))
+    metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
+    for after in (False, True):
+        records = [a.record(a.model, after) for a in attempts]
+        value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
+        metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
     method = method_of()
     how = f"{QUERIES} queries" if method.black_box else f"gradient, {method.mask}, {plan.options.steps} steps"
@@ -142,8 +146,8 @@ def _level(
     level = AttackLevel(
         threat=name_of(pixels),
         pixels=pixels,
-        before=before,
-        after=after,
+        before=metrics[0],
+        after=metrics[1],
         aimed=len(aimed),
         broken=sum(a.success for a in aimed),
         images=len(attempts),
@@ -151,10 +155,3 @@ def _level(
         engine=how + (fewer if tried < len(attempts) else ""),
     )
     return LevelResult(level, attempts)
-
-
-def _metric(plan: AuditPlan, outcome: Outcome, attempts: Sequence[Attempt], after: bool) -> float:
-    """The audit's own metric of the attacked images, before or after; 0 where there is nothing to measure."""
-    records = [a.record(a.model, after) for a in attempts]
-    value = side_of(plan.plan, outcome.alignment, records).value if attempts else 0.0
-    return 0.0 if math.isnan(value) else value

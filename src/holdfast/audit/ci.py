@@ -57,16 +57,13 @@ KINDS: dict[str, str] = {
 
 def findings(audit: Audit) -> tuple[Finding, ...]:
     """All findings of the audit, in the order of its engines."""
-    rows = (_noise(audit), _attack(audit), _squares(audit), _specs(audit), _rechecks(audit), _matrix(audit))
-    return tuple(_hedged(finding) for row in rows for finding in row)
-
-
-def _hedged(finding: Finding) -> Finding:
-    """A note instead of a warning where an estimate rests on few images."""
-    images = finding.images
-    if images is None or images >= ENOUGH:
-        return finding
-    return replace(finding, level="note", text=f"{finding.text} An indication: n = {images}.")
+    found = []
+    for of in (_noise, _attack, _squares, _specs, _rechecks, _matrix):
+        for one in of(audit):
+            if one.images is not None and one.images < ENOUGH:  # a note, no warning, where it rests on few
+                one = replace(one, level="note", text=f"{one.text} An indication: n = {one.images}.")
+            found.append(one)
+    return tuple(found)
 
 
 def _noise(audit: Audit) -> Iterator[Finding]:
@@ -161,8 +158,16 @@ def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
     }
     name = f"holdfast audit {audit.model.get('name', '')} on {audit.data.get('name', '')}"
     suite = _element("testsuite", {"name": name, **count, **_timestamp(audit.created)})
-    suite.append(_properties(audit))
-    suite.extend(cases)
+    values = {
+        "model": audit.model.get("path", ""),
+        "model.sha256": audit.model.get("sha256", ""),
+        "data": audit.data.get("name", ""),
+        "command": audit.command,
+        **{f"version.{name}": version for name, version in audit.versions.items()},
+    }
+    properties = _element("properties")
+    properties.extend(_element("property", {"name": n, "value": str(v)}) for n, v in values.items())
+    suite.extend([properties, *cases])
     if audit.notes:
         suite.append(_element("system-out", text="\n".join(audit.notes)))
     if audit.failed:
@@ -210,20 +215,6 @@ def _part(part: Part) -> ET.Element:
     return case
 
 
-def _properties(audit: Audit) -> ET.Element:
-    values = {
-        "model": audit.model.get("path", ""),
-        "model.sha256": audit.model.get("sha256", ""),
-        "data": audit.data.get("name", ""),
-        "command": audit.command,
-        **{f"version.{name}": version for name, version in audit.versions.items()},
-    }
-    properties = _element("properties")
-    for name, value in values.items():
-        properties.append(_element("property", {"name": name, "value": str(value)}))
-    return properties
-
-
 def _timestamp(created: str) -> dict[str, str]:
     """The schema's form, in UTC and without an offset; empty if the audit does not state it."""
     try:
@@ -254,9 +245,13 @@ def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None)
     locations = [{"physicalLocation": location}]
     results = [{**row, "ruleIndex": places[row["ruleId"]], "locations": locations} for row in rows]
     version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
+    line = {"commandLine": audit.command} if audit.command else {}
+    left = [("note", f"{p.name}: left out: {p.left_out}") for p in audit.parts if p.left_out]
+    failed = [("warning", f"failed image: {name}") for name in audit.failed]
+    notes = [{"level": level, "message": {"text": text}} for level, text in (*left, *failed)]
     run = {
         "tool": {"driver": {"name": "holdfast", **version, "rules": rules}},
-        "invocations": [_invocation(audit)],
+        "invocations": [{"executionSuccessful": True, **line, "toolExecutionNotifications": notes}],
         "columnKind": "unicodeCodePoints",
         "results": results,
         "properties": {"model": audit.model, "data": audit.data, "versions": audit.versions},
@@ -319,12 +314,3 @@ def _result(
         "partialFingerprints": {"primaryLocationLineHash": f"{hashed}:1"},
         "properties": {**numbers, "command": command},
     }
-
-
-def _invocation(audit: Audit) -> dict[str, Any]:
-    """How it was called; what was left out and which images failed are its notifications."""
-    left = [("note", f"{p.name}: left out: {p.left_out}") for p in audit.parts if p.left_out]
-    failed = [("warning", f"failed image: {name}") for name in audit.failed]
-    notes = [{"level": level, "message": {"text": text}} for level, text in (*left, *failed)]
-    line = {"commandLine": audit.command} if audit.command else {}
-    return {"executionSuccessful": True, **line, "toolExecutionNotifications": notes}

@@ -183,11 +183,16 @@ def _contest(options: DemoOptions) -> Section:
 
 def beyond_section(options: DemoOptions) -> Section:
     """The shipped language and speech models under noise, each on a few examples."""
+    from holdfast.noise.speech.cli import plans_of, suite_of
+    from holdfast.noise.speech.result import paper_table
     from holdfast.report.parts import Section
 
-    figures = (*_language(options), *_speech(options))
+    figures, where = _language(options), carry(options, RunOptions)
+    noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
+    suite, _ = suite_of(plans_of(noise), command_line(noise))
+    figures.append(_figure("Speech: the spectrogram that is heard", paper_table(suite)))
     lead = "The same question for models that read and models that speak."
-    return Section("beyond", "Beyond pictures", figures, lead)
+    return Section("beyond", "Beyond pictures", tuple(figures), lead)
 
 
 def _language(options: DemoOptions) -> list[Figure]:
@@ -202,25 +207,13 @@ def _language(options: DemoOptions) -> list[Figure]:
         return []
     where = carry(options, RunOptions)
     noise = carry(where, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)
-    plan = plan_of(noise)
-    table = models_table(measure(prepare(plan, progress), progress))
+    table = models_table(measure(prepare(plan_of(noise), progress), progress))
     return [_figure("Language: likelihood of answers", table)]
 
 
-def _speech(options: DemoOptions) -> list[Figure]:
-    from holdfast.noise.speech.cli import plans_of, suite_of
-    from holdfast.noise.speech.result import paper_table
-
-    where = carry(options, RunOptions)
-    noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
-    suite, _ = suite_of(plans_of(noise), command_line(noise))
-    return [_figure("Speech: the spectrogram that is heard", paper_table(suite))]
-
-
 def _figure(title: str, table: Table) -> Figure:
-    from holdfast.report.parts import Figure, scroll
-    from holdfast.report.tables import to_html, to_text
+    from holdfast.report.parts import table_figure
+    from holdfast.report.tables import to_text
 
     say(to_text(table) + "\n")
-    body = scroll(to_html(dataclasses.replace(table, caption="")), title)
-    return Figure(title, body, f"{table.caption}.", wide=True)
+    return table_figure(title, table, f"{table.caption}.", wide=True)

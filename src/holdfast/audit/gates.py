@@ -196,7 +196,12 @@ def _why_missing(name: str, audit: Audit | None) -> str:
         return ""
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]
-    words = [*_noise_words(name, audit), *_attack_words(name, audit)]
+    words = _noise_words(name, audit)
+    if name.startswith("attack.") and audit.strikes:
+        only = f"the attack ran with {', '.join(s.threat for s in audit.strikes)} only"
+        own = [s for s in audit.strikes if name.startswith(f"attack.{s.threat}.")][:1]
+        said = [f"at {s.threat} {s.aimed} of {s.images} images had something to lose" for s in own]
+        words += said or [only]
     for part in parts:
         some = f" in part ({part.images} of {part.of} images ran)" if part.images else ""
         words += [f"{part.name} was left out{some}: {part.left_out}"] if part.left_out else []
@@ -221,15 +226,6 @@ def _noise_words(name: str, audit: Audit) -> list[str]:
         elif name.endswith(ENDS) and None in (cause.low, cause.high):
             found.append(f"{cause.label} has no interval")
     return found[:3]
-
-
-def _attack_words(name: str, audit: Audit) -> list[str]:
-    if not name.startswith("attack.") or not audit.strikes:
-        return []
-    for one in audit.strikes:
-        if name.startswith(f"attack.{one.threat}."):
-            return [f"at {one.threat} {one.aimed} of {one.images} images had something to lose"]
-    return [f"the attack ran with {', '.join(s.threat for s in audit.strikes)} only"]
 
 
 def gates_table(judged: Sequence[GateVerdict]) -> Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -236,30 +236,21 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         counts.insert(0, count // 3)  # should the time not suffice for all of them
     prepared, replicates = state.prepared.within(until), state.plan.replicates
     measure = partial(matrix, prepared, chosen, threats, watch, replicates=replicates)
-    found, count = _largest(measure, names, counts)
+    found: Matrix | None = None
+    count = 0
+    with contextlib.suppress(BudgetSpent):  # then the largest number that the time allowed
+        for number in filter(None, dict.fromkeys(counts)):
+            try:
+                found, count = measure(names=names[:number] or None), number
+            except DataError:  # nothing to measure on these few
+                if number == counts[-1]:
+                    raise
     if not clock.ended("matrix", count) or found is None:
         return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments: {LATE}")
     places = {printable(e.name): n for n, e in enumerate(state.plan.plan.dataset.entries, 1)}
     again = state.repeat_line("matrix", places[printable(names[count - 1])] if names else None)
     state.matrix = replace(found, meetings=tuple(replace(m, command=again) for m in found.meetings))
     return PartOutcome(count, skipped_images(count, len(names) or count))
-
-
-def _largest(
-    measure: Callable[..., Matrix], names: Sequence[str], counts: Sequence[int]
-) -> tuple[Matrix | None, int]:
-    """The matrix on the largest of these numbers of images that the time allows, and that number."""
-    found, done = None, 0
-    with contextlib.suppress(BudgetSpent):
-        for count in filter(None, dict.fromkeys(counts)):
-            try:
-                found = measure(names=names[:count] or None)
-            except DataError:  # nothing to measure on these few
-                if count == counts[-1]:
-                    raise
-            else:
-                done = count
-    return found, done
 
 
 def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:

@@ -83,21 +83,8 @@ def _document(
     audit: Audit, sections: Sequence[Section], judged: Sequence[GateVerdict], dropped: Sequence[str]
 ) -> Document:
     subject = (str(audit.model.get("name", "model")), str(audit.data.get("name", "data")))
-    return Document(
-        title=f"Audit of {subject[0]} on {subject[1]}",
-        subject=subject,
-        facts=_facts(audit),
-        alerts=_alerts(audit, dropped),
-        sections=tuple(sections),
-        kind="audit",
-        front=front(audit, judged),
-        layout="audit",
-    )
-
-
-def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
     budget = f" of {duration(audit.budget)}" if audit.budget else ""
-    found = [
+    facts = [
         ("task", str(audit.model.get("task", ""))),
         ("images", grouped(int(audit.data.get("images", audit.clean.images)))),
         ("time", duration(audit.seconds) + budget),
@@ -105,7 +92,16 @@ def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
         ("holdfast", audit.versions.get("holdfast", "")),
         ("model file sha256", str(audit.model.get("sha256", ""))[:12]),
     ]
-    return tuple((name, value) for name, value in found if value)
+    return Document(
+        title=f"Audit of {subject[0]} on {subject[1]}",
+        subject=subject,
+        facts=tuple((name, value) for name, value in facts if value),
+        alerts=_alerts(audit, dropped),
+        sections=tuple(sections),
+        kind="audit",
+        front=front(audit, judged),
+        layout="audit",
+    )
 
 
 def _alerts(audit: Audit, dropped: Sequence[str]) -> tuple[Alert, ...]:

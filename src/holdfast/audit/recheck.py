@@ -168,15 +168,10 @@ def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) ->
                 doubts.append(f"at {at}: did not break it a second time")
         except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
             doubts.append(f"at {at}: {one_line(problem)}")
-    return _unbroken(one, tried, doubts)
-
-
-def _unbroken(one: SquareMap, tried: int, doubts: Sequence[str]) -> RecheckAnswer:
-    """What can be said when no square broke it: that it holds only if all were run."""
     if doubts:
         return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} places are in doubt)")
     if tried == one.scores.size:
         note = "" if one.answer == "holds" else "no square of the grid breaks it there"
-        return RecheckAnswer("holds", tried, note)
+        return RecheckAnswer("holds", tried, note)  # only since all of them were run
     which, does = ("the worst square", "does") if tried == 1 else (f"the {tried} worst squares", "do")
     return RecheckAnswer("unknown", tried, f"{which} of {one.scores.size} {does} not break it there")

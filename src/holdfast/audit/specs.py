@@ -77,10 +77,9 @@ class SpecificationWork(Work[Specification, None]):
         """The answers. Only what is decided is stored."""
         for position, (one, _) in enumerate(batch):
             share = max(0.0, self.end - time.monotonic()) / (1 + one.after)
-            found = _decide(one.name, one.path, one.question, share, self.jobs)
-            witness = None if found.witness is None else found.witness.ravel().tolist()
-            cell = {"proof": asdict(found.proof), "witness": witness}
-            yield Computed(position, 0, cell, stored=found.proof.answer != "unknown")
+            proof, witness = _decide(one, share, self.jobs)
+            cell = {"proof": asdict(proof), "witness": witness}
+            yield Computed(position, 0, cell, stored=proof.answer != "unknown")
 
 
 def decide_specs(
@@ -103,8 +102,14 @@ def decide_specs(
         for path, (name, question), rest in zip(files, questions, after, strict=True)
     ]
     work = SpecificationWork(model, time.monotonic() + seconds, jobs)
-    cells = run(work, items, store, progress=progress).read()
-    return tuple(_from_cell(plain, item) for plain, item in zip(cells, items, strict=True))
+    found = []
+    for plain, item in zip(run(work, items, store, progress=progress).read(), items, strict=True):
+        proof, witness = Proof(**{**plain["proof"], "threat": item.name}), plain["witness"]
+        if witness is not None:
+            domain = domain_of(item.question)
+            witness = np.array(witness, domain.dtype).reshape(domain.box.lower.shape)
+        found.append(SpecVerdict(proof, item.question, witness))
+    return tuple(found)
 
 
 def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
@@ -119,14 +124,15 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     return questions
 
 
-def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int) -> SpecVerdict:
-    verdict = _verdict(path, question, seconds, jobs)
-    words = ("verify", str(question.model.path), str(path), "--timeout", f"{seconds:.0f}")
+def _decide(one: Specification, seconds: float, jobs: int) -> tuple[Proof, list[float] | None]:
+    """The answer, and the flat input that violates the specification if there is one."""
+    verdict = _verdict(one.path, one.question, seconds, jobs)
+    words = ("verify", str(one.question.model.path), str(one.path), "--timeout", f"{seconds:.0f}")
     violated = verdict.status == "violated" and verdict.witness is not None
-    witness = np.asarray(verdict.witness) if violated else None
+    witness = np.asarray(verdict.witness).ravel().tolist() if violated else None
     trouble = {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
     proof = Proof(
-        name,
+        one.name,
         "",
         # What may be concluded: no time, a doubt and a failure are all `unknown`.
         answer=verdict.status if verdict.status in ("holds", "violated") else "unknown",
@@ -136,7 +142,7 @@ def _decide(name: str, path: Path, question: Property, seconds: float, jobs: int
         note="; ".join(filter(None, (trouble, verdict.note))),
         command=shlex.join(["holdfast", *words]),
     )
-    return SpecVerdict(proof, question, witness)
+    return proof, witness
 
 
 def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
@@ -161,14 +167,6 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
         return verdict
     verdict = settle(question, verdict, runner_of(question, domain).run, domain.dtype)
     return replace(verdict, witness=witness.astype(domain.dtype))
-
-
-def _from_cell(plain: Mapping[str, Any], item: Specification) -> SpecVerdict:
-    proof, witness = Proof(**{**plain["proof"], "threat": item.name}), plain["witness"]
-    if witness is not None:
-        domain = domain_of(item.question)
-        witness = np.array(witness, domain.dtype).reshape(domain.box.lower.shape)
-    return SpecVerdict(proof, item.question, witness)
 
 
 def recheck_specs(

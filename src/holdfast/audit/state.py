@@ -7,20 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.attack.result import Outcome
+from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
 from holdfast.audit.options import AuditedOptions
 from holdfast.audit.plan import AuditPlan
-from holdfast.audit.result import (
-    Audit,
-    Cause,
-    Clean,
-    ImageRobustness,
-    Matrix,
-    Part,
-    Proof,
-    Recheck,
-    RobustnessBounds,
-)
+from holdfast.audit.result import Audit, Cause, Clean, ImageRobustness, Part, Proof, Recheck, RobustnessBounds
 from holdfast.audit.specs import SpecVerdict
 from holdfast.audit.square_map import THREAT, SquareMap, describe_square
 from holdfast.config.options import carry
@@ -66,7 +57,7 @@ class AuditState:
     spec_verdicts: tuple[SpecVerdict, ...] = ()
     proofs: tuple[Proof, ...] = ()
     rechecks: tuple[Recheck, ...] = ()
-    matrix: Matrix = field(default_factory=Matrix)
+    matrix: results.Matrix = field(default_factory=results.Matrix)
     parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from holdfast.evaluate.cli import plan_of
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.run import DEFAULT_RUNS, Plan
-from holdfast.experiment.options import ExperimentOptions
+from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.plan import Condition, Experiment, GivenData, GivenModel
 from holdfast.experiment.result import Line
 from holdfast.noise.suite import Watch, unwatched

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from holdfast.config.options import Argument, Option
 from holdfast.config.output import check_outputs, say, write_json
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
-from holdfast.experiment.options import ExperimentOptions
+from holdfast.evaluate.options import RunOptions
 
 if TYPE_CHECKING:
     from holdfast.experiment.bench import Bench, Piece
     from holdfast.experiment.result import Line
 
 PAGES = "pages"  # of the pieces, in the experiment's folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions(RunOptions, command="run"):
+    """The options of `holdfast run`."""
+
+    file: Annotated[Path | None, Argument("A TOML file: models, data, conditions.", metavar="EXPERIMENT")] = (
+        None
+    )
+    only: Annotated[
+        tuple[str, ...], Option("Only this condition, by its name. May be repeated.", metavar="NAME")
+    ] = ()
+    dry_run: Annotated[bool, Option("Read the file, open models and data, and print what would run.")] = False
+    schema: Annotated[bool, Option("Print the JSON schema of such files.")] = False
+    json: Annotated[Path | None, Option("Write everything to this JSON file.")] = None
+    out: Annotated[Path | None, Option("Also write the page here.", short="-o", metavar="PAGE")] = None
 
 
 def run(options: ExperimentOptions) -> int:
@@ -42,17 +60,15 @@ def run(options: ExperimentOptions) -> int:
 
     notify = partial(say, stream=sys.stderr)
     bench = Bench(read_experiment(options.file), options.runs, options.jobs, progress, notify)
-    return _planned(bench, options.only) if options.dry_run else _run(bench, options)
+    if options.dry_run:
+        from holdfast.experiment.page import plan_table
+        from holdfast.experiment.run import planned
+        from holdfast.report.tables import to_text
 
-
-def _planned(bench: Bench, only: tuple[str, ...]) -> int:
-    from holdfast.experiment.page import plan_table
-    from holdfast.experiment.run import planned
-    from holdfast.report.tables import to_text
-
-    lines = planned(bench, only)
-    say(to_text(plan_table(lines)))
-    return 4 if any(line.state == "failed" for line in lines) else 0
+        lines = planned(bench, options.only)
+        say(to_text(plan_table(lines)))
+        return 4 if any(line.state == "failed" for line in lines) else 0
+    return _run(bench, options)
 
 
 def _page(bench: Bench, piece: Piece, result: Any, line: Line) -> Path | None:

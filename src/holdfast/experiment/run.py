@@ -12,7 +12,7 @@ from holdfast.core.errors import HoldfastError, OutputError, UnknownName, one_li
 from holdfast.engine.manifest import now
 from holdfast.engine.versions import versions
 from holdfast.experiment.bench import Bench, Piece
-from holdfast.experiment.options import ExperimentOptions
+from holdfast.experiment.cli import ExperimentOptions
 from holdfast.experiment.pieces import Keep, check_piece, run_piece
 from holdfast.experiment.plan import Experiment, Verify
 from holdfast.experiment.result import Findings, Line, experiment_folder, save

@@ -56,32 +56,28 @@ def app_of(
         "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     app = Starlette(
-        routes=_routes(),
+        routes=[
+            Route("/", _index),
+            Route("/progress", _progress),
+            Route("/files", _files),
+            Route("/choose", _choose),
+            Route("/run/{key}", _run),
+            Route("/compare", _compare),
+            Route("/log/{key}", _log),
+            Route("/page/{key}", _page),
+            Route("/picture/{name}", _picture),
+            Route("/start", _start, methods=["POST"]),
+            Route("/cancel", _cancel, methods=["POST"]),
+            Route("/upload", _upload, methods=["POST"]),
+            Route("/static/style.css", _style),
+            Route("/static/htmx.js", _htmx),
+        ],
         middleware=[Middleware(Guard, port=port, policy=policy)],
         exception_handlers={HTTPException: _unknown},
         lifespan=lifespan,
     )
     app.state.site = site
     return app
-
-
-def _routes() -> list[Route]:
-    return [
-        Route("/", _index),
-        Route("/progress", _progress),
-        Route("/files", _files),
-        Route("/choose", _choose),
-        Route("/run/{key}", _run),
-        Route("/compare", _compare),
-        Route("/log/{key}", _log),
-        Route("/page/{key}", _page),
-        Route("/picture/{name}", _picture),
-        Route("/start", _start, methods=["POST"]),
-        Route("/cancel", _cancel, methods=["POST"]),
-        Route("/upload", _upload, methods=["POST"]),
-        Route("/static/style.css", _style),
-        Route("/static/htmx.js", _htmx),
-    ]
 
 
 def _sandboxed(text: str) -> Response:

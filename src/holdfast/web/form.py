@@ -145,10 +145,10 @@ def options_of(values: Mapping[str, str], places: Places, page: Path) -> AuditOp
             raise InputError(f"{key}: expected at most {MOST_LINES} lines, got {len(lines)}")
         if not all(line.isprintable() for line in lines):
             raise InputError(f"{key}: expected lines of printable text")
-    subject = {
-        "model": _model_path(values.get("model", "").strip(), places),
-        "data": _data_path(values.get("data", "").strip(), places),
-    }
+    model, data = _model_path(values.get("model", "").strip(), places), values.get("data", "").strip()
+    if not data:
+        raise InputError("data: expected `signs` or a data set below the root, got nothing")
+    subject = {"model": model, "data": data if _EMBEDDED.fullmatch(data) else str(inside(places.root, data))}
     found = values_of(AuditOptions, (*MAIN, *MORE), {**values, **subject})
     check([gate_of(line, "gates") for line in found.get("fail_if", ())])
     return AuditOptions(**{**found, **subject}, runs=places.runs.resolve(), out=page)
@@ -171,9 +171,3 @@ def _model_path(text: str, places: Places) -> str:
     if found.suffix.lower() != ".onnx" or not found.is_file():
         raise InputError(f"model {text[:200]!r}: expected an .onnx file")
     return str(found)
-
-
-def _data_path(text: str, places: Places) -> str:
-    if not text:
-        raise InputError("data: expected `signs` or a data set below the root, got nothing")
-    return text if _EMBEDDED.fullmatch(text) else str(inside(places.root, text))

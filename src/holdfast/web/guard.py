@@ -76,30 +76,21 @@ def check(scope: Scope, port: int) -> None:
         raise Refusal("expected GET or POST", 405)
     site = headers.get("sec-fetch-site")
     if scope["method"] == "POST":
-        _check_post(headers, site, hosts[0])
+        # With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too; it is
+        # taken only where Sec-Fetch-Site, which no page can set, says same-origin.
+        origin = headers.get("origin")
+        own = origin is not None and origin.lower() == f"http://{hosts[0].lower()}"
+        trusted = site == "same-origin" and (own or origin in (None, "null"))
+        if not (own if site is None else trusted):
+            raise Refusal("expected a form of this page, got one of another site", 403)
     elif site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
         raise Refusal("pages of other sites may link here, but not load parts of this one", 403)
 
 
-def _check_post(headers: Headers, site: str | None, host: str) -> None:
-    """Raise Refusal unless the browser says that the form is one of ours.
-
-    With `Referrer-Policy: no-referrer` a browser sends `Origin: null` with our own forms too; it is taken
-    only where Sec-Fetch-Site, which no page can set, says same-origin.
-    """
-    origin = headers.get("origin")
-    own = origin is not None and origin.lower() == f"http://{host.lower()}"
-    trusted = site == "same-origin" and (own or origin in (None, "null"))
-    if not (own if site is None else trusted):
-        raise Refusal("expected a form of this page, got one of another site", 403)
-
-
 async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
     """The fields of a small form whose token is ours; Refusal if it is too long or the token another."""
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip()
-        != "application/x-www-form-urlencoded"
-    ):
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/x-www-form-urlencoded":
         raise Refusal("expected a form", 415)
     body = b""
     async for chunk in request.stream():

@@ -192,21 +192,20 @@ class AuditQueue:
         """Start the job that has waited longest, unless another runs."""
         if self._closed or any(j.state in ("running", "cancelling") for j in self._jobs.values()):
             return
-        waiting = [j for j in reversed(self.jobs()) if j.state == "queued"]
-        if waiting:
-            self._begin(waiting[0])
-
-    def _begin(self, job: Job) -> None:
+        job = next((j for j in reversed(self.jobs()) if j.state == "queued"), None)
+        if job is None:
+            return
         try:
             process = begin_process(self.command(self._options[job.key]), job.folder, job.folder / LOG)
         except OSError as problem:
             self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
-            return self._next()
+            self._next()
+            return
         self._put(replace(job, state="running", pid=process.pid))
         self._stops[job.key] = stop = threading.Event()
         keeper = threading.Thread(target=self._keep, args=(job.key, process, stop), name=f"audit {job.key}")
         self._keepers[job.key] = keeper
-        return keeper.start()
+        keeper.start()
 
     def _keep(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
         """Wait for the end of the process, or end it, then start the next one."""

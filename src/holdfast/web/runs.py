@@ -251,31 +251,24 @@ class Progress:
         return self.parts.index(self.part) + 1 if self.part in self.parts else 0
 
 
-def progress_of(folder: Path) -> Progress | None:
-    """What the folder's file says; None if there is none that can be read."""
-    plain = _read_progress(folder)
-    if not plain:
-        return None
-    pid = _whole(plain.get("pid"))
-    state = str(plain.get("state", ""))[:20]
-    if state == "running" and not alive(pid):
-        state = "interrupted"
-    parts = plain.get("parts")
-    return Progress(
-        folder=folder,
-        state=state,
-        part=str(plain.get("part", ""))[:100],
-        done=_whole(plain.get("done")),
-        total=_whole(plain.get("total")),
-        started=str(plain.get("started", ""))[:40],
-        pid=pid,
-        parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
-    )
-
-
 def progresses(runs: Path) -> list[Progress]:
-    """The progress of every audit in a folder of runs."""
-    return [found for folder in _folders(runs) if (found := progress_of(folder)) is not None]
+    """The progress of every audit in a folder of runs, as far as its file can be read."""
+    found = []
+    for folder in _folders(runs):
+        if plain := _read_progress(folder):
+            pid, state, parts = _whole(plain.get("pid")), str(plain.get("state", ""))[:20], plain.get("parts")
+            one = Progress(
+                folder=folder,
+                state="interrupted" if state == "running" and not alive(pid) else state,
+                part=str(plain.get("part", ""))[:100],
+                done=_whole(plain.get("done")),
+                total=_whole(plain.get("total")),
+                started=str(plain.get("started", ""))[:40],
+                pid=pid,
+                parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
+            )
+            found.append(one)
+    return found
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:

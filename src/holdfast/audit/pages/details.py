@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ from holdfast.patchbench.positions.sweep import Bar
 from holdfast.report.charts.svg import element, label, tip
 from holdfast.report.gallery import Picture, gallery, thumbnail
 from holdfast.report.html import data_uri
-from holdfast.report.parts import Figure, Section, scroll
-from holdfast.report.tables import Cell, Column, Table, to_html
+from holdfast.report.parts import Figure, Section, table_figure
+from holdfast.report.tables import Cell, Column, Table
 
 if TYPE_CHECKING:
     from holdfast.audit.state import AuditState
@@ -122,12 +123,12 @@ def square_sections(
     legend = scale_bar(maps[0].threshold, "safe: the least score of a target that is still found")
     left = len(maps) - len(figures)
     said = f"Not drawn, to keep the page small: {left} of {len(maps)} maps; the table has all."
-    table = scroll(to_html(table_of(ordered)), "Black squares in numbers")
     if figures:
         note = "The colours of all maps; grey places could not be judged."
         figures.insert(0, Figure("", legend, note, wide=True))
-    parts = (*figures, Figure("", table, said if left else "", wide=True))
-    return [Section("squares", "Where a black square breaks it", parts, _lead(maps))]
+    name = "Black squares in numbers"
+    figures.append(table_figure("", table_of(ordered), said if left else "", name=name, wide=True))
+    return [Section("squares", "Where a black square breaks it", tuple(figures), _lead(maps))]
 
 
 def table_of(maps: Sequence[SquareMap]) -> Table:
@@ -146,7 +147,7 @@ def table_of(maps: Sequence[SquareMap]) -> Table:
 
 
 def _lead(maps: Sequence[SquareMap]) -> str:
-    counts = {name: sum(one.answer == name for one in maps) for name in ("violated", "holds", "unknown")}
+    counts = Counter(one.answer for one in maps)
     unsure = f", {counts['unknown']} could not be decided" if counts["unknown"] else ""
     return (
         f"{describe_square(maps).capitalize()}, laid over the scene's own pixels; every place was run as the "

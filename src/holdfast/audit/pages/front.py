@@ -125,25 +125,18 @@ def _field(cell: MatrixCell | None, clean: float) -> Field:
     if cell.value is None:
         return Field("–", None, (Mark("", "could not run"),), cell.note)
     lost = (clean - cell.value) / clean if clean > 0 else 0.0
-    return Field(f"{cell.value:.3f}", lost, _marks(cell), _tip(cell))
-
-
-def _marks(cell: MatrixCell) -> tuple[Mark, ...]:
     marks, share = [], f"{cell.survived}/{cell.struck}"
     if cell.struck and cell.deployment == TRAINED:
         marks.append(Mark(f"✕ {cell.struck}", f"breaks {cell.struck}"))
     elif cell.struck:
         marks.append(Mark(share, f"survives {share}"))
-    return (*marks, *_EFFECTS.get(effect_of(cell), ()))
-
-
-def _tip(cell: MatrixCell) -> str:
-    """The tooltip of a cell; the table in numbers has the same."""
+    # The tooltip: the table in numbers has the same.
     said = [f"{cell.threat} under {cell.deployment}: {cell.value:.4f} on {many(cell.images, 'image')}"]
     if cell.extra is not None and cell.low is not None and cell.high is not None:
         interval = between(cell.low, cell.high)
         said.append(f"together {points(cell.extra)} points more than the sum of both alone {interval}")
-    return "; ".join([*said, *([cell.note] if cell.note else [])])
+    tip = "; ".join(filter(None, (*said, cell.note)))
+    return Field(f"{cell.value:.3f}", lost, (*marks, *_EFFECTS.get(effect_of(cell), ())), tip)
 
 
 def _keys(audit: Audit) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from markupsafe import escape
 
 from holdfast.audit.pages.words import between, effect_of, within_chance
-from holdfast.audit.result import Audit, Cause
+from holdfast.audit.result import Audit, Cause, MatrixCell
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.forest import Group, Spot, forest
@@ -114,9 +115,8 @@ def points_of(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _interval(cause: Cause) -> str:
-    known = cause.low is not None and cause.high is not None
-    return between(cause.low or 0.0, cause.high or 0.0) if known else ""
+def _interval(one: Cause | MatrixCell) -> str:
+    return "" if one.low is None or one.high is None else between(one.low, one.high)
 
 
 def _cause(cause: Cause) -> list[Cell]:
@@ -131,16 +131,11 @@ def _cause(cause: Cause) -> list[Cell]:
     else:
         reading = "loss" if cause.drop > 0 else "gain"
     changed = "" if cause.changed is None else _of(cause.changed, cause.images)
-    return [cause.label, points_of(cause.drop), _interval(cause), reading, changed, _what(cause)]
-
-
-def _what(cause: Cause) -> str:
-    """What the option does, in the words of `holdfast noise list` if it is known here, and what was noted."""
-    try:
+    known = ""
+    with suppress(InputError):  # several together, or the user's own
         known = option(cause.label).summary.rstrip(".")
-    except InputError:  # several together, or the user's own
-        known = ""
-    return " – ".join(part for part in (known, cause.note) if part)
+    what = " – ".join(filter(None, (known, cause.note)))
+    return [cause.label, points_of(cause.drop), _interval(cause), reading, changed, what]
 
 
 def budgets(audit: Audit) -> Section:
@@ -225,8 +220,7 @@ def cells(audit: Audit) -> Section:
     rows: list[list[Cell]] = [
         [
             m.threat, m.deployment, m.value, m.images, _of(m.survived, m.struck) if m.struck else "",
-            points_of(m.extra), "" if m.low is None or m.high is None else between(m.low, m.high),
-            effect_of(m), m.note,
+            points_of(m.extra), _interval(m), effect_of(m), m.note,
         ]
         for m in audit.matrix.meetings
     ]  # fmt: skip
@@ -250,19 +244,14 @@ def _listing(table: Table, name: str, audit: Audit, about: Sequence[Any] = ()) -
         rows = [(*row, one) for row, one in zip(rows, own, strict=True)]
     note = f"{grouped(len(rows) - LISTED)} more rows are in audit.json." if len(rows) > LISTED else ""
     body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), f"{name}, table")
-    return (Figure("", body + again(command), note, wide=True),)
+    if command:  # folded: it gives the numbers above it again
+        body += (
+            '<details class="again"><summary>command<span class="unseen"> that gives this again</span>'
+            f'</summary><pre tabindex="0"><code>{escape(command)}</code></pre></details>'
+        )
+    return (Figure("", body, note, wide=True),)
 
 
 def _of(part: int, whole: int) -> str:
     """A count of a whole on one line."""
     return f"{grouped(part)}\u00a0of\u00a0{grouped(whole)}"
-
-
-def again(command: str) -> str:
-    """A folded command that gives the numbers above it again."""
-    if not command:
-        return ""
-    return (
-        '<details class="again"><summary>command<span class="unseen"> that gives this again</span></summary>'
-        f'<pre tabindex="0"><code>{escape(command)}</code></pre></details>'
-    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.result import NO_THREAT, TRAINED, Answer, AttackLevel, Audit, Cause, MatrixCell
+from holdfast.audit.result import NO_THREAT, TRAINED, AttackLevel, Audit, Cause, MatrixCell
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.tables import grouped, many
 
@@ -52,15 +52,12 @@ class Line:
 
 def verdict(audit: Audit) -> tuple[Line, ...]:
     """Five lines: clean metric, worst cause, worst combination, smallest patch that works, what is proven."""
-    lines = (_clean(audit), _single(audit), _combination(audit), _patch(audit), _proven(audit))
-    return tuple(_hedged(line) for line in lines)
-
-
-def _hedged(line: Line) -> Line:
-    """The line without a judgement where it rests on fewer images than one needs."""
-    if line.images is None or line.images >= ENOUGH or line.word == FEW:
-        return line
-    return replace(line, word=INDICATION, tone=line.tone if line.tone in ("fact", "open") else "caution")
+    lines = [_clean(audit), _single(audit), _combination(audit), _patch(audit), _proven(audit)]
+    for place, line in enumerate(lines):  # no judgement where one rests on fewer images than it needs
+        if line.images is not None and line.images < ENOUGH and line.word != FEW:
+            tone = line.tone if line.tone in ("fact", "open") else "caution"
+            lines[place] = replace(line, word=INDICATION, tone=tone)
+    return tuple(lines)
 
 
 def points(value: float) -> str:
@@ -232,17 +229,12 @@ def _proven(audit: Audit) -> Line:
         said.append(f"Nothing is proven against {bare[0].words if len(bare) == 1 else others}.")
     command = next((p.command for p in audit.proofs if p.command), audit.command)
     figure = f"{found['holds']} of {len(audit.proofs)}"
-    tone, word = _proof_tone(found, bool(lost))
     images = len({p.image for p in audit.proofs if p.image}) or None
-    return Line(name, " ".join(said), command, tone, word, figure, images)
-
-
-def _proof_tone(found: Mapping[Answer, int], lost: bool) -> tuple[Tone, str]:
-    if found["holds"] and not (found["violated"] or found["unknown"] or lost):
-        return "good", "proven"
+    line = partial(Line, name, " ".join(said), command, figure=figure, images=images)
     if found["holds"]:
-        return "caution", "partly proven"
-    return ("bad", "broken") if found["violated"] else ("open", "unknown")
+        whole = not (found["violated"] or found["unknown"] or lost)
+        return line("good", "proven") if whole else line("caution", "partly proven")
+    return line("bad", "broken") if found["violated"] else line("open", "unknown")
 
 
 def _by_threat(audit: Audit) -> list[str]:
