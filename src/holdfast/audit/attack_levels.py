@@ -96,8 +96,14 @@ def attack_levels(
         todo = [a.name for a in held.values() if a.targets and not a.success]
     if first is None:
         raise DataError("expected at least one image to attack, got none")
-    largest = levels[-1].level.pixels
-    return _whole(plan, first, tuple(held.values()), largest), tuple(levels), runs
+    # The outcome within the largest budget, as a single attack would report it.
+    attempts, largest = tuple(held.values()), levels[-1].level.pixels
+    alignment, settings = first.alignment, plan.plan.settings
+    effect = effect_of(attempts, plan.plan.model.name, [a.model for a in attempts], alignment, settings)
+    about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
+    points = points_of(attempts, alignment, settings, largest)
+    whole = dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
+    return whole, tuple(levels), runs
 
 
 def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
@@ -119,16 +125,6 @@ def _attacked(
     wanted = attack_plan(dataclasses.replace(plan, plan=within), images, pixels)
     with watch(f"attack {name_of(pixels)}", len(images)) as step:
         return wanted, attack(wanted, step)
-
-
-def _whole(plan: AuditPlan, first: Outcome, attempts: tuple[Attempt, ...], largest: int) -> Outcome:
-    """The outcome within the largest budget, as a single attack would report it."""
-    settings = plan.plan.settings
-    pairs = [a.model for a in attempts]
-    effect = effect_of(attempts, plan.plan.model.name, pairs, first.alignment, settings)
-    about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
-    points = points_of(attempts, first.alignment, settings, largest)
-    return dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
 
 
 def _level(

@@ -53,7 +53,13 @@ def matrix(
     twice = next((name for name in titles if titles.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"expected deployments of different names, got {twice!r} twice")
-    images = _images(prepared, names)
+    dataset = prepared.noise.plan.dataset
+    there = [printable(entry.name) for entry in dataset.entries]  # as records name them
+    wanted = set(there) if names is None else {printable(name) for name in names}
+    unknown = sorted(wanted.difference(there))
+    if unknown:
+        raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
+    images = [name for name in there if name in wanted]
     able, kept, problems, notes = _testable(columns, images)
     records, failed = replay(prepared, able, threats, kept, watch)
     sides, problems, gone = _common_sides(prepared, records, kept, problems | failed)
@@ -66,19 +72,6 @@ def matrix(
     notes += [f"{TOGETHER}: {one.note}" for one in columns if label_of(one) == TOGETHER and one.variant]
     notes += _threat_notes(prepared.noise.plan.model.card, threats)
     return Matrix(rows, tuple(titles), cells, tuple(notes))
-
-
-def _images(prepared: Prepared, names: Sequence[str] | None) -> list[str]:
-    """The images' names, as records have them, in the order of the data."""
-    dataset = prepared.noise.plan.dataset
-    there = [printable(entry.name) for entry in dataset.entries]
-    if names is None:
-        return there
-    wanted = {printable(name) for name in names}
-    unknown = sorted(wanted - set(there))
-    if unknown:
-        raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
-    return [name for name in there if name in wanted]
 
 
 def _testable(

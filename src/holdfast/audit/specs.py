@@ -270,19 +270,15 @@ class _Walk:
                 given += 1
                 yield self.domain.whole(free[None])[0]
         for at in range(given, count):
-            yield self.domain.whole(self._random_point(step=at % 2 == 0)[None])[0]
-
-    def _random_point(self, step: bool) -> NDArray[Any]:
-        """The free inputs of a random point; a step redraws some of those of the best one."""
-        low, high = self.sides[int(self.rng.integers(len(self.sides)))]
-        parts = self.rng.random(low.shape)
-        if self.rng.random() < 0.5:
-            parts = parts.round()  # a corner: most properties break at one first
-        drawn = _between(low, high, parts)
-        if not step or self.best is None:
-            return drawn
-        keep = self.rng.random(low.shape) >= self.rng.choice([0.02, 0.1, 0.5])
-        return np.clip(np.where(keep, self.best[1], drawn), low, high).astype(low.dtype)
+            low, high = self.sides[int(self.rng.integers(len(self.sides)))]
+            parts = self.rng.random(low.shape)
+            if self.rng.random() < 0.5:
+                parts = parts.round()  # a corner: most properties break at one first
+            free = _between(low, high, parts)
+            if at % 2 == 0 and self.best is not None:  # a step: some inputs of the best point are redrawn
+                keep = self.rng.random(low.shape) >= self.rng.choice([0.02, 0.1, 0.5])
+                free = np.clip(np.where(keep, self.best[1], free), low, high).astype(low.dtype)
+            yield self.domain.whole(free[None])[0]
 
     def note(self, point: NDArray[Any], output: Floats) -> None:
         """Keep the point if it comes nearer to breaking the property than all before."""

@@ -151,9 +151,21 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
     def compute_item(self, state: SquareScorer, item: Entry) -> dict[str, Any]:
         """The map of an image, None where nothing true is found, or why it cannot be run as it is."""
         try:
-            return {"map": _square_map(self, state, item)}
+            began, sample = time.perf_counter(), item.load()
+            truth, image = known_truth(sample.truth, self.to_model, sample.name), state.decoded(sample.data)
+            targets = None if truth is None else state.targets(image, truth)
+            if targets is None:
+                return {"map": None}
+            size = Size(image.shape[1], image.shape[0])
+            grid = grid_for(size, self.share, self.most)
+            scores, notes = _score_places(state, image, grid, targets, self.until)
+            one = SquareMap(item.name, size, grid, scores, state.threshold, targets, clean=0.0, seconds=0.0)
+            notes += _confirm_worst(state, sample.data, one)
+            clean, seconds = state.score(image, targets), round(time.perf_counter() - began, 3)
         except ImageError as problem:
             return {"failed": str(problem)}
+        note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
+        return {"map": to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))}
 
 
 def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
@@ -175,23 +187,6 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
         facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
         until=plan.until,
     )
-
-
-def _square_map(work: SquareWork, scorer: SquareScorer, entry: Entry) -> dict[str, Any] | None:
-    """The map of one image as JSON values; None if nothing true is found in it without a square."""
-    began, sample = time.perf_counter(), entry.load()
-    truth, image = known_truth(sample.truth, work.to_model, sample.name), scorer.decoded(sample.data)
-    targets = None if truth is None else scorer.targets(image, truth)
-    if targets is None:
-        return None
-    size = Size(image.shape[1], image.shape[0])
-    grid = grid_for(size, work.share, work.most)
-    scores, notes = _score_places(scorer, image, grid, targets, work.until)
-    one = SquareMap(entry.name, size, grid, scores, scorer.threshold, targets, clean=0.0, seconds=0.0)
-    notes += _confirm_worst(scorer, sample.data, one)
-    clean, seconds = scorer.score(image, targets), round(time.perf_counter() - began, 3)
-    note = f"{notes[0]} ({len(notes)} places are in doubt)" if notes else ""
-    return to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))
 
 
 def _score_places(

@@ -30,7 +30,6 @@ from holdfast.noise.vision.result import ModelNoise, Row, Suite
 from holdfast.noise.vision.run import Prepared
 
 TITLES = {"AP": "mAP@.5:.95", "top1": "top-1", "mIoU": "mean IoU", "iou_equal": "IoU × equal"}
-MAIN = {"classify": "top1", "segment": "mIoU", "single": "iou_equal"}
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,7 @@ def side_of_evaluation(evaluation: Evaluation, settings: Settings) -> Side:
 
 def gate_metric(plan: Plan) -> str:
     """The name gates know the plan's main metric by."""
-    main = "AP" if plan.settings.rule.name == "coco" else "mAP"
-    return metric_of(MAIN.get(plan.model.card.task, main), plan.settings.iou)[0]
+    return metric_of(Side((), plan.model.card.task, (), plan.settings).metric, plan.settings.iou)[0]
 
 
 def metric_of(name: str, iou: float) -> tuple[str, str]:

@@ -115,26 +115,22 @@ def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[st
     raise InputError(f"unknown name {name!r} in a gate.{hint} ({begins}{listed}{metric}; see docs/ci.md)")
 
 
-def _labels(audit: Audit | None) -> list[tuple[str, str]]:
-    """Family and option of every noise there is, those of the audit (perhaps the user's own) among them."""
-    from holdfast.stages.families import families, options  # here: it loads every registered part
-
-    found = [(f.name, name) for f in families() for o in options(f) for name in (o.name, *o.aliases)]
-    causes = audit.causes if audit is not None else ()
-    own = [(c.family, c.label.partition("=")[2]) for c in causes if c.label.startswith(f"{c.family}=")]
-    return list(dict.fromkeys([*found, *own]))
-
-
 def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[str]) -> list[str]:
     """Every name of the pattern; with the budgets of pixels that are in `name`, as any number is one."""
     text = pattern.text
     found = [text]
     if "FAMILY" in text:
-        labels = _labels(audit)
-        place, options = "FAMILY.OPTION", [f"{family}.{option}" for family, option in labels]
+        from holdfast.stages.families import families, options  # here: it loads every registered part
+
+        labels = [(f.name, name) for f in families() for o in options(f) for name in (o.name, *o.aliases)]
+        causes = audit.causes if audit is not None else ()  # the user's own may be among them
+        labels += [
+            (c.family, c.label.partition("=")[2]) for c in causes if c.label.startswith(f"{c.family}=")
+        ]
+        place, names = "FAMILY.OPTION", [f"{family}.{option}" for family, option in labels]
         if "OPTION" not in text:
-            place, options = "FAMILY", list(dict.fromkeys(family for family, _ in labels))
-        found = [text.replace(place, option) for option in options]
+            place, names = "FAMILY", [family for family, _ in labels]
+        found = [text.replace(place, name) for name in dict.fromkeys(names)]
     budgets = [*BUDGETS, *(f"{int(n)}px" for n in re.findall(r"[0-9]{1,99}", name) if int(n))]
     places = {"METRIC": (audit.clean.metric,) if audit else metrics, "BUDGET": budgets, "OTHER": OTHERS}
     for place, words in places.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.audit.gates import count_verdicts, gate_title, value_text
+from holdfast.audit import gates
 from holdfast.experiment.result import Findings, Line
 from holdfast.report import parts
 from holdfast.report.html import document, write_page
@@ -35,11 +35,8 @@ def plan_table(lines: Sequence[Line]) -> Table:
 def gates_table(lines: Sequence[Line]) -> Table:
     """Every gate of every audit."""
     rows: list[list[Cell]] = [
-        [line.model, line.data, line.condition, gate_title(one.gate), value_text(one.value),
-         one.images, one.verdict, one.reason]
-        for line in lines
-        for one in line.gates
-    ]  # fmt: skip
+        [x.model, x.data, x.condition, *row] for x in lines for row in gates.gates_table(x.gates).rows
+    ]
     columns: list[Column | str] = ["model", "data", "condition", "fail if", "got", "n", "verdict", "reason"]
     return Table(columns, rows, "Gates")
 
@@ -74,10 +71,8 @@ def verdict(found: Findings) -> str:
     if worst is not None and (worst.delta or 0.0) < 0:
         said.append(f"most is lost by {worst.title} (Δ {worst.metric} {worst.delta:+z.4f})")
     text = "; ".join(said) + "."
-    gates = [one for line in found.lines for one in line.gates]
-    if gates:
-        text += f" Gates: {count_verdicts(gates)}."
-    return text
+    judged = [one for line in found.lines for one in line.gates]
+    return f"{text} Gates: {gates.count_verdicts(judged)}." if judged else text
 
 
 def page(found: Findings, out: Path) -> str:
@@ -121,8 +116,8 @@ def write(found: Findings, out: Path) -> Path:
 def _alerts(found: Findings) -> tuple[Alert, ...]:
     failed, broken = len(found.failed), len(found.broken_gates)
     pieces = f"{failed} piece{'s' if failed > 1 else ''} of work failed, wholly or in some images"
-    gates = f"{broken} gate{'s' if broken > 1 else ''} failed"
-    return (*([Alert(pieces, "results")] if failed else []), *([Alert(gates, "gates")] if broken else []))
+    fallen = f"{broken} gate{'s' if broken > 1 else ''} failed"
+    return (*([Alert(pieces, "results")] if failed else []), *([Alert(fallen, "gates")] if broken else []))
 
 
 def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
@@ -130,8 +125,8 @@ def _sections(found: Findings, out: Path) -> tuple[Section, ...]:
     table = Figure("", scroll(_linked(found.lines, out), "Results"), note, wide=True)
     sections = [Section("results", "Results", (table,), "Every condition for every model on every data.")]
     if any(line.gates for line in found.lines):
-        gates = Figure("", scroll(to_html(gates_table(found.lines)), "Gates"), wide=True)
-        sections.append(Section("gates", "Gates", (gates,), "What every audit must keep."))
+        judged = Figure("", scroll(to_html(gates_table(found.lines)), "Gates"), wide=True)
+        sections.append(Section("gates", "Gates", (judged,), "What every audit must keep."))
     commands: list[list[Cell]] = [
         [line.title, line.command, round(line.seconds, 1), line.folder] for line in found.lines
     ]

@@ -112,8 +112,11 @@ def read_experiment(file: Path) -> Experiment:
     text = _text(file)
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise InputError(_syntax(file, str(problem))) from None
+    except tomllib.TOMLDecodeError as problem:  # with the line where all others have it
+        what, _, at = str(problem).rpartition(" (at ")
+        line, _, column = at.removeprefix("line ").rstrip(")").partition(", ")
+        place = (f"{file}:{line}", f"{what} ({column})") if at.startswith("line ") else (file, problem)
+        raise InputError(f"{place[0]}: expected TOML, got: {place[1]}") from None
     except RecursionError:
         raise InputError(f"{file}: expected TOML, got brackets nested too deeply") from None
     reader = _Reader(file, file.resolve().parent, lines_of(text))
@@ -137,15 +140,6 @@ def _text(file: Path) -> str:
         raise InputError(f"{file}: no such file; docs/experiment.md shows one to begin with") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(f"{file}: expected a readable TOML file, got: {problem}") from None
-
-
-def _syntax(file: Path, message: str) -> str:
-    """The problem tomllib reports, with the line where all others have it."""
-    what, _, at = message.rpartition(" (at ")
-    if at.startswith("line "):
-        line, _, column = at.removeprefix("line ").rstrip(")").partition(", ")
-        return f"{file}:{line}: expected TOML, got: {what} ({column})"
-    return f"{file}: expected TOML, got: {message}"
 
 
 @dataclass
@@ -223,7 +217,10 @@ class _Reader:
         found = []
         for place, row in enumerate(self.rows(document, name, needed)):
             one = shape(**{"path": "", **self.table(shape, row, (name, place))})
-            found.append(replace(one, name=_name(one.path)) if one.path and "name" not in row else one)
+            if one.path and "name" not in row:
+                last = one.path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+                one = replace(one, name=last.removesuffix(".gz").removesuffix(".onnx") or one.path)
+            found.append(one)
         self.twice(name, {place: one.name for place, one in enumerate(found)})
         return tuple(found)
 
@@ -293,11 +290,6 @@ class _Reader:
                 self.report((name, place, "name"), said)
 
 
-def _name(path: str) -> str:
-    last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return last.removesuffix(".gz").removesuffix(".onnx") or path
-
-
 def keys_of(shape: type[Options]) -> dict[str, FieldSpec]:
     """The fields of an options class by their keys."""
     return {spec.key: spec for spec in fields_of(shape)}
@@ -313,6 +305,15 @@ def _homes(key: str) -> str:
 
 def schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of an experiment's file, with the names that are known here."""
+    several = []  # tables of a condition, which differ in what is done
+    for does, shape in DOES.items():
+        shared, table = table_schema(Condition), table_schema(shape)
+        own = shared["properties"]
+        own["do"] = {"const": does, "description": own["do"]["description"]}
+        table["properties"] = {**own, **table["properties"]}
+        table["required"] = [*shared["required"], *table["required"]]
+        several.append({**table, "title": does})
+    condition = {"type": "object", "required": ["do"], "oneOf": several}
     return {
         "$schema": DRAFT,
         "title": "holdfast experiment",
@@ -324,7 +325,7 @@ def schema() -> dict[str, Any]:
             "data": _rows(
                 table_schema(GivenData), "The data; may be missing if every condition is do = 'verify'."
             ),
-            "condition": _rows(_condition(), "Each is run for each model on each data."),
+            "condition": _rows(condition, "Each is run for each model on each data."),
             "gates": _gates(),
         },
         "required": ["model", "condition"],
@@ -334,19 +335,6 @@ def schema() -> dict[str, Any]:
 
 def _rows(items: dict[str, Any], about: str) -> dict[str, Any]:
     return {"type": "array", "minItems": 1, "items": items, "description": about}
-
-
-def _condition() -> dict[str, Any]:
-    """One of several tables, which differ in what is done."""
-    several = []
-    for does, shape in DOES.items():
-        shared, table = table_schema(Condition), table_schema(shape)
-        own = shared["properties"]
-        own["do"] = {"const": does, "description": own["do"]["description"]}
-        table["properties"] = {**own, **table["properties"]}
-        table["required"] = [*shared["required"], *table["required"]]
-        several.append({**table, "title": does})
-    return {"type": "object", "required": ["do"], "oneOf": several}
 
 
 def _gates() -> dict[str, Any]:

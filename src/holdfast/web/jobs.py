@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,19 +37,6 @@ class Patience:
 
     interrupt: float = 5.0
     terminate: float = 3.0
-
-
-def begin_process(command: Sequence[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """The process, its output going to `log`; it leads a group of its own."""
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            list(command),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
 
 
 def follow_process(process: subprocess.Popen[bytes], stop: threading.Event, patience: Patience) -> int:
@@ -196,7 +183,15 @@ class AuditQueue:
         if job is None:
             return
         try:
-            process = begin_process(self.command(self._options[job.key]), job.folder, job.folder / LOG)
+            with (job.folder / LOG).open("ab") as out:
+                process = subprocess.Popen(
+                    self.command(self._options[job.key]),
+                    cwd=job.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # it leads a group of its own
+                )
         except OSError as problem:
             self._put(replace(job, state="failed", note=f"could not be started: {problem.strerror}"))
             self._next()
