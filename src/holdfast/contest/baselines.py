@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.contest.board import Record, enter, read_ledger
-from holdfast.contest.contest import CACHE, TRUTH, Contest
+from holdfast.contest.contest import CACHE, TRUTH, Contest, Phase
+from holdfast.contest.entry import pack
 from holdfast.contest.judging import Shot, noisy
-from holdfast.contest.pack import pack
-from holdfast.contest.pool import Phase, is_written
+from holdfast.contest.make import is_written
 from holdfast.contest.run import score
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError

@@ -22,10 +22,10 @@ from holdfast.contest.options import (
 if TYPE_CHECKING:
     from holdfast.contest.board import Record
     from holdfast.contest.contest import Contest
+    from holdfast.contest.entry import Entry, Examination
     from holdfast.contest.messages import Lang
     from holdfast.contest.rules import Rules
     from holdfast.contest.run import Judgement, Row
-    from holdfast.contest.validate import Entry, Examination
     from holdfast.report.patched import Exhibit
 
 
@@ -70,9 +70,9 @@ def score(options: ContestScoreOptions) -> int:
     from holdfast.contest.baselines import PREFIX
     from holdfast.contest.board import enter, images_csv
     from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry import team_of
     from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
-    from holdfast.contest.validate import team_of
     from holdfast.core.errors import InputError
     from holdfast.engine.progress import progress
     from holdfast.engine.store import write_atomic
@@ -107,7 +107,7 @@ def score(options: ContestScoreOptions) -> int:
 
 def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, what: str) -> Examination:
     """Examine an entry, with progress on standard error."""
-    from holdfast.contest.validate import examine
+    from holdfast.contest.entry import examine
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
 
@@ -183,9 +183,9 @@ def show(options: ContestShowOptions) -> int:
     shown: all problems are printed, the exit code is 2.
     """
     from holdfast.contest.contest import open_contest
+    from holdfast.contest.entry import examine, open_entry
     from holdfast.contest.page import chosen, show_page
     from holdfast.contest.run import judge, score_of
-    from holdfast.contest.validate import examine, open_entry
     from holdfast.core.fingerprint import of_file
     from holdfast.engine.executor import cores
     from holdfast.engine.progress import progress
@@ -260,7 +260,7 @@ def validate(options: ValidateOptions) -> int:
 
 def pack(options: PackOptions) -> int:
     """Write the zip to hand in from a folder of images: the same bytes for the same images."""
-    from holdfast.contest.pack import pack as write
+    from holdfast.contest.entry import pack as write
 
     result = write(options.folder, options.team, options.out)
     say(f"written: {result} ({result.stat().st_size / 1e6:.1f} MB)")

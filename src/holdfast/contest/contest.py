@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -33,6 +33,7 @@ from holdfast.graph.load import load_model
 
 LIBRARIES = ("numpy", "onnxruntime", "pillow")
 MANIFEST, TRUTH, CACHE = "manifest.json", "truth.json", "cache"
+Phase: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]  # (what, images) -> its progress
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,6 @@ class Hashes:
     def whole(self) -> str:
         """One hash of all of them."""
         return fingerprint.of(asdict(self))
-
-    def differing(self, other: Hashes) -> tuple[str, ...]:
-        """Which of the things differ."""
-        mine, theirs = asdict(self), asdict(other)
-        return tuple(name for name in mine if mine[name] != theirs[name])
 
 
 def hashes_of(folder: Path, rules: Rules) -> Hashes:
@@ -200,8 +196,14 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
             f"images: the rules say {rules.images}, but {_first(gone)} are missing in images/, {TRUTH} or "
             f"{MANIFEST}"
         )
+    # What is wrong with the originals shall not be laid to a participant.
     size = Size(rules.width, rules.height)
-    problems += _pictures(folder, names, manifest, size)
+    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
+    if other:
+        problems.append(f"images: {_first(other)}: not the images the contest was made with")
+    elif (found := sniff((folder / "images" / names[0]).read_bytes(), names[0]).size) != size:
+        want, got = (f"{s.width}×{s.height}" for s in (size, found))
+        problems.append(f"width, height: the rules say {want}, the images are {got}")
     shots = (
         Shot(number, Path(entries[name].path), manifest[name], truth, size)
         for number, name in enumerate(names, 1)
@@ -212,18 +214,6 @@ def _shots(folder: Path, rules: Rules, problems: list[str]) -> tuple[tuple[str, 
 
 def _first(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _pictures(folder: Path, names: list[str], manifest: Mapping[str, str], size: Size) -> list[str]:
-    """What is wrong with the originals: none of it shall be laid to a participant."""
-    other = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]
-    if other:
-        return [f"images: {_first(other)}: not the images the contest was made with"]
-    found = sniff((folder / "images" / names[0]).read_bytes(), names[0]).size
-    if found != size:
-        said = f"{size.width}×{size.height}"
-        return [f"width, height: the rules say {said}, the images are {found.width}×{found.height}"]
-    return []
 
 
 def read_manifest(folder: Path) -> Mapping[str, str]:
