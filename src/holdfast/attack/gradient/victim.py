@@ -49,7 +49,10 @@ class Preparation:
     def __call__(self, pixels: Tensor) -> Tensor:
         """The flat network inputs (b, n) of pixels (b, h, w, 3) in 0..255, in the card's layout."""
         if self.colour is not None:
-            pixels = _through(pixels, self.colour)
+            # The gradient passes as if the colour stage had not been there.
+            whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
+            seen = np.stack([self.colour(np.ascontiguousarray(image)) for image in whole])
+            pixels = pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
         picture = pixels.permute(0, 3, 1, 2)
         if self.rows is not None:
             picture = torch.einsum("rh,bchw->bcrw", self.rows, picture)
@@ -110,13 +113,6 @@ def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
     weights[np.abs(weights) < 0.75 / peak] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     return None if old == new and np.array_equal(weights, np.eye(old)) else weights
-
-
-def _through(pixels: Tensor, colour: Recolour) -> Tensor:
-    """The pixels as the colour stage gives them; the gradient passes as if it had not been there."""
-    whole = pixels.detach().round().clamp(0, 255).to(torch.uint8).numpy()
-    seen = np.stack([colour(np.ascontiguousarray(image)) for image in whole])
-    return pixels + (torch.tensor(seen, dtype=pixels.dtype) - pixels).detach()
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,24 +327,22 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
     """The oracle of an image; targets of other victims are found by the names of their classes."""
     if not victims:
         raise InputError("expected a victim, got none")
-    return Oracle(tuple(_party(v, victims[0], target, method) for v in victims), method)
-
-
-def _party(victim: Victim, first: Victim, target: Target, method: Method) -> Party:
-    boxes, before = target.boxes, target.before
-    if victim is not first:
-        boxes = _renamed(boxes, first.model.card.classes, victim.model.card.classes)
-        before = victim.judge(target.image)
-    rule, strict = victim.rule, method.lasting
-    aim = Aim(
-        torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
-        tuple(int(c) for c in boxes.classes),
-        torch.tensor(before.boxes, dtype=victim.net.dtype),
-        torch.tensor(before.classes),
-        floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
-        near=rule.iou * (0.6 if strict else 0.8),
-    )
-    return Party(victim, Target(target.image, boxes, before), aim)
+    parties, strict = [], method.lasting
+    for victim in victims:
+        boxes, before, rule = target.boxes, target.before, victim.rule
+        if victim is not victims[0]:
+            boxes = _renamed(boxes, victims[0].model.card.classes, victim.model.card.classes)
+            before = victim.judge(target.image)
+        aim = Aim(
+            torch.tensor(boxes.xyxy, dtype=victim.net.dtype),
+            tuple(int(c) for c in boxes.classes),
+            torch.tensor(before.boxes, dtype=victim.net.dtype),
+            torch.tensor(before.classes),
+            floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
+            near=rule.iou * (0.6 if strict else 0.8),
+        )
+        parties.append(Party(victim, Target(target.image, boxes, before), aim))
+    return Oracle(tuple(parties), method)
 
 
 def _renamed(boxes: Boxes, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Boxes:
