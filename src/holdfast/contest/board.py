@@ -250,11 +250,6 @@ def standing_row(standing: Standing) -> dict[str, Cell]:
     }
 
 
-def history_row(record: Record) -> dict[str, Cell]:
-    """One submission with its numbers."""
-    return {"submitted": record.submitted, **record_row(record)}
-
-
 def board_table(board: Board) -> Table:
     """One row per team, best first."""
     caption = f"{board.rules.name}: {board.rules.distance} (features {board.rules.features_sha256[:12]})"
@@ -265,7 +260,7 @@ def board_table(board: Board) -> Table:
 
 def history_table(board: Board) -> Table:
     """Every score that counts, in the order of submission."""
-    return _table([history_row(record) for record in board.history], "history")
+    return _table([{"submitted": r.submitted, **record_row(r)} for r in board.history], "history")
 
 
 def records_table(records: Sequence[Record]) -> Table:

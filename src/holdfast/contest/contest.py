@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from holdfast.contest.judging import Change, JudgeCells, JudgeWork, Shot, opened_features
-from holdfast.contest.rules import RULES_FILE, Member, Rules, RulesError, read_rules
+from holdfast.contest.rules import RULES_FILE, Rules, RulesError, read_rules
 from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.model import Model
@@ -128,7 +128,15 @@ def assemble(folder: Path, rules: Rules) -> Contest:
     classes, shots = tuple[str, ...](), tuple[Shot, ...]()
     for member in rules.mimic.members:
         with _noted(problems):
-            models.append(_model(folder, member, rules))
+            if not (folder / member.file).is_file():
+                raise InputError(f"{member.name}: no file {member.file}")
+            digest = fingerprint.of_file(folder / member.file)
+            if digest != member.sha256:
+                raise InputError(
+                    f"{member.name}: {member.file} is not the model of the rules: its sha256 is {digest}, "
+                    f"expected {member.sha256}"
+                )
+            models.append(with_thresholds(load_model(folder / member.file), rules))
     with _noted(problems):
         classes, shots = _shots(folder, rules, problems)
     with _noted(problems):
@@ -149,20 +157,6 @@ def _noted(problems: list[str]) -> Iterator[None]:
         yield
     except InputError as problem:
         problems.append(str(problem))
-
-
-def _model(folder: Path, member: Member, rules: Rules) -> Model:
-    """The member with the thresholds of the rules; InputError if it is not the one they name."""
-    path = folder / member.file
-    if not path.is_file():
-        raise InputError(f"{member.name}: no file {member.file}")
-    found = fingerprint.of_file(path)
-    if found != member.sha256:
-        raise InputError(
-            f"{member.name}: {member.file} is not the model of the rules: its sha256 is {found}, "
-            f"expected {member.sha256}"
-        )
-    return with_thresholds(load_model(path), rules)
 
 
 def with_thresholds(model: Model, rules: Rules) -> Model:

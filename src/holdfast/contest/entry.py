@@ -32,13 +32,6 @@ _RESERVED = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")  # no folder ca
 BOMBS = ("packed-longer", "png-longer")  # never made by mistake: the examination ends at the first
 
 
-def zip_name(team: str) -> str:
-    """The name an entry of this team must have; InputError for a team that cannot be in it."""
-    if not is_team(team):
-        raise InputError(f"--team: expected {TEAM_RULE}, got {team!r}")
-    return f"advimages_{unicodedata.normalize('NFC', team)}.zip"
-
-
 def team_of(name: str) -> str | None:
     """The team named by advimages_TEAM.zip, None if the name is another."""
     plain = unicodedata.normalize("NFC", name)  # macOS takes names apart: e and ´ for é
@@ -257,7 +250,9 @@ def pack(folder: Path, team: str, out: Path) -> Path:
     Names are checked before: numbers from 1 without a gap, nothing else. Files that macOS and Windows add are
     skipped. An older zip of this name is replaced once the new one is complete.
     """
-    target = out / zip_name(team)
+    if not is_team(team):
+        raise InputError(f"--team: expected {TEAM_RULE}, got {team!r}")
+    target = out / f"advimages_{unicodedata.normalize('NFC', team)}.zip"
     images = _images(folder, target)
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from holdfast.contest.board import Board, history_row, record_row, rows_table, standing_row
+from holdfast.contest.board import Board, record_row, rows_table, standing_row
 from holdfast.contest.rules import Rules
 from holdfast.contest.run import MIMIC, SINGLE, Row, Score
 from holdfast.report.html import document
@@ -190,7 +190,7 @@ def board_page(board: Board, command: str = "") -> str:
 def _board_sections(board: Board) -> list[Section]:
     standings = [standing_row(s) for s in board.standings]
     history = [
-        {**history_row(r), "submitted": r.submitted.replace("T", " ").split("+")[0]} for r in board.history
+        {"submitted": r.submitted.replace("T", " ").split("+")[0], **record_row(r)} for r in board.history
     ]
     stale = [
         {**record_row(s.record, name_distance=True), "another one now": ", ".join(s.changed)}

@@ -280,7 +280,14 @@ def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     if activation == "sigmoid":
         return torch.sigmoid(values), values
     if activation == "softmax":
-        return torch.softmax(values, dim=-1), odds_of_softmax(values)
+        scores, energy = torch.softmax(values, dim=-1), values
+        if (
+            values.shape[-1] > 1
+        ):  # that of the largest against the others directly: 1 - p would be 0 in float32
+            top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
+            rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+            energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
+        return scores, energy
     return values, odds_of_probabilities(values)
 
 
@@ -299,18 +306,6 @@ def odds_of_probabilities(p: Tensor) -> Tensor:
 def log_of(p: Tensor) -> Tensor:
     """The logarithm of a probability, of one that is 0 too."""
     return torch.log(_clamped(p, LEAST, 1.0))
-
-
-def odds_of_softmax(logits: Tensor) -> Tensor:
-    """The log-odds (..., k) of each softmax probability over the last axis.
-
-    That of the largest is taken against the others directly: 1 - p would be 0 in float32.
-    """
-    if logits.shape[-1] == 1:
-        return logits
-    top = functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).bool()
-    rest = torch.logsumexp(logits.masked_fill(top, -math.inf), dim=-1, keepdim=True)
-    return torch.where(top, logits - rest, odds_of_logs(torch.log_softmax(logits, dim=-1)))
 
 
 def odds_of_two_logits(first: Tensor, second: Tensor) -> Tensor:

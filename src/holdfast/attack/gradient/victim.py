@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from holdfast.attack.gradient.candidates import Candidates, candidates_of
 from holdfast.attack.gradient.transforms import moved
-from holdfast.attack.judge import open_judge, shortfall, target_in
+from holdfast.attack.judge import open_judge, shortfall
 from holdfast.attack.types import Goal, Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
 from holdfast.core.frame import Frame, frame_of
@@ -175,11 +175,6 @@ def _lowered(model: Model, proto: Any) -> tuple[TorchNet, dict[str, tuple[int, .
     shape = (1, 3, height, width) if wanted.layout == "nchw" else (1, height, width, 3)
     found = open_onnx(source, model, 1)(np.zeros(shape, wanted.dtype))
     return TorchNet(net, torch.float32), {name: tuple(v.shape[1:]) for name, v in found.items()}
-
-
-def target_of(victim: Victim, image: Image, boxes: Boxes) -> Target | None:
-    """The true boxes that the victim finds in the clean image; None if it recognises none of them."""
-    return target_in(victim.judge, image, boxes, victim.rule)
 
 
 # Every loss is a sum over candidates that still stand against the goal; one that gave in adds nothing, so the
