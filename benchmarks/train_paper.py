@@ -37,7 +37,7 @@ from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, adapt
-from holdfast.train.mitigate.matrix import Trial, families, matrix, verdict
+from holdfast.train.mitigate.matrix import families, matrix, verdict
 from holdfast.train.mitigate.rows import (
     DECODERS,
     EVERY,
@@ -176,8 +176,7 @@ def compared(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     """Nothing; the numbers of Fig. 4 of one network are written."""
     training = bench.training(name)
     models = train(training, orders(mitigations(training.model), seeds[:1]), bench.say)
-    trial = Trial(bench.some(), bench.work / "runs", jobs=bench.jobs)
-    found = families(training, models, trial, progress)
+    found = families(training, models, bench.some(), bench.work / "runs", watch=progress)
     bench.write(
         f"families-{name}", tables.families_csv(found, name), tables.families_table(found, name)
     )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 
 from holdfast.config.options import FILES
+from holdfast.core.errors import InputError
 
 
 def models() -> Iterable[str]:
@@ -72,7 +73,6 @@ def missing_library(label: str) -> str:
 
 def deployment_problem(text: str) -> str:
     """What is wrong with noise options that are separated by commas; empty if nothing is."""
-    from holdfast.core.errors import InputError
     from holdfast.stages.families import options_of
 
     try:

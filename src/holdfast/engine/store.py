@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +38,7 @@ def _printable(value: Any) -> Any:
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Nothing; the file is there whole or not at all. OutputError if the disk does not take it.
+    """Write the file whole or not at all; raise OutputError if the disk does not take it.
 
     A link keeps pointing where it points, and a device or pipe is written to, not replaced. `durable` waits
     until the disk has it: for results that took long, not for what can be printed again at once.
@@ -117,16 +116,5 @@ class Store:
         """Write the cell to disk."""
         from holdfast.core.fingerprint import sealed  # here: a command without cells need not load OpenSSL
 
-        # Not durable: what a power failure damages is noticed by its checksum and computed again. Cells are
-        # many and small, so they are written without pathlib; what fails is tried again by `write_atomic`,
-        # whose errors say what to do.
-        folder, content = f"{self.folder}/{key[:2]}", sealed(key, data)
-        temporary = f"{folder}/.writing-{os.getpid()}-{key}-{threading.get_ident()}"
-        try:
-            with open(temporary, "xb", buffering=0) as stream:  # noqa: PTH123
-                stream.write(content)
-            os.replace(temporary, f"{folder}/{key}.json")  # noqa: PTH105
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-            write_atomic(self.path(key), content, durable=False)
+        # Not durable: what a power failure damages is noticed by its checksum and computed again.
+        write_atomic(self.path(key), sealed(key, data), durable=False)

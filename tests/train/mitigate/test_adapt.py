@@ -12,7 +12,7 @@ from holdfast.report.tables import to_csv, to_text
 from holdfast.train.mitigate.adapt import Adaptation, Adapted, Drop, adapt, as_plain, distinct, noises
 from holdfast.train.mitigate.rows import Row
 from holdfast.train.mitigate.training import Order, Training, train
-from holdfast.train.shown import Choice
+from holdfast.train.pictures import Choice
 from holdfast.train.tables import tent_csv, tent_table
 
 HOW = Adaptation(batch=16)

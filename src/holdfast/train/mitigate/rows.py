@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from holdfast.core import registry
 from holdfast.core.dataset import Dataset
@@ -13,10 +13,7 @@ from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.model import Model
 from holdfast.core.registry import lookup
 from holdfast.noise.suite import spread
-
-if TYPE_CHECKING:
-    from holdfast.train.shown import Choice
-
+from holdfast.train.pictures import Choice
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
@@ -43,11 +40,6 @@ class Row:
     adversarial: float = 0.0
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
-        """The pairs as training takes them."""
-        return choices_of(self.seen)
-
-    @property
     def how(self) -> str:
         """The way to train in a few signs, whatever the row is called: part of a file's name."""
         pairs = tuple(dict.fromkeys(self.seen))
@@ -58,8 +50,6 @@ class Row:
 
 def choices_of(pairs: Sequence[tuple[str, str]]) -> tuple[Choice, ...]:
     """Pairs of decoder and resize as training takes them, each once."""
-    from holdfast.train.shown import Choice
-
     return tuple(Choice(decode, resize) for decode, resize in dict.fromkeys(pairs))
 
 

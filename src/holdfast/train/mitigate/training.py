@@ -1,34 +1,38 @@
-"""Rows trained from the same weights, in one process or several; what is finished is kept and not redone."""
+"""Rows trained from the same weights, and which images each gets right; what is finished is not redone."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.model import Model
+from holdfast.core.pipeline import checked
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.store import Store, write_atomic
 from holdfast.evaluate.classes import align
 from holdfast.graph.card import card_text
+from holdfast.graph.inspect import inspect
 from holdfast.graph.load import load_model
+from holdfast.stages.infer import onnxruntime
+from holdfast.stages.normalise import card as normalise
+from holdfast.train.loop import threads
 from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
+from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
+from holdfast.train.tune import Tuning, tune
 
-if TYPE_CHECKING:
-    from holdfast.train.pictures import Pictures
-    from holdfast.train.shown import Choice
-    from holdfast.train.tune import Tuning
-
-Say = Callable[[str], None]
 MODELS: Final = "trained"
 CELLS: Final = "cells"
 CHECKPOINTS: Final = "checkpoints"
+BATCH: Final = 50  # images that are judged at once
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,16 @@ class Training:
 
     def tuning(self, row: Row) -> Tuning:
         """How the row is trained."""
-        from holdfast.train.tune import Tuning
-
         return Tuning(
-            self.steps, self.batch, self.rate, row.choices, row.augment, row.adversarial, self.shift,
+            self.steps,
+            self.batch,
+            self.rate,
+            mix=choices_of(row.seen),
+            augment=row.augment,
+            adversarial=row.adversarial,
+            shift=self.shift,
             adversarial_steps=PGD_STEPS,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -106,10 +114,7 @@ class TrainWork(ItemWork[Order, None]):
 
     def compute_item(self, state: None, item: Order) -> dict[str, Any]:
         """Train a model; a killed run continues from its checkpoint."""
-        from holdfast.train.loop import threads
-        from holdfast.train.tune import tune
-
-        training, row, say = self.training, item.row, self.say or _silent
+        training, row, say = self.training, item.row, self.say or (lambda text: None)
         pictures = pictures_for(training, training.data, self.choices, say)
         checkpoint = training.folder / CHECKPOINTS / f"{training.model.name}-{row.how}-{item.seed}.pt"
         name = f"{training.model.name}, {row.name}, seed {item.seed}:"
@@ -157,19 +162,53 @@ def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, M
 
 def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
     """For each class of the data its place among the model's; None if the data does not name its classes."""
-    if not data.classes:
-        return None
-    return align(model.card.classes, data.classes).places()
+    return align(model.card.classes, data.classes).places() if data.classes else None
 
 
 def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:
     """The pictures of a data set as the network is shown them under each choice."""
-    from holdfast.train.pictures import pictures_of
-
-    return pictures_of(
-        training.model, data, choices, training.folder, training.jobs, say, places_of(training.model, data)
-    )  # fmt: skip
+    model = training.model
+    return pictures_of(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 
 
-def _silent(text: str) -> None:
-    return None
+@dataclass(frozen=True)
+class RightWork(ItemWork[Model, None]):
+    """Which pictures each model classifies right."""
+
+    pictures: Pictures
+
+    def setups(self) -> list[Setup]:
+        """The pictures and their classes."""
+        return [Setup("train", ["right", self.pictures.key, self.pictures.labels])]
+
+    def contents(self, item: Model) -> list[Any]:
+        """The model and its card."""
+        return [[item.sha256, item.card]]
+
+    def open(self, threads: int) -> None:
+        """Open nothing: each model is opened for itself."""
+
+    def compute_item(self, state: None, item: Model) -> Any:
+        """One or zero per choice and picture."""
+        said = np.stack([answers(item, images) for images in self.pictures.images])
+        return (said == self.pictures.labels).astype(int).tolist()
+
+
+def right(model: Model, pictures: Pictures, folder: Path) -> NDArray[np.bool_]:
+    """Right or wrong (choices, n) of every picture under every choice; stored in `folder`, not run again."""
+    (cell,) = run(RightWork(pictures), [model], Store(folder / CELLS)).read()
+    return np.array(cell, bool)
+
+
+def answers(model: Model, images: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The class (n,) the model says of each picture (n, h, w, 3), as it is before normalisation."""
+    infer, options = onnxruntime(model, 1), model.card.head.options
+    step = 1 if isinstance(inspect(model.path).inputs[0].shape[0], int) else BATCH  # a batch that is fixed
+    said = []
+    for at in range(0, len(images), step):
+        tensor = np.stack([normalise(image, model.card.input) for image in images[at : at + step]])
+        found = checked(infer(tensor))
+        names = options.get("outputs") or (next(iter(found)),)
+        scores = found[str(names[0])]
+        said.append(scores.reshape(len(scores), -1)[:, int(options.get("skip", 0)) :].argmax(1))
+    return np.concatenate(said).astype(np.int64)

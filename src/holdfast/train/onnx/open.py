@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto, inliner, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.lower import Table, walked, whole_proto
@@ -73,8 +73,6 @@ def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] |
 
 
 def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable:
-    from onnx import inliner, numpy_helper
-
     whole = inliner.inline_local_functions(proto) if proto.functions else proto
     names = [port.name for port in whole.graph.output]
     if output and output not in names:
@@ -102,7 +100,7 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
         raise ModelError(f"output {name!r} does not depend on the image; expected a classifier")
     plan = Plan(
         proto=proto,
-        steps=tape.steps_to(found.number),
+        steps=tuple(tape.tape),
         given=given.number,
         numbers=numbers,
         result=found.number,
@@ -151,9 +149,7 @@ def _take_constants(graph: Any, known: set[str]) -> None:
 
 def _up_to_logits(proto: Any, output: str) -> tuple[Any, str]:
     """A copy that ends at that output, before a Softmax if that is the last thing done, and its operator."""
-    import onnx
-
-    cut = onnx.ModelProto()
+    cut = ModelProto()
     cut.CopyFrom(proto)
     kept = next(o for o in proto.graph.output if o.name == output)
     del cut.graph.output[:]
