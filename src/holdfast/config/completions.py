@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
+from functools import partial
 
 from holdfast.config.options import FILES
 from holdfast.core.errors import InputError
@@ -21,18 +22,14 @@ def datasets() -> Iterable[str]:
     return "signs", "far", FILES
 
 
-def _registered(kind: str) -> Callable[[], Iterable[str]]:
+def _registered(kind: str) -> Iterable[str]:
+    from holdfast.core.registry import names
 
-    def found() -> Iterable[str]:
-        from holdfast.core.registry import names
-
-        return names(kind)
-
-    return found
+    return names(kind)
 
 
-readers, masks, transforms = _registered("reader"), _registered("mask"), _registered("transform")
-decoders, resizes = _registered("decode"), _registered("resize")
+readers, masks, transforms = (partial(_registered, kind) for kind in ("reader", "mask", "transform"))
+decoders, resizes = partial(_registered, "decode"), partial(_registered, "resize")
 
 
 def rules() -> Iterable[str]:

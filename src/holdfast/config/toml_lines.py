@@ -113,7 +113,7 @@ class _Scan:
 
     def keys(self) -> tuple[str, ...]:
         """The parts of a dotted key."""
-        keys = []
+        keys: list[str] = []
         while not keys or self.tokens[-1][0] == ".":
             if keys:
                 self.tokens.pop()

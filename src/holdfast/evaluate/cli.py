@@ -148,7 +148,7 @@ def run_plan(plan: Plan, options: EvaluateOptions) -> int:
 
 def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
     """Print the tables, and write the numbers to a JSON file if there is one."""
-    from holdfast.evaluate.tables import as_json, by_class, headline
+    from holdfast.evaluate.result import as_json, by_class, headline
 
     if options.json:
         write_json(options.json, {**as_json(result), **extra})

@@ -196,7 +196,7 @@ def _fit(d: MatchedDetections) -> Figure:
 def _passing(d: MatchedDetections, outcome: int) -> Bools:
     """Which detections of that outcome pass the score threshold."""
     m = d.result.matches
-    return passes(m.score, d.result.score, d.result.rule) & (m.outcome == outcome)
+    return np.asarray(passes(m.score, d.result.score, d.result.rule) & (m.outcome == outcome))
 
 
 def _missed(d: MatchedDetections) -> Bools:

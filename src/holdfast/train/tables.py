@@ -122,8 +122,10 @@ def tent_csv(found: Sequence[Adapted]) -> Table:
     columns = ["model", "data", "images", "batch", "rate", "clean", "clean_tent", "family", "option", "drop"]
     rows: list[list[Cell]] = []
     for one in found:
-        run = [one.model, one.data, one.images, one.how.batch, one.how.rate, one.clean, one.clean_adapted]
-        rows += [[*run, drop.family, drop.option, drop.without, drop.adapted] for drop in one.drops]
+        how, clean = (one.how.batch, one.how.rate), (one.clean, one.clean_adapted)
+        for drop in one.drops:
+            cost = (drop.family, drop.option, drop.without, drop.adapted)
+            rows.append([one.model, one.data, one.images, *how, *clean, *cost])
     return Table([*columns, "drop_tent"], rows)
 
 

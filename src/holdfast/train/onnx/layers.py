@@ -120,8 +120,8 @@ def _batch(
     own = net.mode == "batch"
     moving = own or (net.mode == "moving" and net.training)
     kept = (None, None) if own else (mean, variance)
-    rates = 1 - node.number("momentum", 0.9), node.number("epsilon", 1e-5)
-    return functional.batch_norm(x, *kept, scale, bias, moving, *rates)
+    momentum, epsilon = 1 - node.number("momentum", 0.9), node.number("epsilon", 1e-5)
+    return functional.batch_norm(x, kept[0], kept[1], scale, bias, moving, momentum, epsilon)
 
 
 def _noted(run: Run) -> Lowering:
