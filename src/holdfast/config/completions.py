@@ -28,8 +28,9 @@ def _registered(kind: str) -> Iterable[str]:
     return names(kind)
 
 
-readers, masks, transforms = (partial(_registered, kind) for kind in ("reader", "mask", "transform"))
+readers, masks = partial(_registered, "reader"), partial(_registered, "mask")
 decoders, resizes = partial(_registered, "decode"), partial(_registered, "resize")
+transforms = partial(_registered, "transform")
 
 
 def rules() -> Iterable[str]:

@@ -68,7 +68,10 @@ def frame_of(original: Size, wanted: Input) -> Frame:
 def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     """The image (h, w, 3) resized by the given function and laid into the network's input, and its frame."""
     frame = frame_of(Size(image.shape[1], image.shape[0]), wanted)
-    small = _of_size(resize(image, frame.resized), frame.resized)
+    small = resize(image, frame.resized)
+    width, height = frame.resized
+    if small.shape != (height, width, 3):
+        raise ImageError(f"resize: expected {height}×{width}×3, got {small.shape}")
     if wanted.policy == "stretch":
         return small, frame
     if wanted.policy in ("crop", "square"):
@@ -78,10 +81,3 @@ def place(image: Image, wanted: Input, resize: Resize) -> tuple[Image, Frame]:
     x, y = frame.offset_x, frame.offset_y
     canvas[y : y + frame.resized.height, x : x + frame.resized.width] = small
     return canvas, frame
-
-
-def _of_size(made: Image, size: Size) -> Image:
-    """What a resize made; ImageError if it is not RGB pixels of that size."""
-    if made.shape != (size.height, size.width, 3):
-        raise ImageError(f"resize: expected {size.height}×{size.width}×3, got {made.shape}")
-    return made

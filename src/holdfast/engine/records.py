@@ -139,10 +139,7 @@ def record_of(sample: Sample, size: Size, prediction: Prediction, classes: int, 
 
 def first_of(values: Floats, count: int) -> Ints:
     """The places of the highest values, highest first, of equals the first one first."""
-    if len(values) <= count:
-        return np.argsort(-values, kind="stable")
-    candidates = np.flatnonzero(values >= np.partition(values, -count)[-count])
-    return np.asarray(candidates[np.argsort(-values[candidates], kind="stable")[:count]])
+    return np.argsort(-values, kind="stable")[:count]
 
 
 def _confusion(truth: MaskFile, size: Size, prediction: LabelMap, classes: int, ignore: int | None) -> Ints:

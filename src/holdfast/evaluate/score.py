@@ -69,7 +69,7 @@ def score_records(
 ) -> dict[str, Any]:
     """The result of an evaluation: `task`, `rule`, `metrics`, `per_class` and, for detectors, `at_score`."""
     scorers: dict[str, tuple[type, Callable[..., dict[str, Any]]]] = {
-        "detect": (Found, _detect),
+        "detect": (Found, lambda records, *how: score_tables(*tables(records), len(records), *how)),
         "single": (Found, _single),
         "classify": (Ranked, _classify),
         "segment": (Counted, _segment),
@@ -80,11 +80,6 @@ def score_records(
             f"expected records of a {task} model, got {sorted({type(r).__name__ for r in records})}"
         )
     return {"task": task, "images": len(records), **scorer(records, classes, settings)}
-
-
-def _detect(records: Sequence[Found], classes: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    truth, detections = tables(records)
-    return score_tables(truth, detections, len(records), classes, settings)
 
 
 def score_tables(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,9 +25,11 @@ from holdfast.noise.suite import Watch
 from holdfast.train.loop import threads
 from holdfast.train.mitigate.rows import in_both
 from holdfast.train.mitigate.training import right
-from holdfast.train.options import MixOptions
 from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
 from holdfast.train.tune import Tuning, trainable_of, tune
+
+if TYPE_CHECKING:
+    from holdfast.train.options import MixOptions
 
 
 @dataclass(frozen=True)
