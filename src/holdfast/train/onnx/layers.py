@@ -15,9 +15,9 @@ from torch.nn import functional
 
 from holdfast.graph.lower.conv import Window, counts_of, transposed_size, window_of
 from holdfast.graph.lower.matrix import along, per_axis
-from holdfast.graph.lower.values import Build, Lowering, Node, Value
+from holdfast.graph.lower.values import Lowering, Node
 from holdfast.graph.lower.values import run as run_in_onnxruntime
-from holdfast.train.onnx.net import Normalisation, Run, name_of, plain, recorded, tape_of
+from holdfast.train.onnx.net import plain, recorded
 
 
 def padded(x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: float = 0.0) -> Tensor:
@@ -124,18 +124,6 @@ def _batch(
     return functional.batch_norm(x, kept[0], kept[1], scale, bias, moving, momentum, epsilon)
 
 
-def _noted(run: Run) -> Lowering:
-    """The lowering that puts one step on the tape and lists the node among the tape's normalisations."""
-
-    def lowering(node: Node, build: Build) -> list[Value]:
-        tape = tape_of(build)
-        names = [name_of(node, at) for at in range(1, 5)]
-        tape.normalisations.append(Normalisation(node.name, node.operator, *names))
-        return tape.record(node, run)
-
-    return lowering
-
-
 def _instance(net: Any, node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     epsilon = node.number("epsilon", 1e-5)
     return functional.instance_norm(x, None, None, scale, bias, True, 0.0, epsilon)
@@ -220,27 +208,25 @@ def _compact(matrix: np.ndarray) -> Tensor:
     return torch.from_numpy(matrix.argmax(0)) if picks else torch.from_numpy(matrix).to(torch.float32)
 
 
-OPERATORS: Mapping[str, Lowering] = {
-    "BatchNormalization": _noted(_batch),
-    "InstanceNormalization": _noted(_instance),
-    "LayerNormalization": _noted(_layer),
-    "RMSNormalization": _noted(_root_mean_square),
-    "GroupNormalization": _noted(_group),
-    **recorded(
-        {
-            "Conv": _conv,
-            "ConvTranspose": _transposed,
-            "MaxPool": _max_pool,
-            "AveragePool": _average,
-            "GlobalAveragePool": plain(lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True)),
-            "GlobalMaxPool": plain(lambda x: x.amax(tuple(range(2, x.ndim)), keepdim=True)),
-            "Gemm": _gemm,
-            "MatMul": plain(torch.matmul),
-            "Einsum": _einsum,
-            "LRN": _across_channels,
-            "LpNormalization": _length,
-            "Resize": _resize,
-            "Upsample": _resize,
-        }
-    ),
-}
+OPERATORS: Mapping[str, Lowering] = recorded(
+    {
+        "BatchNormalization": _batch,
+        "InstanceNormalization": _instance,
+        "LayerNormalization": _layer,
+        "RMSNormalization": _root_mean_square,
+        "GroupNormalization": _group,
+        "Conv": _conv,
+        "ConvTranspose": _transposed,
+        "MaxPool": _max_pool,
+        "AveragePool": _average,
+        "GlobalAveragePool": plain(lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True)),
+        "GlobalMaxPool": plain(lambda x: x.amax(tuple(range(2, x.ndim)), keepdim=True)),
+        "Gemm": _gemm,
+        "MatMul": plain(torch.matmul),
+        "Einsum": _einsum,
+        "LRN": _across_channels,
+        "LpNormalization": _length,
+        "Resize": _resize,
+        "Upsample": _resize,
+    }
+)

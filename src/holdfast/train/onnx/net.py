@@ -25,12 +25,10 @@ _TORCH_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, KeyErro
 class Symbol(View):
     """A tensor of the forward pass by its number; to the walk it is a view, so that it is not folded.
 
-    `name` is the weight it is, if it is one as the file holds it. `batched` says that it depends on the
-    network's input.
+    `batched` says that it depends on the network's input.
     """
 
     number: int = 0
-    name: str = ""
     batched: bool = False
 
 
@@ -62,13 +60,12 @@ class Tape(Build):
     def __init__(self) -> None:
         super().__init__((), np.dtype(np.float32))
         self.tape: list[Step] = []
-        self.normalisations: list[Normalisation] = []
         self.count = 0
 
-    def symbol(self, name: str = "", batched: bool = False) -> Symbol:
+    def symbol(self, batched: bool = False) -> Symbol:
         """A new value."""
         self.count += 1
-        return Symbol(_NOWHERE, None, self.count - 1, name, batched)
+        return Symbol(_NOWHERE, None, self.count - 1, batched)
 
     def normal(self, view: View) -> Value:
         """The value as it is."""
@@ -77,7 +74,7 @@ class Tape(Build):
     def record(self, node: Node, run: Run) -> list[Value]:
         """The values of the outputs of a new step."""
         batched = any(map(is_batched, node.inputs))
-        made = [self.symbol(batched=batched) for _ in range(node.outputs)]
+        made = [self.symbol(batched) for _ in range(node.outputs)]
         inputs = tuple(_held(value) for value in node.inputs)
         self.tape.append(Step(replace(node, inputs=()), run, inputs, tuple(one.number for one in made)))
         return list(made)
@@ -109,18 +106,11 @@ def is_batched(value: Value | None) -> bool:
     return isinstance(value, Symbol) and value.batched
 
 
-def name_of(node: Node, at: int) -> str:
-    """The name of the weight that is input `at`; empty if it is none."""
-    found = node.inputs[at] if at < len(node.inputs) else None
-    return found.name if isinstance(found, Symbol) else ""
-
-
 def _held(value: Value | None) -> int | Tensor | None:
     if isinstance(value, Symbol):
         return value.number
-    return (
-        None if value is None else torch.from_numpy(np.array(value))
-    )  # a copy: arrays of a parsed file may not be written to
+    # a copy: arrays of a parsed file may not be written to
+    return None if value is None else torch.from_numpy(np.array(value))
 
 
 @dataclass(frozen=True, eq=False)
