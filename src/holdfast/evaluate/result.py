@@ -104,7 +104,9 @@ def open_run(folder: Path) -> Evaluation:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
     held = read_records(cells)
     records = realign(held.records, alignment, about.task)
-    return Evaluation(about, records, failed, notes, result, cells, alignment, held.content)
+    return Evaluation(
+        about, records, failed, notes, result, cells=cells, alignment=alignment, content=held.content
+    )
 
 
 def headline(result: Mapping[str, Any]) -> Table:

@@ -92,7 +92,8 @@ def tune(
         )
     net = trainable_of(model).statistics(tuning.statistics)
     decisive = fingerprint.of([model.sha256, model.card.input, pictures.key, pictures.labels, tuning])
-    stage = Stage("tuning", tuning.steps, tuning.batch, 0, tuning.rate, tuning.rate / 100, tuning.steps // 10)
+    steps, rate = tuning.steps, tuning.rate
+    stage = Stage("tuning", steps, tuning.batch, size=0, high=rate, low=rate / 100, warmup=steps // 10)
     loss_of_batch = loss_of(model, tuning)
 
     def counted_loss(net: nn.Module, batch: Batch) -> Tensor:

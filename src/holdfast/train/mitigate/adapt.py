@@ -83,7 +83,8 @@ def adapt(
         for place in kept
         if place
     )
-    return Adapted(model.name, data.name, len(shown), float(without[0]), adapted[0], drops, how)
+    clean = {"clean": float(without[0]), "clean_adapted": adapted[0]}
+    return Adapted(model.name, data.name, len(shown), **clean, drops=drops, how=how)
 
 
 def noises(usual: Choice, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Choice]]:

@@ -19,6 +19,8 @@ from holdfast.graph.lower.values import Lowering, Node
 from holdfast.graph.lower.values import run as run_in_onnxruntime
 from holdfast.train.onnx.net import plain, recorded
 
+_window = lru_cache(maxsize=1024)(window_of)
+
 
 def padded(x: Tensor, before: tuple[int, ...], after: tuple[int, ...], value: float = 0.0) -> Tensor:
     """The tensor (n, c, …) with a border around its spatial axes."""
@@ -37,7 +39,7 @@ def _of_rank(node: Node, name: str, axes: int) -> Callable[..., Tensor]:
 
 
 def _conv(net: Any, node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    window = window_of(node, tuple(x.shape[2:]), tuple(weight.shape[2:]))
+    window = _window(node, tuple(x.shape[2:]), tuple(weight.shape[2:]))
     convolve = _of_rank(node, "conv", x.ndim - 2)
     even = window.before == window.after
     x = x if even else padded(x, window.before, window.after)
@@ -66,7 +68,7 @@ def _pool(node: Node, x: Tensor, name: str) -> tuple[Callable[..., Tensor], Wind
         raise node.fail("expected a kernel_shape")
     if node.outputs > 1:
         raise node.fail("its second output (which value won) is not supported")
-    return _of_rank(node, name, len(kernel)), window_of(node, tuple(x.shape[2:]), kernel)
+    return _of_rank(node, name, len(kernel)), _window(node, tuple(x.shape[2:]), kernel)
 
 
 def _max_pool(net: Any, node: Node, x: Tensor) -> Tensor:
