@@ -45,9 +45,9 @@ from holdfast.train.mitigate.rows import (
     RESIZES,
     Over,
     Row,
+    choice_of,
     matrix_rows,
     mitigations,
-    pair_of,
 )
 from holdfast.train.mitigate.training import Order, Training, orders, train
 from models.signs.start import NETS, start
@@ -165,7 +165,7 @@ def learned(bench: Bench, name: str, seeds: Sequence[int]) -> None:
     models = dict(train(training, orders(rows, seeds), bench.say))
     weights = ROOT / "src" / "holdfast" / "models" / "decoder" / "restore.onnx"
     apart = replace(training, folder=bench.work / f"learned-{of_file(weights)[:8]}", seen=())
-    row = Row(LEARNED, (pair_of(training.model, "decode", LEARNED),))
+    row = Row(LEARNED, (choice_of(training.model, "decode", LEARNED),))
     models |= train(apart, orders((row,), seeds), bench.say)
     found = matrix(apart, tested, "decode", models, (*DECODERS, LEARNED), bench.say)
     shown = tables.matrix_table(found)

@@ -20,7 +20,7 @@ from holdfast.evaluate.run import Plan
 from holdfast.noise.suite import NoiseSelection, Watch, unwatched
 from holdfast.noise.vision.result import Suite
 from holdfast.noise.vision.run import NoisePlan, measure, prepare
-from holdfast.train.mitigate.rows import MIX, Over, choices_of, pair_of
+from holdfast.train.mitigate.rows import MIX, Over, choice_of
 from holdfast.train.mitigate.training import Trained, Training, pictures_for, right
 from holdfast.train.pictures import Choice, Pictures, Say
 
@@ -85,10 +85,8 @@ def matrix(
     training: Training, tested: Dataset, over: Over, models: Trained, tests: Sequence[str], say: Say
 ) -> Matrix:
     """The matrix of trained rows by tests; what is tested already is not done again."""
-    pairs = [pair_of(training.model, over, name) for name in tests]
-    shown = _only(
-        pictures_for(training, tested, choices_of((*training.seen, *pairs)), say), choices_of(pairs)
-    )
+    choices = [choice_of(training.model, over, name) for name in tests]
+    shown = _only(pictures_for(training, tested, choices, say), choices)
     rows: dict[str, dict[int, Model]] = {}
     for order, model in models.items():
         rows.setdefault(order.row.name, {})[order.seed] = model

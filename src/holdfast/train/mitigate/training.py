@@ -25,7 +25,7 @@ from holdfast.graph.load import load_model
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
 from holdfast.train.loop import threads
-from holdfast.train.mitigate.rows import PGD_STEPS, Row, choices_of
+from holdfast.train.mitigate.rows import PGD_STEPS, Row
 from holdfast.train.pictures import Choice, Pictures, Say, pictures_of
 from holdfast.train.tune import Tuning, tune
 
@@ -50,7 +50,7 @@ class Training:
     rate: float = 1e-3
     shift: int = 2
     jobs: int = 1  # processes, each with one thread
-    seen: tuple[tuple[str, str], ...] = ()  # pairs that pictures are made for even if no row needs them
+    seen: tuple[Choice, ...] = ()  # that pictures are made for even if no row needs them
 
     def tuning(self, row: Row) -> Tuning:
         """How the row is trained."""
@@ -58,7 +58,7 @@ class Training:
             self.steps,
             self.batch,
             self.rate,
-            mix=choices_of(row.seen),
+            mix=tuple(dict.fromkeys(row.choices)),
             augment=row.augment,
             adversarial=row.adversarial,
             shift=self.shift,
@@ -121,8 +121,8 @@ class TrainWork(ItemWork[Order, None]):
         tuning = training.tuning(row)
         with threads(1):  # rows side by side are faster, and the same anywhere
             proto = tune(training.model, pictures, tuning, item.seed, checkpoint, say, name=name)
-        decode, resize = row.seen[0]
-        card = dataclasses.replace(training.model.card, decode=decode, resize=resize)
+        first = row.choices[0]
+        card = dataclasses.replace(training.model.card, decode=first.decode, resize=first.resize)
         contents = {".onnx": proto.SerializeToString(), ".toml": card_text(card).encode()}
         digest = fingerprint.of([self.setups()[0].name, *self.contents(item)])[:8]
         stem = f"{training.model.name}-{row.how}-{item.seed}-{digest}"
@@ -140,7 +140,7 @@ def orders(rows: Sequence[Row], seeds: Sequence[int]) -> tuple[Order, ...]:
 def train(training: Training, asked: Iterable[Order], say: Say) -> dict[Order, Model]:
     """The trained model of every order; the pictures come first, and each finished model is stored."""
     wanted = tuple(dict.fromkeys(asked))
-    choices = choices_of((*training.seen, *(pair for order in wanted for pair in order.row.seen)))
+    choices = [choice for order in wanted for choice in order.row.choices]
     pictures = pictures_for(training, training.data, choices, say)
     alone = training.jobs == 1 or len(wanted) < 2
     work = TrainWork(training, pictures.choices, pictures.key, say if alone else None)
@@ -166,8 +166,8 @@ def places_of(model: Model, data: Dataset) -> tuple[int, ...] | None:
 
 
 def pictures_for(training: Training, data: Dataset, choices: Sequence[Choice], say: Say) -> Pictures:
-    """The pictures of a data set as the network is shown them under each choice."""
-    model = training.model
+    """The pictures of a data set as the network is shown them under each choice, and those of `seen`."""
+    model, choices = training.model, tuple(dict.fromkeys((*training.seen, *choices)))
     return pictures_of(model, data, choices, training.folder, training.jobs, say, places_of(model, data))
 
 
