@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.evaluate.run import Plan
     from holdfast.train.mitigate.training import Training
     from holdfast.train.pictures import Choice
-    from holdfast.train.run import Mixed
+    from holdfast.train.run import MixResult
 
 HELD_OUT = 4  # every fourth image is tested on if no test data is given
 
@@ -44,12 +44,12 @@ def mix(options: MixOptions) -> int:
     plan = _plan(options)
     mixed, reported = _choices(plan.model.card, options.decode, options.resize)
     tell_about(plan)
-    found = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
+    result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
     if options.json:
-        write_json(options.json, run.as_plain(found))
-    options.print_table(mix_table(found))
-    _print_next(found, options)
-    return 4 if found.left_out else 0
+        write_json(options.json, run.as_plain(result))
+    options.print_table(mix_table(result))
+    _print_next(result, options)
+    return 4 if result.left_out else 0
 
 
 def tent(options: TentOptions) -> int:
@@ -71,10 +71,10 @@ def tent(options: TentOptions) -> int:
     check_adaptable(trainable_of(plan.model), plan.model.name)
     how = Adaptation(options.batch, options.rate, options.steps, options.seed)
     with threads(options.jobs):
-        found = adapt(plan.model, plan.dataset, options.work, how, _say_unless_bar, options.jobs, over)
+        result = adapt(plan.model, plan.dataset, options.work, how, _say_unless_bar, options.jobs, over)
     if options.json:
-        write_json(options.json, as_plain(found))
-    options.print_table(tent_csv([found]) if options.csv else tent_table([found]))
+        write_json(options.json, as_plain(result))
+    options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
     return 0
 
 
@@ -93,12 +93,12 @@ def matrix(options: MatrixOptions) -> int:
     names = options.with_ or (RESIZES if options.over == "resize" else DECODERS)
     rows = matrix_rows(training.model, options.over, names, names)
     models = train(training, orders(rows, range(options.seed, options.seed + options.seeds)), _say)
-    found = matrices.matrix(training, tested, options.over, models, names, _say)
+    result = matrices.matrix(training, tested, options.over, models, names, _say)
     if options.json:
-        write_json(options.json, matrices.as_plain(found))
-    options.print_table(matrix_csv(found) if options.csv else matrix_table(found))
+        write_json(options.json, matrices.as_plain(result))
+    options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
     if not options.csv:
-        say(matrices.verdict(found))
+        say(matrices.verdict(result))
     return 0
 
 
@@ -121,11 +121,11 @@ def compare(options: MitigateOptions) -> int:
     from holdfast.train.tables import families_csv, families_table
 
     models = train(training, orders(mitigations(training.model, options.with_), (options.seed,)), _say)
-    found = families(training, models, tested, options.work, options.only or FAMILIES, progress)
+    result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
     if options.json:
-        write_json(options.json, as_plain(found))
+        write_json(options.json, as_plain(result))
     name = training.model.name
-    options.print_table(families_csv(found, name) if options.csv else families_table(found, name))
+    options.print_table(families_csv(result, name) if options.csv else families_table(result, name))
     return 0
 
 
@@ -208,16 +208,16 @@ def _say_unless_bar(text: str) -> None:
         _say(text)
 
 
-def _print_next(found: Mixed, options: MixOptions) -> None:
+def _print_next(result: MixResult, options: MixOptions) -> None:
     """Print what was trained and what to do next."""
-    kept = f"; {len(found.kept)} other float constants are as they were" if found.kept else ""
-    sys.stderr.write(f"trained  {found.numbers:,} numbers in {found.weights} weights{kept}\n")
-    for failure in found.left_out[:20]:
+    kept = f"; {len(result.kept)} other float constants are as they were" if result.kept else ""
+    sys.stderr.write(f"trained  {result.numbers:,} numbers in {result.weights} weights{kept}\n")
+    for failure in result.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    sys.stderr.write(f"model    {found.new} ({Path(found.new).with_suffix('.toml')} is its card)\n")
-    models, test = (options.model, found.new), options.test
+    sys.stderr.write(f"model    {result.new} ({Path(result.new).with_suffix('.toml')} is its card)\n")
+    models, test = (options.model, result.new), options.test
     say(f"next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
-    unseen = found.held_out or ("" if test else _other_seed(options.data))
+    unseen = result.held_out or ("" if test else _other_seed(options.data))
     if unseen:
         command = command_line(NoiseOptions(models_data=(*models, unseen)))
         say(f"on images it was not trained on: {command}")

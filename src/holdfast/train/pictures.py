@@ -21,7 +21,7 @@ from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label
-from holdfast.engine.cells import ItemWork, Setup, run
+from holdfast.engine.cells import ItemWork, Setup, count_missing, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
 
@@ -146,8 +146,9 @@ def pictures_of(
     home = folder / f"pictures-{key[:16]}"
     _prepare(home, (len(choices), len(dataset), wanted.size.height, wanted.size.width, 3))
     work = PictureWork(home, wanted, choices, key)
-    items = list(enumerate(dataset.entries))
-    cells = run(work, items, Store(home / "cells"), jobs=jobs, progress=progress).read()
+    items, store = list(enumerate(dataset.entries)), Store(home / "cells")
+    jobs = jobs if count_missing(work, items, store) else 1  # a worker, which may start none, finds all made
+    cells = run(work, items, store, jobs=jobs, progress=progress).read()
     failed = tuple(cell["failed"] for cell in cells if "failed" in cell)
     if len(failed) == len(cells):
         raise DataError(f"none of the {len(dataset)} images could be read; first {failed[0]}")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Line:
+class AccuracyChange:
     """Accuracy under one choice before and after training, in percent."""
 
     choice: str
@@ -42,7 +42,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixResult:
     """What mix training did to a model, on images it was not trained on."""
 
     old: str
@@ -55,7 +55,7 @@ class Mixed:
     weights: int  # tensors of the file that were trained
     numbers: int  # in these
     kept: tuple[str, ...]  # float numbers of the file that are no weights
-    lines: tuple[Line, ...]
+    lines: tuple[AccuracyChange, ...]
     held_out: str = ""  # the list of images that were held out
     left_out: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ class Mixed:
 def mix(
     plan: Plan, options: MixOptions, mixed: tuple[Choice, ...], reported: tuple[Choice, ...], say: Say,
     watch: Watch,
-) -> Mixed:  # fmt: skip
+) -> MixResult:  # fmt: skip
     """Train on the mixed choices, write the new model and its card, and return what training did.
 
     Accuracy is given under the card's own choice and the reported ones. Pictures, checkpoint and what was
@@ -101,7 +101,7 @@ def mix(
     write_card(model.card, options.out.with_suffix(".toml"), model.guessed)
     before, after = (100 * right(one, shown, work).mean(1) for one in (model, load_model(options.out)))
     accuracies = zip(reported, before, after, strict=True)
-    return Mixed(
+    return MixResult(
         old=str(model.path),
         new=str(options.out),
         data=plan.dataset.name,
@@ -112,7 +112,7 @@ def mix(
         weights=len(net.weights),
         numbers=sum(w.numel() for w in net.weights.values()),
         kept=net.plan.kept,
-        lines=tuple(Line(choice.label, float(b), float(a)) for choice, b, a in accuracies),
+        lines=tuple(AccuracyChange(choice.label, float(b), float(a)) for choice, b, a in accuracies),
         held_out=_write_list(options.out, tested, shown) if test is None else "",
         left_out=(*pictures.left_out, *shown.left_out),
     )
@@ -150,8 +150,8 @@ def _check_out(out: Path, model: Model) -> None:
 
 def places_of(plan: Plan) -> Sequence[int] | None:
     """For each class of the data its place among the model's; None if the data does not name its classes."""
-    found = alignment_of(plan)
-    return found.places() if plan.dataset.classes else None
+    alignment = alignment_of(plan)
+    return alignment.places() if plan.dataset.classes else None
 
 
 def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Dataset, Dataset]:
@@ -180,7 +180,7 @@ def _write_list(out: Path, tested: Dataset, shown: Pictures) -> str:
     return str(path)
 
 
-def as_plain(found: Mixed) -> dict[str, Any]:
+def as_plain(result: MixResult) -> dict[str, Any]:
     """The result as JSON values."""
-    spread = {of: dict(zip(("mean", "std"), found.spread(of), strict=True)) for of in ("before", "after")}
-    return {"holdfast": 1, "kind": "mix training", **dataclasses.asdict(found), **spread}
+    spread = {of: dict(zip(("mean", "std"), result.spread(of), strict=True)) for of in ("before", "after")}
+    return {"holdfast": 1, "kind": "mix training", **dataclasses.asdict(result), **spread}

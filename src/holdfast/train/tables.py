@@ -9,20 +9,20 @@ from holdfast.noise.vision.tables import groups_of, lines_of, title_of
 from holdfast.report.tables import Cell, Column, Table, table_of
 from holdfast.train.mitigate.adapt import FAMILIES, Adapted, Drop
 from holdfast.train.mitigate.matrix import Matrix
-from holdfast.train.run import Mixed
+from holdfast.train.run import MixResult
 
 MISSING = "–"
 _TABLES = {"resize": "Table 7", "decode": "Tables 8 and 9"}
 
 
-def mix_table(found: Mixed) -> Table:
+def mix_table(result: MixResult) -> Table:
     """Accuracy under each choice before and after, the mean and the standard deviation."""
-    rows: list[tuple[str, float, float]] = [(line.choice, line.before, line.after) for line in found.lines]
-    means, stds = zip(found.spread("before"), found.spread("after"), strict=True)
+    rows: list[tuple[str, float, float]] = [(line.choice, line.before, line.after) for line in result.lines]
+    means, stds = zip(result.spread("before"), result.spread("after"), strict=True)
     rows += [("mean", *means), ("std", *stds)]
     caption = (
-        f"top-1 in % on {found.tested_on} images of {found.tested} that were not trained on; trained for "
-        f"{found.steps} steps on {found.trained_on}. Δ = after − before: higher is better"
+        f"top-1 in % on {result.tested_on} images of {result.tested} that were not trained on; trained for "
+        f"{result.steps} steps on {result.trained_on}. Δ = after − before: higher is better"
     )
     columns: list[Column | str] = ["decode + resize", *(Column(name, 2) for name in ("before", "after", "Δ"))]
     return Table(columns, [[*row, row[2] - row[1]] for row in rows], caption)
