@@ -87,9 +87,9 @@ class Work(ABC, Generic[Item, State]):
     def contents(self, item: Item) -> Sequence[Any]:
         """What identifies the item in each of its cells; None where it has none."""
 
-    @abstractmethod
-    def open(self, threads: int) -> State:
-        """Open what the work needs. Called once per process, before the first computation."""
+    def open(self, threads: int) -> State | None:
+        """Open what the work needs, if anything. Called once per process, before the first computation."""
+        return None
 
     @abstractmethod
     def compute(self, state: State, batch: Sequence[Missing]) -> Iterator[Computed]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.config.options import changed, field_of
-from holdfast.config.output import say, write_json
+from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
 from holdfast.evaluate.options import EvaluateOptions, EvaluationOptions
@@ -150,8 +150,7 @@ def _show(options: EvaluateOptions, result: Mapping[str, Any], extra: Mapping[st
     """Print the tables, and write the numbers to a JSON file if there is one."""
     from holdfast.evaluate.result import as_json, by_class, headline
 
-    if options.json:
-        write_json(options.json, {**as_json(result), **extra})
+    options.write_json({**as_json(result), **extra})
     if options.csv:
         return options.print_table(by_class(result, every=True, overall=True))
     options.print_table(headline(result))
@@ -190,7 +189,6 @@ def _lecture(options: EvaluateOptions) -> int:
     from holdfast.evaluate.explain import explain_lecture
 
     text, result = explain_lecture()
-    if options.json:
-        write_json(options.json, result)
+    options.write_json(result)
     say(text)
     return 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.config.output import check_outputs, say
+from holdfast.config.output import check_outputs, say, write_json
 from holdfast.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,6 +145,11 @@ class OutputOptions(Options, group=OUTPUT):
         if self.csv + self.markdown + self.latex > 1:
             raise InputError("expected one of --csv, --markdown and --latex, not several")
         check_outputs({"--json": self.json, "--out": getattr(self, "out", None)}, {"--runs": runs})
+
+    def write_json(self, numbers: Any) -> None:
+        """Write the numbers to the JSON file, if one is given."""
+        if self.json:
+            write_json(self.json, numbers)
 
     def print_table(self, table: Table) -> None:
         """Print a table in the format of choice."""

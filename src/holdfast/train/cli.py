@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.config.options import carry
-from holdfast.config.output import say, write_json
+from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError, MissingExtra, UnknownName
 from holdfast.evaluate.cli import plan_of, tell_about
@@ -45,8 +45,7 @@ def mix(options: MixOptions) -> int:
     mixed, reported = _choices(plan.model.card, options.decode, options.resize)
     tell_about(plan)
     result = run.mix(plan, options, mixed, reported, _say_unless_bar, progress)
-    if options.json:
-        write_json(options.json, run.as_plain(result))
+    options.write_json(run.as_plain(result))
     options.print_table(mix_table(result))
     _print_next(result, options)
     return 4 if result.left_out else 0
@@ -72,8 +71,7 @@ def tent(options: TentOptions) -> int:
     how = Adaptation(options.batch, options.rate, options.steps, options.seed)
     with threads(options.jobs):
         result = adapt(plan.model, plan.dataset, options.work, how, _say_unless_bar, options.jobs, over)
-    if options.json:
-        write_json(options.json, as_plain(result))
+    options.write_json(as_plain(result))
     options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
     return 0
 
@@ -94,8 +92,7 @@ def matrix(options: MatrixOptions) -> int:
     rows = matrix_rows(training.model, options.over, names, names)
     models = train(training, orders(rows, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
-    if options.json:
-        write_json(options.json, matrices.as_plain(result))
+    options.write_json(matrices.as_plain(result))
     options.print_table(matrix_csv(result) if options.csv else matrix_table(result))
     if not options.csv:
         say(matrices.verdict(result))
@@ -122,8 +119,7 @@ def compare(options: MitigateOptions) -> int:
 
     models = train(training, orders(mitigations(training.model, options.with_), (options.seed,)), _say)
     result = families(training, models, tested, options.work, options.only or FAMILIES, progress)
-    if options.json:
-        write_json(options.json, as_plain(result))
+    options.write_json(as_plain(result))
     name = training.model.name
     options.print_table(families_csv(result, name) if options.csv else families_table(result, name))
     return 0

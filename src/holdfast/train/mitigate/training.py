@@ -103,9 +103,6 @@ class TrainWork(ItemWork[Order, None]):
         """How the row is trained, and its seed."""
         return [[self.training.tuning(item.row), item.seed]]
 
-    def open(self, threads: int) -> None:
-        """Open nothing: pictures are opened for each row."""
-
     def is_valid(self, setup: int, data: bytes) -> bool:
         """Whether the model and its card are there, and are those that were written."""
         cell = orjson.loads(data)
@@ -184,9 +181,6 @@ class RightWork(ItemWork[Model, None]):
     def contents(self, item: Model) -> list[Any]:
         """The model and its card."""
         return [[item.sha256, item.card]]
-
-    def open(self, threads: int) -> None:
-        """Open nothing: each model is opened for itself."""
 
     def compute_item(self, state: None, item: Model) -> Any:
         """One or zero per choice and picture."""
