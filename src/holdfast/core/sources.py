@@ -47,7 +47,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "speech": (
             "core", *_CELLS, *_REWRITE, "graph.card", "metrics", "noise.speech", "noise.speech.options",
         ),
-        "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.records"),
+        "train": (*_KERNEL, *_CELLS, "train", "evaluate.classes", "engine.executor", "engine.records"),
     }
 )  # fmt: skip
 

@@ -130,15 +130,9 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     if not pairs:
         return ()
     title = "Most frequent confusions"
-    columns: list[Column[tuple[int, int]]] = [
-        Column("true", get=lambda pair: classes[pair[0]]),
-        Column("taken for", get=lambda pair: classes[pair[1]]),
-        Column(unit, get=lambda pair: inner[pair]),
-        Column(
-            "share", get=lambda pair: inner[pair] / whole[pair[0]], note=f"of the {unit} of the true class"
-        ),
-    ]
-    body = to_html(Table.of(pairs, columns))
+    columns = ["true", "taken for", unit, Column("share", note=f"of the {unit} of the true class")]
+    rows = [[classes[i], classes[j], inner[i, j], inner[i, j] / whole[i]] for i, j in pairs]
+    body = to_html(Table(columns, rows))
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
