@@ -130,9 +130,9 @@ def _pairs(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple
     if not pairs:
         return ()
     title = "Most frequent confusions"
-    columns = ["true", "taken for", unit, Column("share", note=f"of the {unit} of the true class")]
+    share = Column("share", note=f"of the {unit} of the true class")
     rows = [[classes[i], classes[j], inner[i, j], inner[i, j] / whole[i]] for i, j in pairs]
-    body = to_html(Table(columns, rows))
+    body = to_html(Table(["true", "taken for", unit, share], rows))
     return (Figure(title, scroll(body, title), wide=wide),)
 
 
