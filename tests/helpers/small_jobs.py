@@ -183,10 +183,7 @@ JOBS = {
     "contest": (contested, (CELLS,)),
     "language": (asked, (CELLS, "noise.language.cells:_rewrite")),
     "speech": (spoken, (CELLS, "noise.speech.cells:_rewrite")),
-    "train": (
-        tuned,
-        (CELLS, "train.shown:fill"),
-    ),
+    "train": (tuned, (CELLS,)),
     "rewrite": (rewritten, ("stages.deployed:Deployed._made",)),
 }
 
