@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,7 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
-from holdfast.graph.candidates import from_centres, named, options_of, shapes, upright_sides, wrong
+from holdfast.graph.candidates import from_centres, named, options_of, pixels, shapes, upright_sides, wrong
 
 Column = Literal["x1", "y1", "x2", "y2", "cx", "cy", "w", "h", "score", "label", "angle", "-"]
 
@@ -20,6 +21,8 @@ _CORNERS = {
     "cxcywh": ("cx", "cy", "w", "h"),
     "xywh": ("x1", "y1", "w", "h"),
 }
+# What is in the names of outputs, by role; looked for in this order.
+_WORDS = {"count": "num|count", "boxes": "box", "scores": "score|conf", "labels": "label|class"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
             f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card (COCO's own ids, "
             'up to 90, are classes = "coco91")',
         )
-    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+    unit = np.tile(pixels(card, chosen.normalised), 2)
     return Detections(found[used] * unit, scores[used], labels[used])
 
 
@@ -88,11 +91,8 @@ def _columns(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Fl
 
 def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[Floats, Floats, Ints]:
     """Boxes (n, 4), scores (n,) and labels (n,) from outputs of their own."""
-    names = roles(
-        {name: value.shape for name, value in raw.items()}, {n: v.dtype.kind for n, v in raw.items()}
-    )
-    told = {"boxes": chosen.boxes, "scores": chosen.scores, "labels": chosen.labels, "count": chosen.count}
-    names |= {role: name for role, name in told.items() if name}
+    names = roles({n: v.shape for n, v in raw.items()}, {n: v.dtype.kind for n, v in raw.items()})
+    names |= {role: name for role in _WORDS if (name := getattr(chosen, role))}
     missing = [role for role in ("boxes", "scores", "labels") if role not in names]
     if missing:
         raise wrong(
@@ -118,20 +118,14 @@ def _separate(raw: Mapping[str, Tensor], chosen: Options, card: Card) -> tuple[F
 
 def roles(shape_of: Mapping[str, tuple[int | str, ...]], kind_of: Mapping[str, str]) -> dict[str, str]:
     """Which output is boxes, scores, labels and count, by what it is called, then by shape and type."""
-    words = {
-        "boxes": ("box",),
-        "scores": ("score", "conf"),
-        "labels": ("label", "class"),
-        "count": ("num", "count"),
-    }
     found: dict[str, str] = {}
-    for role in ("count", "boxes", "scores", "labels"):
-        hits = [n for n in shape_of if n not in found.values() and any(w in n.lower() for w in words[role])]
+    for role, words in _WORDS.items():
+        hits = [n for n in shape_of if n not in found.values() and re.search(words, n.lower())]
         if hits:
             found[role] = hits[0]
-    left = [n for n in shape_of if n not in found.values()]
-    for name in left:
-        shape = shape_of[name]
+    for name, shape in shape_of.items():
+        if name in found.values():
+            continue
         if "boxes" not in found and shape and shape[-1] == 4:
             found["boxes"] = name
         elif "labels" not in found and kind_of[name] in "iu" and shape not in ((), (1,), (1, 1)):
@@ -156,13 +150,10 @@ def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
     chosen = options_of(SelectedOptions, card)
     four, scores, picks = _pick(named(raw, chosen.outputs, card), bool(chosen.outputs), card)
     picks = picks[(picks[:, 0] == 0) & (picks >= 0).all(axis=1)]
-    found, values = four[picks[:, 2]], scores[picks[:, 1], picks[:, 2]]
-    found = _as_xyxy(found, chosen.form)
+    found, values = _as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
     if chosen.form != "cxcywh":  # the operator takes corners in either order
-        found = np.concatenate(
-            [np.minimum(found[:, :2], found[:, 2:]), np.maximum(found[:, :2], found[:, 2:])], axis=1
-        )
-    unit = np.array([*card.input.size, *card.input.size], np.float64) if chosen.normalised else 1.0
+        found = np.sort(found.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
+    unit = np.tile(pixels(card, chosen.normalised), 2)
     used = values >= card.score
     return Detections((found * unit)[used], values[used], picks[used, 1])
 

@@ -10,7 +10,17 @@ import numpy as np
 from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Tensor
-from holdfast.graph.candidates import above, from_centres, one_image, options_of, single, upright_sides, wrong
+from holdfast.graph.candidates import (
+    above,
+    from_centres,
+    one_image,
+    options_of,
+    pixels,
+    single,
+    table_rows,
+    upright_sides,
+    wrong,
+)
 
 
 @dataclass(frozen=True)
@@ -26,28 +36,18 @@ class Yolov5Options:
 def yolov5(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from an output (1, n, 5+k): centre x y, width, height, objectness, classes."""
     chosen = options_of(Yolov5Options, card)
-    name, value = single(raw, chosen.outputs, card)
-    rows = one_image(name, value, card)
-    if rows.ndim != 2 or rows.shape[1] != 5 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, boxes, 5 + {len(card.classes)} classes); "
-            'correct `classes` in the card (or, without objectness, the head: "yolov8")',
-        )
+    hint = ' (or, without objectness, the head: "yolov8")'
+    _, rows = table_rows(raw, chosen.outputs, card, 5, "boxes", hint)
     cells = rows[rows[:, 4] >= card.score].astype(np.float64)
     index, classes, scores = above(cells[:, 5:] * cells[:, 4:5], card.score, chosen.multi_label)
-    unit = np.array(card.input.size, np.float64) if chosen.normalised else 1.0
-    boxes = from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit)
-    return Detections(boxes, scores, classes)
+    unit = pixels(card, chosen.normalised)
+    return Detections(from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit), scores, classes)
 
 
 @dataclass(frozen=True)
-class Yolov8Options:
+class Yolov8Options(Yolov5Options):
     """What a card may say of a YOLOv8 output."""
 
-    outputs: tuple[str, ...] = ()
-    normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
-    multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
     trailing: int = 0  # columns behind the classes: mask coefficients, keypoints, an angle
     angle: bool = False  # the first of them is the box's rotation; the upright box around it is taken
 
@@ -69,11 +69,10 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
         )
     if chosen.angle and not chosen.trailing:
         raise wrong(card, "angle = true needs a column for the angle: set trailing = 1 in the card")
-    columns = found if found.shape[0] == width else found.T
-    used = np.flatnonzero(columns[4:last].max(axis=0) >= card.score)
-    cells = columns[:, used].T.astype(np.float64)
+    rows = found.T if found.shape[0] == width else found
+    cells = rows[rows[:, 4:last].max(axis=1) >= card.score].astype(np.float64)
     index, classes, scores = above(cells[:, 4:last], card.score, chosen.multi_label)
-    unit = np.array(card.input.size, np.float64) if chosen.normalised else 1.0
+    unit = pixels(card, chosen.normalised)
     sides = cells[index, 2:4] * unit
     if chosen.angle:
         sides = upright_sides(sides, cells[index, last])
@@ -81,10 +80,9 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
 
 
 @dataclass(frozen=True)
-class RtdetrOptions:
+class RtdetrOptions(Yolov5Options):
     """What a card may say of an RT-DETR table."""
 
-    outputs: tuple[str, ...] = ()
     normalised: bool = True  # boxes in parts of the input (0..1), not in pixels
     multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
 
@@ -93,15 +91,8 @@ class RtdetrOptions:
 def rtdetr(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Detections from an output (1, n, 4+k): centre x y, width, height, class probabilities."""
     chosen = options_of(RtdetrOptions, card)
-    name, value = single(raw, chosen.outputs, card)
-    rows = one_image(name, value, card)
-    if rows.ndim != 2 or rows.shape[1] != 4 + len(card.classes):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, queries, 4 + {len(card.classes)} classes); "
-            "correct `classes` in the card",
-        )
-    rows = rows.astype(np.float64)
+    _, table = table_rows(raw, chosen.outputs, card, 4, "queries")
+    rows = table.astype(np.float64)
     index, classes, scores = above(rows[:, 4:], card.score, chosen.multi_label)
-    unit = np.array(card.input.size, np.float64) if chosen.normalised else 1.0
+    unit = pixels(card, chosen.normalised)
     return Detections(from_centres(rows[index, :2] * unit, rows[index, 2:4] * unit), scores, classes)
