@@ -189,23 +189,14 @@ def curve_of(step: Activation, values: Array) -> Array:
         return np.where(values < 0, step.slope * values, values)
     if step.curve == "elu":
         return np.where(values < 0, step.slope * np.expm1(np.minimum(values, 0.0)), values)
-    return CURVES[step.curve](values)
+    with np.errstate(all="ignore"):  # infinite or not a number where it is not defined, as runtimes have it
+        return CURVES[step.curve](values)
 
 
 def sigmoid(values: Array) -> Array:
     """1 / (1 + exp(-x)) without overflow."""
     small = np.exp(-np.abs(values))
     return np.where(values >= 0, 1.0 / (1.0 + small), small / (1.0 + small))
-
-
-def _undefined(curve: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The curve, silently infinite or not a number where it is not defined: as runtimes have it."""
-
-    def applied(values: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return curve(values)
-
-    return applied
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -218,10 +209,10 @@ CURVES: Mapping[Curve, Callable[[Array], Array]] = {
     "softplus": lambda values: np.maximum(values, 0.0) + np.log1p(np.exp(-np.abs(values))),
     "sin": np.sin,
     "square": np.square,
-    "exp": _undefined(np.exp),
-    "log": _undefined(np.log),
-    "sqrt": _undefined(np.sqrt),
-    "reciprocal": _undefined(np.reciprocal),
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "reciprocal": np.reciprocal,
 }
 
 
@@ -239,16 +230,11 @@ def _convolved(step: Conv, source: Array) -> Array:
     """A convolution as one matrix product per group over the windows."""
     top, left, bottom, right = step.pads
     padded = np.pad(source, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    out, inner, kh, kw = step.weight.shape
-    reach = (step.dilation[0] * (kh - 1) + 1, step.dilation[1] * (kw - 1) + 1)
+    reach = [d * (k - 1) + 1 for d, k in zip(step.dilation, step.weight.shape[2:], strict=True)]
     windows = sliding_window_view(padded, reach, axis=(2, 3))
     windows = windows[:, :, :: step.stride[0], :: step.stride[1], :: step.dilation[0], :: step.dilation[1]]
     windows = windows[:, :, : step.shape[1], : step.shape[2]]
-    batch, each = len(source), out // step.groups
-    parts = []
-    for group in range(step.groups):
-        seen = windows[:, group * inner : (group + 1) * inner]
-        weight = step.weight[group * each : (group + 1) * each]
-        parts.append(np.tensordot(seen, weight, axes=([1, 4, 5], [1, 2, 3])))
+    groups = zip(np.split(windows, step.groups, axis=1), np.split(step.weight, step.groups), strict=True)
+    parts = [np.tensordot(seen, weight, axes=([1, 4, 5], [1, 2, 3])) for seen, weight in groups]
     joined = np.moveaxis(np.concatenate(parts, axis=3), 3, 1) + step.bias[:, None, None]
-    return joined.reshape(batch, prod(step.shape))
+    return joined.reshape(len(source), prod(step.shape))

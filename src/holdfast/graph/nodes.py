@@ -89,12 +89,31 @@ def part_of(
     )
 
 
+def node_alone(node: Any, given: Mapping[str, NDArray[Any]], **facts: Any) -> Any:
+    """The model of one node that is given these arrays; `facts` are arguments of make_model."""
+    from onnx import helper
+
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in given.items()
+    ]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    return helper.make_model(helper.make_graph([node], "alone", inputs, outputs), **facts)
+
+
 def set_attribute(node: Any, name: str, value: Any) -> None:
     """Give a node an attribute, in place of one of the same name."""
     from onnx import helper
 
     drop_attributes(node, name)
     node.attribute.append(helper.make_attribute(name, value))
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The values of a node's attributes by name, texts as bytes."""
+    from onnx import helper
+
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
 def drop_attributes(node: Any, *names: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -110,21 +109,9 @@ def curve_of(step: Activation, values: Tensor) -> Tensor:
     if step.curve == "sign":
         soft = values.clamp(-1, 1)
         return soft + (torch.sign(values) - soft).detach()
-    return _CURVES[step.curve](values)
-
-
-_CURVES: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "softplus": functional.softplus,
-    "sin": torch.sin,
-    "square": torch.square,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
-    "reciprocal": torch.reciprocal,
-}
+    if step.curve == "softplus":
+        return functional.softplus(values)
+    return getattr(torch, step.curve)(values)  # torch has the others under their names
 
 
 def _taken(inputs: list[Tensor], constants: tuple[Tensor, ...]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
         inputs = tuple(_find(values, node, name) if name else None for name in node.input)
-        parsed = replace(node_of(node, inputs, opset, set(outputs)), aim=table.aim)
+        parsed = node_of(node, inputs, opset, set(outputs), table.aim)
         found = lowered(parsed, node.domain, build, table)
         for name, value in zip(node.output, found, strict=False):
             values[name] = build.normal(value) if isinstance(value, View) else value

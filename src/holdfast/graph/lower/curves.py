@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from math import pi
 
 import numpy as np
@@ -21,9 +20,7 @@ WIDEST = 1e15  # of a bound: x - bound must keep digits of x
 
 def relu(build: Build, value: Value) -> Value:
     """max(value, 0)."""
-    if not isinstance(value, View):
-        return np.maximum(value, 0)
-    return build.curved(value, "relu", lambda c: np.maximum(c, 0.0))
+    return build.curve(value, "relu") if isinstance(value, View) else np.maximum(value, 0)
 
 
 def at_least(build: Build, view: View, low: Array | float) -> Value:
@@ -70,7 +67,7 @@ def leaky(build: Build, view: View, slope: float) -> Value:
     if not 0 < slope < 1:  # the step's relaxations expect a slope between
         above = scaled(build, relu(build, view), 1.0 - slope, 0.0)
         return total(build, scaled(build, view, slope, 0.0), above)
-    return build.curved(view, "leaky", lambda c: np.where(c < 0, slope * c, c), slope)
+    return build.curve(view, "leaky", slope)
 
 
 def _prelu(node: Node, build: Build) -> list[Value]:
@@ -97,10 +94,9 @@ def _hard_swish(node: Node, build: Build) -> list[Value]:
 
 
 def _clip(node: Node, build: Build) -> list[Value]:
-    low, high = (node.attributes.get(n) for n in ("min", "max"))
-    given = (node.constant(1, "minimum"), node.constant(2, "maximum"))
-    low = given[0].item() if given[0] is not None else (-np.inf if low is None else low)
-    high = given[1].item() if given[1] is not None else (np.inf if high is None else high)
+    below, above = node.constant(1, "minimum"), node.constant(2, "maximum")
+    low = node.attributes.get("min", -np.inf) if below is None else below.item()
+    high = node.attributes.get("max", np.inf) if above is None else above.item()
     if low > high:
         raise node.fail(f"its minimum {low} is above its maximum {high}")
     return [clipped(build, node.view(), float(low), float(high))]
@@ -110,8 +106,8 @@ class SeveralSoftmaxes(ModelError):
     """The last softmax cannot be taken off: it is not one over all outputs."""
 
 
-def _curve(curve: Curve, node: Node, build: Build) -> list[Value]:
-    return [build.curve(node.view(), curve)]
+def _curve(curve: Curve) -> Lowering:
+    return lambda node, build: [build.curve(node.view(), curve)]
 
 
 def elu(build: Build, view: View, factor: float) -> Value:
@@ -221,16 +217,16 @@ OPERATORS: Mapping[str, Lowering] = {
     "HardSwish": _hard_swish,
     "Clip": _clip,
     "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
-    "Sigmoid": partial(_curve, "sigmoid"),
-    "Tanh": partial(_curve, "tanh"),
-    "Sign": partial(_curve, "sign"),
-    "Erf": partial(_curve, "erf"),
-    "Exp": partial(_curve, "exp"),
-    "Log": partial(_curve, "log"),
-    "Sqrt": partial(_curve, "sqrt"),
-    "Reciprocal": partial(_curve, "reciprocal"),
-    "Softplus": partial(_curve, "softplus"),
-    "Sin": partial(_curve, "sin"),
+    "Sigmoid": _curve("sigmoid"),
+    "Tanh": _curve("tanh"),
+    "Sign": _curve("sign"),
+    "Erf": _curve("erf"),
+    "Exp": _curve("exp"),
+    "Log": _curve("log"),
+    "Sqrt": _curve("sqrt"),
+    "Reciprocal": _curve("reciprocal"),
+    "Softplus": _curve("softplus"),
+    "Sin": _curve("sin"),
     "Cos": lambda node, build: [build.curve(scaled(build, node.view(), 1.0, pi / 2), "sin")],
     "Elu": lambda node, build: [elu(build, node.view(), node.number("alpha", 1.0))],
     "Selu": _selu,

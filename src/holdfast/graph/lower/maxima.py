@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
@@ -99,31 +100,28 @@ def _reduce_min(node: Node, build: Build) -> list[Value]:
     return [reduced(node, least)]
 
 
-def _maximum(build: Build, left: Value, right: Value) -> Value:
-    if not isinstance(left, View) and not isinstance(right, View):
-        return np.maximum(left, right)
-    if not isinstance(left, View):
-        return at_least(build, as_view(right), left)
-    if not isinstance(right, View):
-        return at_least(build, left, right)
+def _larger(build: Build, left: View, right: View) -> Value:
     shape = np.broadcast_shapes(left.shape, right.shape)
     pair = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
     return View(largest(build, np.stack(pair, axis=-1)))
 
 
-def _minimum(build: Build, left: Value, right: Value) -> Value:
-    if not isinstance(left, View) and not isinstance(right, View):
-        return np.minimum(left, right)
-    if not isinstance(left, View):
-        return at_most(build, as_view(right), left)
-    if not isinstance(right, View):
-        return at_most(build, left, right)
+def _smaller(build: Build, left: View, right: View) -> Value:
     above = as_view(total(build, left, right, (1.0, -1.0)))
     return total(build, left, relu(build, above), (1.0, -1.0))
 
 
-def _of_all(pair: Callable[[Build, Value, Value], Value], node: Node, build: Build) -> list[Value]:
-    return [reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))]
+def _of_all(constants: Any, bounded: Any, of_views: Any) -> Lowering:
+    """The lowering of Max or Min: of two constants, of a view and a constant, of two views."""
+
+    def pair(build: Build, left: Value, right: Value) -> Value:
+        if isinstance(left, View):
+            return of_views(build, left, right) if isinstance(right, View) else bounded(build, left, right)
+        return bounded(build, right, left) if isinstance(right, View) else constants(left, right)
+
+    return lambda node, build: [
+        reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))
+    ]
 
 
 OPERATORS: Mapping[str, Lowering] = {
@@ -131,6 +129,6 @@ OPERATORS: Mapping[str, Lowering] = {
     "GlobalMaxPool": _global_max,
     "ReduceMax": lambda node, build: [reduced(node, lambda v: View(largest(build, _numbered(build, v))))],
     "ReduceMin": _reduce_min,
-    "Max": partial(_of_all, _maximum),
-    "Min": partial(_of_all, _minimum),
+    "Max": _of_all(np.maximum, at_least, _larger),
+    "Min": _of_all(np.minimum, at_most, _smaller),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.infer import POOLS, Window, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import rules, was_now
 from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, tidy, title
@@ -83,8 +83,7 @@ def _turn(walk: Walk, node: Any) -> None:
         _set_mode(node, not ceils(node))
         walk.touch(node)
         return
-    given = {a.name: a for a in node.attribute}
-    if "count_include_pad" in given and given["count_include_pad"].i:
+    if attributes_of(node).get("count_include_pad"):
         raise cannot(node, f"counts its padding, and opset {walk.opset} has no ceil_mode; use opset 10 or up")
     before, after = [], []
     for cells, window in _seen(walk, node):
@@ -97,20 +96,16 @@ def _turn(walk: Walk, node: Any) -> None:
 
 
 def _set_mode(node: Any, up: bool) -> None:
-    if any(a.name == "auto_pad" and a.s == b"VALID" for a in node.attribute):
+    if attributes_of(node).get("auto_pad") == b"VALID":
         drop_attributes(node, "auto_pad")  # VALID always rounds down
     set_attribute(node, "ceil_mode", int(up))
 
 
 def _spans_all(walk: Walk, node: Any) -> bool:
     """Whether a pool's one window was its whole input: a global pool, written with the size it had."""
-    windows, cells = windows_of(node), walk.value(node.input[0]).old_shape[2:]
-    if not windows or not cells:
-        return False
-    return all(
-        w.kernel == c and w.dilation == 1 and not w.before + w.after
-        for c, w in zip(cells, windows, strict=True)
-    )
+    windows, cells = windows_of(node) or [], walk.value(node.input[0]).old_shape[2:]
+    whole = [Window(c, w.stride) for c, w in zip(cells, windows, strict=False)]
+    return bool(whole) and windows == whole
 
 
 def _keep_spanning(walk: Walk, node: Any) -> None:

@@ -7,10 +7,10 @@ is rounded by a pair of casts that it keeps; sums are in float32, as on the matr
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections import Counter, defaultdict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.core.registry import stage
 from holdfast.graph.rewrite.quant_plan import MOVING, at_opset, tidy
@@ -58,9 +58,9 @@ def bf16_weights(model: ModelProto, context: Context) -> Rewritten:
 
 def rounded(model: ModelProto, kind: str, activations: bool = True) -> Rewritten:
     """The tidy graph with weights, and activations if wanted, rounded to `float16` or `bfloat16`."""
-    original = type(model)()
-    original.CopyFrom(model)
-    model = at_opset(tidy(model)) if kind == "bfloat16" and activations else tidy(model)
+    original, model = model, tidy(model)
+    if kind == "bfloat16" and activations:
+        model = at_opset(model)
     masks = _end_masks(model, kind)
     weights, beyond = _round_weights(model, kind)
     casts = _round_activations(model, kind) if activations else ()
@@ -103,14 +103,9 @@ def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple
     import onnx
     from onnx import numpy_helper
 
-    settings = {
-        node.input[i]
-        for node in model.graph.node
-        for i in SETTINGS.get(node.op_type, ())
-        if i < len(node.input)
-    }
-    done: list[str] = []
-    beyond: list[str] = []
+    places = ((node, at) for node in model.graph.node for at in SETTINGS.get(node.op_type, ()))
+    settings = {node.input[at] for node, at in places if at < len(node.input)}
+    done, beyond = [], []
     for weight in model.graph.initializer:
         if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
             continue
@@ -123,9 +118,7 @@ def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple
     return tuple(done), tuple(beyond)
 
 
-def to_kind(
-    values: np.ndarray[Any, np.dtype[np.float32]], kind: str
-) -> np.ndarray[Any, np.dtype[np.float32]]:
+def to_kind(values: NDArray[np.float32], kind: str) -> NDArray[np.float32]:
     """The values rounded to the nearest number of that kind (halves to even), as float32."""
     if kind == "float16":
         with np.errstate(over="ignore"):  # what becomes infinite is named by the caller
@@ -179,10 +172,10 @@ def _to_round(model: ModelProto) -> list[str]:
     values = (*known.value_info, *known.input, *known.output)
     floats = {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
     floats -= {w.name for w in model.graph.initializer}
-    readers: dict[str, set[str]] = {}
+    readers: dict[str, set[str]] = defaultdict(set)
     for node in model.graph.node:
         for name in node.input:
-            readers.setdefault(name, set()).add(node.op_type)
+            readers[name].add(node.op_type)
     ends = {o.name for o in model.graph.output}
     waiting: set[str] = set()
     found = [i.name for i in model.graph.input if i.name in floats]
@@ -190,7 +183,7 @@ def _to_round(model: ModelProto) -> list[str]:
         if node.op_type in EXACT and not waiting & set(node.input):
             continue
         for name in (n for n in node.output if n in floats):
-            later = name not in ends and readers.get(name, set()) and readers[name] <= set(CLIPPING)
+            later = name not in ends and readers[name] and readers[name] <= set(CLIPPING)
             waiting.add(name) if later else found.append(name)
     return found
 

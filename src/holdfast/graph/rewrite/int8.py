@@ -81,9 +81,7 @@ def quantised(
     `careful` keeps the last layers and those of uneven input in float32 and corrects biases for the rounding
     of weights. The products that the other options stand for do neither.
     """
-    original = type(model)()
-    original.CopyFrom(model)
-    model = tidy(model)
+    original, model = model, tidy(model)
     if not plan_of(model).layers:
         return Rewritten(original, ())
     model = at_opset(model)
@@ -98,22 +96,20 @@ def quantised(
         chosen, last = without(plan, uneven), frozenset()
     if not chosen.layers:
         return Rewritten(original, ())
-    spared = [x.place for x in plan.layers if x.source in uneven and x.place not in last]
-    told = _spared(len(last), [model.graph.node[place].name for place in spared])
-    plan = chosen
-    changed = tuple(model.graph.node[layer.place].name for layer in plan.layers)
-    how = _how(plan, named(method, per_channel), _many(observed.images, context.unit), told)
+    names = [node.name for node in model.graph.node]
+    drowned = [names[x.place] for x in plan.layers if x.source in uneven and x.place not in last]
+    count = _many(observed.images, context.unit)
+    how = _how(chosen, named(method, per_channel), count, _spared(len(last), drowned))
     means = observed.means if careful else {}
-    insert(model, plan, {name: grids[name] for name in plan.readers}, means, per_channel)
-    return Rewritten(model, changed, how)
+    insert(model, chosen, {name: grids[name] for name in chosen.readers}, means, per_channel)
+    return Rewritten(model, tuple(names[layer.place] for layer in chosen.layers), how)
 
 
 def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: bool) -> Observed:
     """What calibration sees of the graph: from `context.observed` if an earlier rewrite looked already."""
     if context.calibration is None:
-        raise CannotRewrite(
-            f"8-bit integers need calibration {context.unit}s; give some that are not tested on"
-        )
+        needed = f"8-bit integers need calibration {context.unit}s"
+        raise CannotRewrite(f"{needed}; give some that are not tested on")
     key = fingerprint.of_bytes(model.SerializeToString())
     kept: Observed | None = context.observed.get(key)
     if kept is None or (histogram and not kept.histogram):
@@ -126,14 +122,13 @@ def _observed(model: ModelProto, plan: Plan, context: Context, *, histogram: boo
 
 def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str, ...]:
     """The tensors whose one grid drowns many channels: noise s²/12 against each channel's variance."""
-    found = []
-    for name in plan.readers:
-        variance = observed.variances[name]
-        noise = grids[name].scale ** 2 / 12
-        share = np.where(variance > 0, np.minimum(noise / np.maximum(variance, 1e-300), 1.0), 0.0)
-        if share.mean() > UNEVEN:
-            found.append(name)
-    return tuple(found)
+
+    def share(name: str) -> float:
+        variance, noise = observed.variances[name], grids[name].scale ** 2 / 12
+        shares = np.where(variance > 0, np.minimum(noise / np.maximum(variance, 1e-300), 1.0), 0.0)
+        return float(shares.mean())
+
+    return tuple(name for name in plan.readers if share(name) > UNEVEN)
 
 
 def named(method: str, per_channel: bool) -> str:
@@ -183,16 +178,12 @@ def insert(
     `means` (of the channels that enter a layer) move its bias by what rounding the weights adds on average.
     """
     after = {name: _activation(model, name, grid) for name, grid in grids.items()}
-    before = {
-        layer.place: _constants(model, layer, grids[layer.source], means, per_channel)
-        for layer in plan.layers
-    }
+    before = {x.place: _constants(model, x, grids[x.source], means, per_channel) for x in plan.layers}
     for name, where in plan.readers.items():
         for place, index in where:
             model.graph.node[place].input[index] = f"{name}:dequantised"
-    nodes = list(model.graph.node)
     order = [n for entry in model.graph.input for n in after.get(entry.name, ())]
-    for place, node in enumerate(nodes):
+    for place, node in enumerate(model.graph.node):
         order += [*before.get(place, ()), node]
         order += [n for made in node.output for n in after.get(made, ())]
     del model.graph.node[:]
@@ -261,20 +252,11 @@ def _dequantised(
     from onnx import helper
 
     name = f"{node.name}:{node.input[index]}"
-    kind = integers.dtype
-    made = helper.make_node(
-        "DequantizeLinear",
-        [
-            add_constant(model.graph, f"{name}:integers", integers),
-            add_constant(model.graph, f"{name}:scale", scale),
-            add_constant(model.graph, f"{name}:zero", np.zeros(scale.shape, kind)),
-        ],
-        [f"{name}:dequantised"],
-        name=f"{name}:dequantise",
-        **({"axis": axis} if scale.ndim else {}),
-    )
+    given = {"integers": integers, "scale": scale, "zero": np.zeros(scale.shape, integers.dtype)}
+    inputs = [add_constant(model.graph, f"{name}:{each}", value) for each, value in given.items()]
     node.input[index] = f"{name}:dequantised"
-    return made
+    own = {"name": f"{name}:dequantise", **({"axis": axis} if scale.ndim else {})}
+    return helper.make_node("DequantizeLinear", inputs, [node.input[index]], **own)
 
 
 def _array(model: ModelProto, name: str) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import add_constant, drop_unused
+from holdfast.graph.nodes import add_constant, attributes_of, drop_unused
 from holdfast.graph.rewrite.calibration import HIGH, quantise, symmetric_scale
 from holdfast.graph.rewrite.quant_plan import at_opset, tidy
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
@@ -48,9 +48,7 @@ class _Dense:
 )
 def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
     """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
-    original = type(model)()
-    original.CopyFrom(model)
-    model = at_opset(tidy(model))
+    original, model = model, at_opset(tidy(model))
     layers = _layers(model)
     if not layers:
         return Rewritten(original, ())
@@ -73,11 +71,11 @@ def _layers(model: ModelProto) -> list[_Dense]:
         stored = constants.get(node.input[1])
         if stored is None or len(stored.dims) != 2 or node.input[0] in constants:
             continue
-        options = {a.name: a.i if a.name.startswith("trans") else a.f for a in node.attribute}
-        if options.get("transA", 0):
+        options = attributes_of(node)
+        if options.get("transA"):
             continue
         weight = numpy_helper.to_array(stored)
-        turned = weight.T if options.get("transB", 0) else weight
+        turned = weight.T if options.get("transB") else weight
         scaled = turned * np.float32(options.get("alpha", 1.0))
         bias = node.input[2] if len(node.input) > 2 else ""
         found.append(_Dense(place, scaled, bias, float(options.get("beta", 1.0))))
@@ -113,21 +111,15 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
     scale = symmetric_scale(np.abs(layer.weight).max(axis=0))
     weight = (quantise(layer.weight, scale, low=-HIGH) + MIDDLE).astype(np.uint8)
     own = node.name
-    constants = [
-        add_constant(model.graph, f"{own}:weight", weight),
-        add_constant(model.graph, f"{own}:middle", np.array([MIDDLE], np.uint8)),
-        add_constant(model.graph, f"{own}:scale", scale),
-    ]
+    added = {"weight": weight, "middle": np.array([MIDDLE], np.uint8), "scale": scale}
+    weight, middle, scale = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())
     end = f"{own}:product" if layer.bias else node.output[0]
+    sums, floats, steps = f"{own}:sums", f"{own}:floats", f"{own}:step"
     made = [
-        helper.make_node(
-            "MatMulInteger", [integers, constants[0], zero, constants[1]], [f"{own}:sums"], name=own
-        ),
-        helper.make_node(
-            "Cast", [f"{own}:sums"], [f"{own}:floats"], name=f"{own}:cast", to=TensorProto.FLOAT
-        ),
-        helper.make_node("Mul", [step, constants[2]], [f"{own}:step"], name=f"{own}:scales"),
-        helper.make_node("Mul", [f"{own}:floats", f"{own}:step"], [end], name=f"{own}:scaled"),
+        helper.make_node("MatMulInteger", [integers, weight, zero, middle], [sums], name=own),
+        helper.make_node("Cast", [sums], [floats], name=f"{own}:cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", [step, scale], [steps], name=f"{own}:scales"),
+        helper.make_node("Mul", [floats, steps], [end], name=f"{own}:scaled"),
     ]
     if layer.bias:
         bias = layer.bias

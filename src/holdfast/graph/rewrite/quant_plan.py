@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.graph.inspect import STANDARD, opset_of
+from holdfast.graph.nodes import attributes_of
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session
 
@@ -31,14 +32,15 @@ def tidy(model: ModelProto) -> ModelProto:
     """
     import onnx
 
-    without = {w.name for w in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in without]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    weights = {w.name for w in model.graph.initializer}
+    del plain.graph.input[:]
+    plain.graph.input.extend(i for i in model.graph.input if i.name not in weights)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "tidy.onnx"
         try:
-            open_session(model.SerializeToString(), optimise="basic", save=file)
+            open_session(plain.SerializeToString(), optimise="basic", save=file)
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
         done = onnx.load(file)
@@ -203,8 +205,8 @@ def _quantised_inputs(graph: _Graph, node: Any, weighted: bool, before: bool) ->
 
 def _blends(node: Any) -> bool:
     """Whether a Resize makes new values of its neighbours."""
-    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
-    return bool(node.op_type in ("Resize", "Upsample") and mode != b"nearest")
+    nearest = attributes_of(node).get("mode", b"nearest") == b"nearest"
+    return node.op_type in ("Resize", "Upsample") and not nearest
 
 
 def _is_activation(graph: _Graph, node: Any) -> bool:

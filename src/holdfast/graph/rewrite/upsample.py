@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats, Ints
 from holdfast.graph.inspect import STANDARD
-from holdfast.graph.nodes import drop_attributes, set_attribute
+from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
@@ -88,15 +88,14 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     walk = begin(model, context.picture, {})
     finish(walk)
     found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
-    for node in found:
-        _change(walk, node, wanted)
     if not found:
         return Rewritten(model, ())
+    for node in found:
+        _change(walk, node, wanted)
     names, how = tuple(map(title, found)), counted(node.op_type for node in found)
     _spread(walk)
     proven(walk)
-    way = f"{wanted.mode}, {wanted.place}"
-    return Rewritten(model, names, f"{how}: {way}")
+    return Rewritten(model, names, f"{how}: {wanted.mode}, {wanted.place}")
 
 
 def _resizes(node: Any) -> bool:
@@ -135,12 +134,10 @@ def _scales(walk: Walk, node: Any) -> list[float]:
     """The factor of each axis: the one the node states, else new size over old."""
     source, out = (walk.value(name).old_shape for name in (node.input[0], node.output[0]))
     plain = [b / a for a, b in zip(source, out, strict=True)]
-    stated = next((list(a.floats) for a in node.attribute if a.name == "scales"), None)
     at = 2 if node.op_type == "Resize" and walk.opset >= 11 else 1
-    if stated is None and at < len(node.input):
-        value = walk.value(node.input[at]).old
-        stated = None if value is None else [float(v) for v in value]
-    return stated if stated and len(stated) == len(plain) else plain
+    value = walk.value(node.input[at]).old if at < len(node.input) else None
+    stated = attributes_of(node).get("scales", () if value is None else value)
+    return [float(v) for v in stated] if len(stated) == len(plain) else plain
 
 
 def _change(walk: Walk, node: Any, wanted: Convention) -> None:
@@ -163,7 +160,7 @@ def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
     if len(source) != 4 or source[:2] != out[:2]:
         raise cannot(node, f"resizes {source} to {out}, which opset {walk.opset} can do in one way only")
     scales = _scales(walk, node)
-    sides = [weights(source[i], out[i], scales[i], wanted) for i in (2, 3)]
+    sides = (weights(source[i], out[i], scales[i], wanted) for i in (2, 3))
     rows, columns = (np.asarray(side, np.float32) for side in sides)
     del node.input[1:]
     del node.attribute[:]
@@ -230,7 +227,6 @@ def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | 
 
 def _rounded(at: Floats, rounding: str) -> Ints:
     at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
-    if rounding in ("floor", "ceil"):
-        return (np.floor(at) if rounding == "floor" else np.ceil(at)).astype(np.int64)
-    up = rounding == "round_prefer_ceil"
-    return (np.floor(at + 0.5) if up else np.ceil(at - 0.5)).astype(np.int64)
+    down = rounding in ("floor", "round_prefer_ceil")
+    half = 0.5 if rounding.startswith("round") else 0.0
+    return (np.floor(at + half) if down else np.ceil(at - half)).astype(np.int64)
