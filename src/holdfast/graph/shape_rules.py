@@ -53,7 +53,8 @@ def after_nms(seen: Seen) -> Proposal | None:
     rows = box[:-1]
     if box[-1] != 4 or score not in (rows, (*rows, 1)) or label not in (rows, (*rows, 1)):
         return None
-    options = {role: names[role] for role in ("boxes", "scores", "labels", "count") if role in names}
+    known: tuple[str, ...] = ("boxes", "scores", "labels", "count")
+    options = {role: names[role] for role in known if role in names}
     because = f"it gives boxes {names['boxes']!r}, scores {names['scores']!r} and labels {names['labels']!r}"
     warnings = ("form: xyxy in input pixels, assumed; label_offset 0, assumed: see docs/models.md",)
     return Proposal("boxes", because, None, "most exports", options, warnings=warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -111,13 +111,15 @@ def _smaller(build: Build, left: View, right: View) -> Value:
     return total(build, left, relu(build, above), (1.0, -1.0))
 
 
-def _of_all(constants: Any, bounded: Any, of_views: Any) -> Lowering:
+def _of_all(
+    constants: np.ufunc, bounded: Callable[[Build, View, Any], Value], of_views: Callable[..., Value]
+) -> Lowering:
     """The lowering of Max or Min: of two constants, of a view and a constant, of two views."""
 
     def pair(build: Build, left: Value, right: Value) -> Value:
         if isinstance(left, View):
             return of_views(build, left, right) if isinstance(right, View) else bounded(build, left, right)
-        return bounded(build, right, left) if isinstance(right, View) else constants(left, right)
+        return bounded(build, right, left) if isinstance(right, View) else np.asarray(constants(left, right))
 
     return lambda node, build: [
         reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))

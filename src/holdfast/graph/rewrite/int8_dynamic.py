@@ -112,13 +112,13 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
     weight = (quantise(layer.weight, scale, low=-HIGH) + MIDDLE).astype(np.uint8)
     own = node.name
     added = {"weight": weight, "middle": np.array([MIDDLE], np.uint8), "scale": scale}
-    weight, middle, scale = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())
+    matrix, middle, scales = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())
     end = f"{own}:product" if layer.bias else node.output[0]
     sums, floats, steps = f"{own}:sums", f"{own}:floats", f"{own}:step"
     made = [
-        helper.make_node("MatMulInteger", [integers, weight, zero, middle], [sums], name=own),
+        helper.make_node("MatMulInteger", [integers, matrix, zero, middle], [sums], name=own),
         helper.make_node("Cast", [sums], [floats], name=f"{own}:cast", to=TensorProto.FLOAT),
-        helper.make_node("Mul", [step, scale], [steps], name=f"{own}:scales"),
+        helper.make_node("Mul", [step, scales], [steps], name=f"{own}:scales"),
         helper.make_node("Mul", [floats, steps], [end], name=f"{own}:scaled"),
     ]
     if layer.bias:

@@ -172,11 +172,12 @@ def follow_product(walk: Walk, node: Any) -> None:
 
 def arguments(walk: Walk, node: Any, names: Sequence[str]) -> dict[str, Array | None]:
     """Integer arguments that are inputs 1, 2, … or, in older opsets, attributes; None if not known."""
-    given = {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
+    given: dict[str, Array | None] = dict.fromkeys(names)
+    given |= {a.name: np.array(a.ints, np.int64) for a in node.attribute if a.name in names}
     for i, name in enumerate(names, 1):
         if i < len(node.input) and node.input[i]:
             given[name] = walk.value(node.input[i]).new
-    return {name: given.get(name) for name in names}
+    return given
 
 
 def set_argument(walk: Walk, node: Any, names: Sequence[str], name: str, new: Array) -> None:
@@ -197,7 +198,8 @@ def follow_slice(walk: Walk, node: Any) -> None:
     if source.axes is None or not source.changed or starts is None or ends is None:
         return
     places = given["axes"] if given["axes"] is not None else np.arange(len(starts))
-    moved = {"starts": starts.copy(), "ends": ends.copy()}
+    before = {"starts": starts, "ends": ends}
+    moved = {name: points.copy() for name, points in before.items()}
     for i, place in enumerate(places):
         runs = source.axes[int(place)]
         for points in moved.values():
@@ -209,7 +211,7 @@ def follow_slice(walk: Walk, node: Any) -> None:
                 raise cannot(node, f"cuts {was_now([runs])} at {at}, inside of a part that changed")
             points[i] = at if new is None else new
     for name, points in moved.items():
-        if not np.array_equal(points, given[name]):
+        if not np.array_equal(points, before[name]):
             set_argument(walk, node, names, name, points)
 
 
