@@ -12,12 +12,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Array: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = Literal[
     "relu", "leaky", "sigmoid", "tanh", "sign", "erf", "elu", "softplus", "square", "sqrt", "exp", "log",
@@ -148,19 +149,22 @@ def sources_of(step: Step) -> tuple[int, ...]:
     return (step.source,)
 
 
-def evaluate(net: Net, points: NDArray[Any]) -> Array:
-    """The flat outputs (b, k) for free inputs (b, n)."""
+def forward(net: Net, points: T, apply: Callable[[int, Step, list[T]], T]) -> T:
+    """The value of the last step; `apply` gives that of a step, by its number, from those of its sources."""
     last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    held: dict[int, Array] = {}
-    for at, step in enumerate(net.steps):
-        if isinstance(step, Start):
-            held[at] = np.asarray(points, np.float64).reshape(len(points), -1)
-        else:
-            held[at] = step_values(step, [held[s] for s in sources_of(step)], net)
+    held = {0: points}
+    for at, step in enumerate(net.steps[1:], 1):
+        held[at] = apply(at, step, [held[s] for s in sources_of(step)])
         for source in set(sources_of(step)):
             if last_use[source] == at:
                 del held[source]
     return held[len(net.steps) - 1]
+
+
+def evaluate(net: Net, points: NDArray[Any]) -> Array:
+    """The flat outputs (b, k) for free inputs (b, n)."""
+    start = np.asarray(points, np.float64).reshape(len(points), -1)
+    return forward(net, start, lambda at, step, inputs: step_values(step, inputs, net))
 
 
 def step_values(step: Step, inputs: list[Array], net: Net) -> Array:

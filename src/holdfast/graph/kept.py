@@ -36,11 +36,6 @@ def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path
     return {ending: _file(stem, ending) for ending in found["files"]}, found["facts"]
 
 
-def is_kept(stem: Path, key: str) -> bool:
-    """Whether `kept` would find the files."""
-    return _read(stem.with_name(f"{stem.name}.json"), stem, key) is not None
-
-
 def _file(stem: Path, ending: str) -> Path:
     return stem.with_name(stem.name + ending)
 

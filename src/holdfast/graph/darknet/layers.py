@@ -66,7 +66,7 @@ def _windows(given: Shape, size: int, padding: int, strides: tuple[int, int]) ->
     return height, width
 
 
-class Convolutional(Layer):
+class _Convolutional(Layer):
     """A convolution; batch normalisation, where there is one, lies between it and the activation."""
 
     def __init__(self, section: Section) -> None:
@@ -83,7 +83,6 @@ class Convolutional(Layer):
         self.activation = section.word("activation", "logistic")
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """One channel per filter."""
         given = inputs[0]
         if given.channels % self.groups or self.filters % self.groups:
             raise self.section.fail(
@@ -102,13 +101,12 @@ class Convolutional(Layer):
         return _not_empty(self.section, given, Shape(self.filters, *found))
 
     def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
-        """Bias, batch normalisation, weights."""
         names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
         kernel = (self.filters, given.channels // self.groups, self.size, self.size)
         return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A Conv with its batch normalisation folded in, in double precision."""
+        # batch normalisation is folded in, in double precision
         weights, bias = arrays["weights"].astype(np.float64), arrays["bias"].astype(np.float64)
         if self.batch_normalize:
             factor, bias = _normalisation(arrays)
@@ -143,21 +141,19 @@ def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.floa
     return factor, arrays["bias"] - factor * arrays["mean"]
 
 
-class BatchNorm(Layer):
+class _BatchNorm(Layer):
     """A batch normalisation of its own."""
 
     def blocks(self, given: Shape) -> dict[str, tuple[int, ...]]:
-        """One number per channel each."""
         return dict.fromkeys(("bias", "scale", "mean", "variance"), (given.channels,))
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A product and a sum."""
         factor, shift = (values[None, :, None, None] for values in _normalisation(arrays))
         scaled = nodes.add("Mul", [inputs[0], nodes.constant(f"{out}_factor", factor)], f"{out}_scaled")
         return nodes.add("Add", [scaled, nodes.constant(f"{out}_shift", shift)], out)
 
 
-class MaxPool(Layer):
+class _MaxPool(Layer):
     """A max pool; `padding` is the sum of both sides, the smaller half on the left and top."""
 
     def __init__(self, section: Section) -> None:
@@ -169,16 +165,12 @@ class MaxPool(Layer):
             raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """The same channels, one cell per window."""
         found = _windows(inputs[0], self.size, self.padding, self.strides)
         return _not_empty(self.section, inputs[0], Shape(inputs[0].channels, *found))
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A MaxPool with darknet's padding.
-
-        Darknet pads the right and bottom by as much as its last window needs, be that more or less than the
-        other half of `padding`; where it needs less than nothing the last pixels are simply not read.
-        """
+        # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
+        # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
         after = [
             max(0, (cells - 1) * stride + self.size - given - before)
@@ -188,19 +180,17 @@ class MaxPool(Layer):
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
 
 
-class AvgPool(Layer):
+class _AvgPool(Layer):
     """The mean of every channel over the whole map."""
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """One cell."""
         return inputs[0]._replace(height=1, width=1)
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A GlobalAveragePool."""
         return nodes.add("GlobalAveragePool", inputs, out)
 
 
-class Upsample(Layer):
+class _Upsample(Layer):
     """Every pixel repeated `stride` × `stride` times, multiplied by `scale`."""
 
     def __init__(self, section: Section) -> None:
@@ -209,12 +199,10 @@ class Upsample(Layer):
         self.scale = section.number("scale", 1.0)
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """The map enlarged."""
         channels, height, width = inputs[0]
         return Shape(channels, height * self.stride, width * self.stride)
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A Resize, and a product unless the scale is 1."""
         scales = nodes.constant(f"upsample_{self.stride}", [1, 1, self.stride, self.stride])
         larger = nodes.add(
             "Resize",
@@ -241,7 +229,7 @@ def _earlier(section: Section, key: str) -> tuple[int, ...]:
     return tuple(sources)
 
 
-class Route(Layer):
+class _Route(Layer):
     """The maps of some earlier layers one after the other; of each only part `group_id` of `groups`."""
 
     def __init__(self, section: Section) -> None:
@@ -253,7 +241,6 @@ class Route(Layer):
         self.sources = _earlier(section, "layers")
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """All channels, or their parts."""
         for source, shape in zip(self.sources, inputs, strict=True):
             if shape[1:] != inputs[0][1:]:
                 raise self.section.fail(
@@ -266,7 +253,6 @@ class Route(Layer):
         return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A Slice of each map, where it has groups, and a Concat."""
         parts = list(inputs)
         if self.groups > 1:
             for place, shape in enumerate(step.inputs):
@@ -276,7 +262,7 @@ class Route(Layer):
         return parts[0] if len(parts) == 1 else nodes.add("Concat", parts, out, axis=1)
 
 
-class Shortcut(Layer):
+class _Shortcut(Layer):
     """The map before plus those of some earlier layers."""
 
     def __init__(self, section: Section) -> None:
@@ -285,7 +271,7 @@ class Shortcut(Layer):
         self.activation = section.word("activation", "linear")
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """The shape of the map before; channels may differ: darknet adds as many as both have."""
+        # channels may differ: darknet adds as many as both have
         for shape in inputs[1:]:
             if shape[1:] != inputs[0][1:]:
                 wanted = "expected maps of equal height and width"
@@ -293,7 +279,6 @@ class Shortcut(Layer):
         return inputs[0]
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A chain of sums, of maps cut or padded to as many channels."""
 
         def fitted(place: int) -> str:
             name, more = inputs[place], step.shape.channels - step.inputs[place].channels
@@ -313,7 +298,7 @@ class Shortcut(Layer):
         return nodes.activated(self.activation, out, write)
 
 
-class Scale(Layer):
+class _Scale(Layer):
     """An earlier map times the map before: one factor a channel, or one a value ([sam])."""
 
     def __init__(self, section: Section) -> None:
@@ -325,7 +310,6 @@ class Scale(Layer):
         self.activation = section.word("activation", "linear")
 
     def shape(self, inputs: Sequence[Shape]) -> Shape:
-        """The shape of the earlier map."""
         factors, scaled = inputs
         wanted = scaled if self.section.kind == "sam" else scaled._replace(height=1, width=1)
         if factors != wanted:
@@ -333,11 +317,10 @@ class Scale(Layer):
         return scaled
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """A product."""
         return nodes.activated(self.activation, out, lambda to: nodes.add("Mul", inputs[::-1], to))
 
 
-class Activate(Layer):
+class _Activate(Layer):
     """An activation of its own."""
 
     def __init__(self, section: Section) -> None:
@@ -345,7 +328,6 @@ class Activate(Layer):
         self.activation = section.word("activation", "linear")
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        """The nodes of the activation."""
         return ACTIVATE[self.activation](nodes, inputs[0], out)
 
 
@@ -380,17 +362,17 @@ class Yolo(Layer):
 
 
 KINDS: Mapping[str, type[Layer]] = {
-    "activation": Activate,
-    "avgpool": AvgPool,
-    "batchnorm": BatchNorm,
-    "convolutional": Convolutional,
+    "activation": _Activate,
+    "avgpool": _AvgPool,
+    "batchnorm": _BatchNorm,
+    "convolutional": _Convolutional,
     "dropout": Layer,
     "empty": Layer,
-    "maxpool": MaxPool,
-    "route": Route,
-    "sam": Scale,
-    "scale_channels": Scale,
-    "shortcut": Shortcut,
-    "upsample": Upsample,
+    "maxpool": _MaxPool,
+    "route": _Route,
+    "sam": _Scale,
+    "scale_channels": _Scale,
+    "shortcut": _Shortcut,
+    "upsample": _Upsample,
     "yolo": Yolo,
 }
