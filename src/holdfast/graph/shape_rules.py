@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.types import Size
 from holdfast.graph.candidates import levels, nominal_stride
 from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, Proposal, Rule, Seen, words
-from holdfast.graph.heads.boxes import roles
+from holdfast.graph.heads.decoded import roles
 
 BGR_MEAN, BGR_STD = (103.53, 116.28, 123.675), (57.375, 57.12, 58.395)
 ANCHORS_WARNING = (
