@@ -90,11 +90,9 @@ def sigmoid(x: Tensor) -> Floats:
 
 def logit(p: float) -> float:
     """The x whose sigmoid is p, a hair below so that no candidate at the threshold is lost."""
-    if p <= 0.0:
-        return -math.inf
-    if p >= 1.0:
-        return 15.0  # float32 outputs from here on have a sigmoid that rounds to 1
-    return math.log(p / (1.0 - p)) - 1e-5
+    if 0.0 < p < 1.0:
+        return math.log(p / (1.0 - p)) - 1e-5
+    return -math.inf if p <= 0.0 else 15.0  # float32 outputs from 15 on have a sigmoid that rounds to 1
 
 
 def softmax(x: Tensor) -> Floats:
@@ -199,12 +197,11 @@ def base_anchors(
     whole: bool,
 ) -> Floats:
     """Anchors (A, 4) xyxy around the origin; a ratio is height over width; `whole` rounds their corners."""
-    root = np.sqrt(np.asarray(ratios, np.float64))
+    root = np.sqrt(np.asarray(ratios, np.float64))[:, None]
     reach = size * np.asarray(scales, np.float64)
-    widths, heights = reach[None, :] / root[:, None], reach[None, :] * root[:, None]
-    if major == "scales":
-        widths, heights = widths.T, heights.T
-    half = 0.5 * np.stack([-widths.ravel(), -heights.ravel(), widths.ravel(), heights.ravel()], axis=1)
+    order: Literal["C", "F"] = "C" if major == "ratios" else "F"
+    sides = np.stack([(reach / root).ravel(order), (reach * root).ravel(order)], axis=1)
+    half = 0.5 * np.concatenate([-sides, sides], axis=1)
     return np.round(half) if whole else half
 
 
@@ -271,6 +268,6 @@ def exp_of(card: Card) -> Kind:
     A head that takes exp has the fact `exp`, a function of its options, and takes the exponential to use as
     an argument of that name. "clamped" is by the limit of SysNoise, appendix A.
     """
-    head = part("head", card.head.name)
-    kind: Callable[[object], Kind] | None = head.facts.get("exp")
-    return kind(options_of(head.facts["options"], card)) if kind else ""
+    facts = part("head", card.head.name).facts
+    kind: Callable[[object], Kind] | None = facts.get("exp")
+    return kind(options_of(facts["options"], card)) if kind else ""

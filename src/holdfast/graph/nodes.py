@@ -73,11 +73,7 @@ def part_of(
     names, fixed = list(outputs), constants or {}
     nodes = needed(model.graph, names, given)
     read = set(names).union(*map(_reads, nodes))
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in given.items()
-        if name in read
-    ]
+    inputs = _described({name: value for name, value in given.items() if name in read})
     weights = [w for w in model.graph.initializer if w.name in read and w.name not in fixed]
     weights += [numpy_helper.from_array(value, name) for name, value in fixed.items() if name in read]
     found = [ValueInfoProto(name=name) for name in names]  # onnxruntime infers their types
@@ -93,12 +89,15 @@ def node_alone(node: Any, given: Mapping[str, NDArray[Any]], **facts: Any) -> An
     """The model of one node that is given these arrays; `facts` are arguments of make_model."""
     from onnx import helper
 
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in given.items()
-    ]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    return helper.make_model(helper.make_graph([node], "alone", inputs, outputs), **facts)
+    return helper.make_model(helper.make_graph([node], "alone", _described(given), outputs), **facts)
+
+
+def _described(given: Mapping[str, NDArray[Any]]) -> list[Any]:
+    from onnx import helper
+
+    kinds = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in given.items()}
+    return [helper.make_tensor_value_info(name, kinds[name], value.shape) for name, value in given.items()]
 
 
 def set_attribute(node: Any, name: str, value: Any) -> None:
@@ -150,9 +149,8 @@ def _random(node: Any, proto: Any) -> str:
             return "has a training_mode that is not a constant"
         attributes = {attribute.name: attribute.i for attribute in node.attribute}
         return "is in training mode" if dropout_trains(opset_of(proto), attributes, mode) else ""
-    random = (inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout"))
-    named = next(random, "")
-    return f"may run {named} inside" if named else ""
+    inside = [inner.op_type for inner in _inside(node, proto) if inner.op_type in (*RANDOM, "Dropout")]
+    return f"may run {inside[0]} inside" if inside else ""
 
 
 def _inside(node: Any, proto: Any) -> Iterator[Any]:

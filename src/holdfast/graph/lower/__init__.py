@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,13 +41,11 @@ OPERATORS: Mapping[str, Lowering] = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """What nodes are turned into: a function an operator, and the words for one that has none."""
 
-    operators: Mapping[str, Lowering] = field(default_factory=lambda: OPERATORS)
-    # of constants: faster than ONNX Runtime, a session each
-    moves: Mapping[str, Lowering] = field(default_factory=lambda: moves.OPERATORS)
+    operators: Mapping[str, Lowering] = OPERATORS
+    moves: Mapping[str, Lowering] = moves.OPERATORS  # of constants: ONNX Runtime would need a session each
     aim: str = "lowered"
     unknown: str = "it is not linear, piecewise linear or one of the known curves"
 
@@ -74,9 +72,9 @@ def walked(proto: Any, build: Build, values: dict[str, Value], table: Table = ST
             uses[name] -= 1
             if name and not uses[name]:
                 values.pop(name, None)
-    missing = [name for name in outputs if name not in values]
-    if missing:
-        raise ModelError(f"output {missing[0]!r} is not computed by any node; expected a complete graph")
+    for name in outputs:
+        if name not in values:
+            raise ModelError(f"output {name!r} is not computed by any node; expected a complete graph")
     return [values[name] for name in outputs]
 
 
@@ -88,16 +86,15 @@ def lowered(node: Node, domain: str, build: Build, table: Table = STEPS) -> list
         return [constant_of(node)]
     if node.operator in RANDOM:
         raise node.fail("it draws random numbers")
-    lower = table.operators.get(node.operator)
+    dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
+    constant = not dropped and all(not isinstance(v, View) for v in node.inputs)
+    lower = (table.moves if constant else table.operators).get(node.operator)
     try:
-        dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
-        constant = all(not isinstance(v, View) for v in node.inputs)
-        if constant and not dropped:
-            move = table.moves.get(node.operator)
-            return list(folded(node)) if move is None else move(node, build)
-        if lower is None:
-            raise node.fail(table.unknown)
-        return lower(node, build)
+        if lower is not None:
+            return lower(node, build)
+        if constant:
+            return list(folded(node))
+        raise node.fail(table.unknown)
     except _NUMPY_ERRORS as problem:
         raise node.fail(f"{type(problem).__name__}: {problem}") from problem
 
@@ -128,13 +125,12 @@ def lower_onnx(
     net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
     ModelError that names it.
     """
-    bounds = _bounds(lower, upper)
-    if not isinstance(model, str | Path):
-        return _lowered(model, bounds, drop_softmax, as_evaluated)
+    bounds, is_path = _bounds(lower, upper), isinstance(model, str | Path)
     try:
-        return _lowered(whole_proto(Path(model)), bounds, drop_softmax, as_evaluated)
+        proto = whole_proto(Path(model)) if is_path else model
+        return _lowered(proto, bounds, drop_softmax, as_evaluated)
     except ModelError as problem:
-        if str(problem).startswith(str(model)):
+        if not is_path or str(problem).startswith(str(model)):
             raise
         raise type(problem)(f"{model}: {problem}") from problem
 
@@ -151,11 +147,9 @@ def whole_proto(path: Path) -> Any:
 def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool, as_evaluated: bool) -> Net:
     entry = entered(proto, bounds, drop_softmax, as_evaluated)
     outputs = [as_view(v) for v in walked(entry.proto, entry.build, entry.values)]
-    flat = View(
-        np.concatenate([v.index.ravel() for v in outputs]),
-        np.concatenate([v.filled().ravel() for v in outputs]),
-    )
-    step = entry.build.held(View(flat.index) if (flat.index >= 0).all() else flat)
+    index = np.concatenate([v.index.ravel() for v in outputs])
+    fill = np.concatenate([v.filled().ravel() for v in outputs])
+    step = entry.build.held(View(index, None if (index >= 0).all() else fill))
     steps = tidied(tuple(entry.build.steps), step, as_evaluated)
     roundoff = _roundoff(entry.proto, entry.build.dtype) if as_evaluated else 0.0
     return Net(steps, entry.free, entry.template, roundoff)
@@ -274,10 +268,9 @@ def _fitted(shape: list[int | None], size: int) -> list[int | None]:
 def _dtype(given: list[Any]) -> np.dtype[Any]:
     from onnx import helper
 
-    found: list[np.dtype[Any]] = [
-        np.dtype(helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type)) for v in given
-    ]
-    for value, dtype in zip(given, found, strict=True):
-        if dtype.kind != "f":
-            raise ModelError(f"input {value.name!r}: expected floating-point values, got {dtype.name}")
+    found: list[np.dtype[Any]] = []
+    for value in given:
+        found.append(np.dtype(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
+        if found[-1].kind != "f":
+            raise ModelError(f"input {value.name!r}: expected floating-point values, got {found[-1].name}")
     return found[0]

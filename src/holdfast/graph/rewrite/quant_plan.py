@@ -44,10 +44,9 @@ def tidy(model: ModelProto) -> ModelProto:
         except Exception as problem:
             raise CannotRewrite(f"ONNX Runtime cannot load the model: {condense(problem)}") from problem
         done = onnx.load(file)
-    used = {n.domain for n in done.graph.node} | {"", "ai.onnx"}
-    domains = [o for o in done.opset_import if o.domain in used]
-    del done.opset_import[:]  # other runtimes refuse a model that names domains they do not know
-    done.opset_import.extend(domains)
+    used = {n.domain for n in done.graph.node}.union(STANDARD)
+    for unused in [o for o in done.opset_import if o.domain not in used]:
+        done.opset_import.remove(unused)  # other runtimes refuse a model that names domains they do not know
     _name_nodes(done)
     return done
 
@@ -175,8 +174,7 @@ def _opened(model: ModelProto) -> _Graph:
 def _is_weighted(graph: _Graph, node: Any) -> bool:
     if node.op_type not in WEIGHTED or node.domain not in STANDARD or node.input[0] not in graph.floats:
         return False
-    weight = graph.constants.get(node.input[1])
-    return weight is not None and len(weight.dims) >= 2
+    return node.input[1] in graph.constants and len(graph.constants[node.input[1]].dims) >= 2
 
 
 def _before(graph: _Graph, places: set[int]) -> set[int]:
@@ -184,11 +182,10 @@ def _before(graph: _Graph, places: set[int]) -> set[int]:
     found: set[int] = set()
     waiting = list(places)
     while waiting:
-        for name in graph.nodes[waiting.pop()].input:
-            maker = graph.makers.get(name)
-            if maker is not None and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
+        inputs = graph.nodes[waiting.pop()].input
+        makers = {graph.makers[name] for name in inputs if name in graph.makers} - found
+        found |= makers
+        waiting += makers
     return found
 
 

@@ -112,19 +112,16 @@ def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
     """A walk at the inputs of a model that is fed as its card says, one image at a time."""
     from onnx import numpy_helper
 
-    values: dict[str, Value] = {}
-    for weight in model.graph.initializer:
-        array = numpy_helper.to_array(weight)
-        values[weight.name] = Value(weight.data_type, _fixed(array.shape), array, array)
+    arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
+    values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
     image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
     for given in model.graph.input:
         if given.name not in values:
             kind = given.type.tensor_type
-            dims = [d.dim_value or 1 for d in kind.shape.dim]
-            if len(dims) == 4:
-                dims = [d.dim_value or i for d, i in zip(kind.shape.dim, image, strict=True)]
-            values[given.name] = Value(kind.elem_type, _fixed(tuple(dims)))
+            free = image if len(kind.shape.dim) == 4 else (1,) * len(kind.shape.dim)
+            dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
+            values[given.name] = Value(kind.elem_type, _fixed(dims))
     walk = Walk(model, (height, width), values, rules)
     for i, node in enumerate(model.graph.node):
         walk.makers.update({name: i for name in node.output if name})
