@@ -301,8 +301,10 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
     image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
     if card.input.policy != "letterbox":
         image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
+    names, count = card.classes, len(card.classes)
+    built_in = next((name for name, known in BUILT_IN.items() if known == names), None)
     sections: dict[str, Mapping[str, Any]] = {
-        "": {"task": card.task, "classes": _classes(card.classes)},
+        "": {"task": card.task, "classes": built_in or (count if names == numbered(count) else names)},
         "input": {k: v for k, v in image.items() if v is not None},
         "head": {"name": card.head.name, **card.head.options},
         "thresholds": {k: getattr(card, k) for k in _THRESHOLDS},
@@ -317,12 +319,6 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
             lines.append(f"{_key(key)} = {toml(value, scale=key == 'scale')}")
     left = [f"# {field}: {why}" for field, whys in reasons.items() for why in whys]
     return "\n".join([*left, *lines]) + "\n"
-
-
-def _classes(names: tuple[str, ...]) -> Any:
-    """The shortest form a card can give the names in."""
-    plain = len(names) if names == numbered(len(names)) else names
-    return next((name for name, known in BUILT_IN.items() if known == names), plain)
 
 
 def _key(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -134,7 +134,10 @@ def load_proto(path: Path) -> Any:
     proto = read_proto(path)
     _check_domains(path, proto)
     _check_version(path, proto)
-    _check_external(path, proto)
+    for file, weight in _external(proto).items():
+        if not (path.parent / file).is_file():
+            missing = f"the weights of {weight!r} are in {file!r}, which is missing"
+            raise ModelError(f"{path}: {missing}; put it beside the model")
     return proto
 
 
@@ -157,19 +160,13 @@ def read_proto(path: Path) -> Any:
     graph = proto.graph
     if not graph.node or not graph.output or not proto.opset_import:
         raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
-    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf gives other bytes as bytes
+    names = [n for x in graph.node for n in (x.op_type, x.domain, x.name, *x.input, *x.output)]
+    names += [named.name for named in (*graph.input, *graph.output, *graph.initializer)]
+    if not all(isinstance(name, str) for name in names):  # protobuf gives other bytes as bytes
         raise ModelError(f"{path}: damaged: a name in it is not UTF-8 text; export or download it again")
     if not opset_of(proto) and any(node.domain in STANDARD for node in graph.node):
         raise ModelError(f"{path}: expected the opset of its standard operators, got none; export it again")
     return proto
-
-
-def _names(graph: Any) -> Iterator[Any]:
-    """Every name in a graph by which nodes and tensors are found."""
-    for node in graph.node:
-        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
-    for named in (*graph.input, *graph.output, *graph.initializer):
-        yield named.name
 
 
 def _check_domains(path: Path, proto: Any) -> None:
@@ -212,13 +209,6 @@ def _check_version(path: Path, proto: Any) -> None:
 def _external(proto: Any) -> dict[str, str]:
     """The files beside the model that hold weights, each with the name of one such weight."""
     return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
-
-
-def _check_external(path: Path, proto: Any) -> None:
-    for file, weight in _external(proto).items():
-        if not (path.parent / file).is_file():
-            missing = f"the weights of {weight!r} are in {file!r}, which is missing"
-            raise ModelError(f"{path}: {missing}; put it beside the model")
 
 
 def _sha256(path: Path, proto: Any) -> str:

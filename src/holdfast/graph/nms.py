@@ -32,7 +32,8 @@ def nms(
     order = np.argsort(-scores, kind="stable")
     # Without a limit nothing ends the search early: class by class, each box meets only its own kind.
     stays = np.zeros(len(order), bool)
-    for members in _groups(classes[order]):
+    by_class = np.argsort(classes[order], kind="stable")
+    for members in np.split(by_class, np.flatnonzero(np.diff(classes[order][by_class])) + 1):
         mine = order[members]
         stays[members[_keep(boxes[mine], classes[mine], iou, strict, plus, len(mine))]] = True
     return order[stays][:max_detections]
@@ -45,13 +46,6 @@ def _best(scores: Floats, count: int) -> Ints:
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
     chosen = np.flatnonzero(scores >= least)
     return chosen[np.argsort(-scores[chosen], kind="stable")]
-
-
-def _groups(classes: Ints) -> list[Ints]:
-    """The positions of each class, in their order."""
-    by_class = np.argsort(classes, kind="stable")
-    borders = np.flatnonzero(np.diff(classes[by_class])) + 1
-    return np.split(by_class, borders) if len(by_class) else []
 
 
 def _keep(boxes: Floats, classes: Ints, iou: float, strict: bool, plus: float, limit: int) -> Ints:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import known_shapes, opset_of
@@ -147,8 +148,6 @@ class _Walk:
 
     def _rounds(self, node: Node) -> bool:
         """Whether a node rounds values that come from one input each: those can be enumerated."""
-        from onnx import helper
-
         view = node.inputs[0] if node.inputs else None
         rounds = node.operator in _ROUNDING
         if node.operator == "Cast":

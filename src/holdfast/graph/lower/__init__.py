@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, load_proto, opset_of
@@ -137,8 +138,6 @@ def lower_onnx(
 
 def whole_proto(path: Path) -> Any:
     """The parsed ONNX file with the weights that lie beside it."""
-    from onnx import external_data_helper
-
     proto = load_proto(path)
     external_data_helper.load_external_data_for_model(proto, str(path.parent))
     return proto
@@ -157,8 +156,6 @@ def _lowered(proto: Any, bounds: tuple[Array, Array] | None, drop_softmax: bool,
 
 def _roundoff(proto: Any, given: np.dtype[Any]) -> float:
     """The unit roundoff of the coarsest floating-point type that values pass through."""
-    from onnx import helper
-
     kinds = [given]
     for node in needed(proto.graph):
         if node.op_type == "Cast":
@@ -185,11 +182,7 @@ def entered(
     as_evaluated: bool = False,
 ) -> Entry:
     """The values with which the walk begins."""
-    from onnx import numpy_helper
-
     if proto.functions:
-        from onnx import inliner
-
         proto = inliner.inline_local_functions(proto)
     weights = {w.name: numpy_helper.to_array(w) for w in proto.graph.initializer}
     given = [i for i in proto.graph.input if i.name not in weights]
@@ -266,8 +259,6 @@ def _fitted(shape: list[int | None], size: int) -> list[int | None]:
 
 
 def _dtype(given: list[Any]) -> np.dtype[Any]:
-    from onnx import helper
-
     found: list[np.dtype[Any]] = []
     for value in given:
         found.append(np.dtype(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))

@@ -83,14 +83,8 @@ def _prelu(node: Node, build: Build) -> list[Value]:
     return [total(build, scaled(build, view, slope, 0.0), above)]
 
 
-def _hard_sigmoid(node: Node, build: Build) -> list[Value]:
-    alpha, beta = node.number("alpha", 0.2), node.number("beta", 0.5)
-    return [clipped(build, as_view(scaled(build, node.view(), alpha, beta)), 0.0, 1.0)]
-
-
-def _hard_swish(node: Node, build: Build) -> list[Value]:
-    gate = clipped(build, as_view(scaled(build, node.view(), 1 / 6, 0.5)), 0.0, 1.0)
-    return [product(build, node.view(), gate)]
+def _hard_sigmoid(build: Build, view: View, alpha: float, beta: float) -> Value:
+    return clipped(build, as_view(scaled(build, view, alpha, beta)), 0.0, 1.0)
 
 
 def _clip(node: Node, build: Build) -> list[Value]:
@@ -213,8 +207,12 @@ OPERATORS: Mapping[str, Lowering] = {
     "Relu": lambda node, build: [relu(build, node.view())],
     "LeakyRelu": lambda node, build: [leaky(build, node.view(), node.number("alpha", 0.01))],
     "PRelu": _prelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
+    "HardSigmoid": lambda node, build: [
+        _hard_sigmoid(build, node.view(), node.number("alpha", 0.2), node.number("beta", 0.5))
+    ],
+    "HardSwish": lambda node, build: [
+        product(build, node.view(), _hard_sigmoid(build, node.view(), 1 / 6, 0.5))
+    ],
     "Clip": _clip,
     "Abs": lambda node, build: [total(build, relu(build, node.view()), node.view(), (2.0, -1.0))],
     "Sigmoid": _curve("sigmoid"),

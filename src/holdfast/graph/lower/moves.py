@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import helper
 
 from holdfast.graph.lower.values import Build, Lowering, Node, Value, View, as_view, moved, run
 from holdfast.graph.nodes import dropout_trains
@@ -51,8 +52,6 @@ def _dropout(node: Node, build: Build) -> list[Value]:
 
 
 def _cast(node: Node, build: Build) -> list[Value]:
-    from onnx import helper
-
     dtype = helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))
     value = node.value()
     if not isinstance(value, View):

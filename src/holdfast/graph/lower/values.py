@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Array, Curve, Start, Step, Take, curve_of
@@ -243,8 +244,6 @@ def node_of(
     node: Any, inputs: tuple[Value | None, ...], opset: int, outputs: set[str], aim: str = "lowered"
 ) -> Node:
     """A node of the file with its attributes read and the values of its inputs."""
-    from onnx import AttributeProto, TensorProto, helper, numpy_helper
-
     name = node.name or (node.output[0] if node.output else node.op_type)
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -295,8 +294,6 @@ def folded(node: Node) -> list[NDArray[Any]]:
 
 def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
     """The outputs ONNX Runtime gives for this node on these arrays; None is an input left out."""
-    from onnx import GraphProto, helper, numpy_helper
-
     nested = [v.SerializeToString() for v in node.attributes.values() if isinstance(v, GraphProto)]
     if any(name.encode() in inside for inside in nested for name in (*RANDOM, "Dropout")):
         raise node.fail("it may draw random numbers inside")

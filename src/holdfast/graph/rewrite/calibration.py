@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import helper
 
 from holdfast.core.types import Tensor
 from holdfast.graph.rewrite.types import CannotRewrite, Feeds, ModelProto
@@ -250,9 +252,6 @@ def _binned(value: Tensor, limit: float) -> NDArray[np.int64]:
 
 def _opened(model: ModelProto, tensors: Sequence[str], unit: str) -> Callable[[Tensor | Feeds], list[Tensor]]:
     """A function that runs one image or text and gives the named tensors."""
-    import onnx
-    from onnx import helper
-
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
     own = {o.name for o in shown.graph.output} | {i.name for i in shown.graph.input}

@@ -34,9 +34,14 @@ def ceil(model: ModelProto, context: Context) -> Rewritten:
     as_large: list[Any] = []
 
     def turn(walk: Walk, node: Any) -> None:
+        value = walk.value(node.input[0])
+        differs = any(pooled(*s, ceil=True) != pooled(*s, ceil=False) for s in _seen(walk, node))
         if _spans_all(walk, node):
-            _keep_spanning(walk, node)
-        elif _strided(node) and _differs(walk, node):
+            if value.changed:  # a global pool gets the size its input now has
+                set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
+                set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
+                walk.touch(node)
+        elif _strided(node) and differs:
             _turn(walk, node)
             turned.add(walk.makers[node.output[0]])
         elif _strided(node):
@@ -73,10 +78,6 @@ def _seen(walk: Walk, node: Any) -> list[tuple[int, Window]]:
     return list(zip(cells, windows, strict=True)) if windows and cells else []
 
 
-def _differs(walk: Walk, node: Any) -> bool:
-    return any(pooled(*seen, ceil=True) != pooled(*seen, ceil=False) for seen in _seen(walk, node))
-
-
 def _turn(walk: Walk, node: Any) -> None:
     """Turn the mode of a pool whose size depends on it; before opset 10, by padding at the end."""
     if walk.opset >= CEIL_SINCE[node.op_type]:
@@ -106,15 +107,6 @@ def _spans_all(walk: Walk, node: Any) -> bool:
     windows, cells = windows_of(node) or [], walk.value(node.input[0]).old_shape[2:]
     whole = [Window(c, w.stride) for c, w in zip(cells, windows, strict=False)]
     return bool(whole) and windows == whole
-
-
-def _keep_spanning(walk: Walk, node: Any) -> None:
-    """Give a global pool the size its input now has."""
-    value = walk.value(node.input[0])
-    if value.changed:
-        set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
-        set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
-        walk.touch(node)
 
 
 def _same_answers(walk: Walk) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 from holdfast.core import fingerprint
 from holdfast.core.registry import F, stage
@@ -192,8 +193,6 @@ def insert(
 
 
 def _activation(model: ModelProto, name: str, grid: Grid) -> list[Any]:
-    from onnx import helper
-
     scale = add_constant(model.graph, f"{name}:scale", np.float32(grid.scale))
     zero = add_constant(model.graph, f"{name}:zero", np.int8(grid.zero))
     integers, back = f"{name}:quantised", f"{name}:dequantised"
@@ -249,8 +248,6 @@ def _channel_axis(node: Any, weight: NDArray[Any]) -> int:
 def _dequantised(
     model: ModelProto, node: Any, index: int, integers: NDArray[Any], scale: NDArray[Any], axis: int
 ) -> Any:
-    from onnx import helper
-
     name = f"{node.name}:{node.input[index]}"
     given = {"integers": integers, "scale": scale, "zero": np.zeros(scale.shape, integers.dtype)}
     inputs = [add_constant(model.graph, f"{name}:{each}", value) for each, value in given.items()]
@@ -260,6 +257,4 @@ def _dequantised(
 
 
 def _array(model: ModelProto, name: str) -> NDArray[Any]:
-    from onnx import numpy_helper
-
     return np.asarray(numpy_helper.to_array(next(w for w in model.graph.initializer if w.name == name)))

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
@@ -60,9 +62,6 @@ def int8_dynamic(model: ModelProto, context: Context) -> Rewritten:
 
 
 def _layers(model: ModelProto) -> list[_Dense]:
-    import onnx
-    from onnx import numpy_helper
-
     constants = {w.name: w for w in model.graph.initializer if w.data_type == onnx.TensorProto.FLOAT}
     found = []
     for place, node in enumerate(model.graph.node):
@@ -84,8 +83,6 @@ def _layers(model: ModelProto) -> list[_Dense]:
 
 def _exchange(model: ModelProto, layers: dict[int, _Dense]) -> None:
     """Change the graph in place; layers that read the same tensor share its grid."""
-    from onnx import helper
-
     seen: dict[str, tuple[str, str, str]] = {}
     order: list[Any] = []
     for place, node in enumerate(model.graph.node):
@@ -105,8 +102,6 @@ def _exchange(model: ModelProto, layers: dict[int, _Dense]) -> None:
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
     """The nodes that take the layer's place."""
-    from onnx import TensorProto, helper
-
     integers, step, zero = entering
     scale = symmetric_scale(np.abs(layer.weight).max(axis=0))
     weight = (quantise(layer.weight, scale, low=-HIGH) + MIDDLE).astype(np.uint8)
@@ -133,8 +128,6 @@ def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[
 
 def _left(model: ModelProto, layers: list[_Dense]) -> str:
     """Which nodes with weights stay in float32, embeddings among them, and what is inside other graphs."""
-    import onnx
-
     stored = [w for w in model.graph.initializer if w.data_type == onnx.TensorProto.FLOAT]
     tables = {w.name for w in stored if len(w.dims) == 2}
     done = {layer.place for layer in layers}

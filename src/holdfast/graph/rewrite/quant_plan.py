@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx import numpy_helper, version_converter
+
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.nodes import attributes_of
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
@@ -30,8 +33,6 @@ def tidy(model: ModelProto) -> ModelProto:
 
     ONNX Runtime's basic optimisations do it: they leave only standard operators.
     """
-    import onnx
-
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     weights = {w.name for w in model.graph.initializer}
@@ -53,8 +54,6 @@ def tidy(model: ModelProto) -> ModelProto:
 
 def at_opset(model: ModelProto) -> ModelProto:
     """The model in an opset that is new enough, converted by onnx if it is not; CannotRewrite otherwise."""
-    from onnx import version_converter
-
     version = opset_of(model)
     if version >= OPSET:
         return model
@@ -161,8 +160,6 @@ def without(plan: Plan, tensors: Container[str], places: Container[int] = ()) ->
 
 
 def _opened(model: ModelProto) -> _Graph:
-    import onnx
-
     known = onnx.shape_inference.infer_shapes(model).graph
     constants = {w.name: w for w in model.graph.initializer}
     kinds = {v.name: v.type.tensor_type.elem_type for v in (*known.value_info, *known.input, *known.output)}
@@ -234,8 +231,6 @@ def _origin(graph: _Graph, name: str, reader: tuple[int, int]) -> tuple[str, tup
 
 def _moves(graph: _Graph, node: Any) -> bool:
     """Whether all values that come out went in, or are a zero, which every grid holds."""
-    from onnx import numpy_helper
-
     if node.op_type == "Resize":
         return not _blends(node)
     if node.op_type != "Pad" or len(node.input) < 3 or not node.input[2]:

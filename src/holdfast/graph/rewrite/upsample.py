@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from holdfast.core.registry import F, stage
-from holdfast.core.types import Floats, Ints
+from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
 from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
@@ -171,8 +172,6 @@ def _as_products(walk: Walk, node: Any, wanted: Convention) -> None:
 
 def _spread(walk: Walk) -> None:
     """Write each marked node as the two products it stands for."""
-    from onnx import helper
-
     nodes = []
     for node in walk.nodes:
         if node.domain != "holdfast":
@@ -215,7 +214,11 @@ def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | 
     rows = np.arange(wanted)
     matrix = np.zeros((wanted, cells))
     if how.mode == "nearest":
-        matrix[rows, np.clip(_rounded(at, how.rounding), 0, cells - 1)] = 1.0
+        at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
+        half = 0.5 if how.rounding.startswith("round") else 0.0
+        down = how.rounding in ("floor", "round_prefer_ceil")
+        nearest = (np.floor(at + half) if down else np.ceil(at - half)).astype(np.int64)
+        matrix[rows, np.clip(nearest, 0, cells - 1)] = 1.0
         return matrix
     at = np.clip(at, 0.0, cells - 1.0)
     first = np.minimum(np.floor(at).astype(np.int64), cells - 1)
@@ -223,10 +226,3 @@ def weights(cells: int, wanted: int, scale: float, how: Convention) -> Floats | 
     np.add.at(matrix, (rows, first), 1.0 - share)
     np.add.at(matrix, (rows, np.minimum(first + 1, cells - 1)), share)
     return matrix
-
-
-def _rounded(at: Floats, rounding: str) -> Ints:
-    at = np.round(at, 6)  # 2.9999999 is 3: quotients of whole numbers are not exact
-    down = rounding in ("floor", "round_prefer_ceil")
-    half = 0.5 if rounding.startswith("round") else 0.0
-    return (np.floor(at + half) if down else np.ceil(at - half)).astype(np.int64)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from holdfast.graph.inspect import opset_of
 from holdfast.graph.nodes import RANDOM, attributes_of, node_alone
@@ -97,15 +98,11 @@ def outputs_of(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known
 
 def kind_of(value: Array) -> int:
     """The ONNX element type of an array."""
-    from onnx import helper
-
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
 
 
 def _plain_value(node: Any, inputs: Mapping[str, Known]) -> Known | None:
     """The output of a Constant or a Shape, without a runtime."""
-    from onnx import numpy_helper
-
     given = attributes_of(node)
     array = None
     if node.op_type == "Constant" and "value" in given:
@@ -116,8 +113,6 @@ def _plain_value(node: Any, inputs: Mapping[str, Known]) -> Known | None:
 
 
 def _pool(node: Any, source: Known) -> list[Known]:
-    from onnx import TensorProto
-
     shape = None
     if source.shape is not None:
         windows, cells = windows_of(node), source.shape[2:]
@@ -135,8 +130,6 @@ def _pool(node: Any, source: Known) -> list[Known]:
 
 def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]:
     """By ONNX's own shape inference; where the operator has none there, by running it on zeros."""
-    from onnx import defs, helper, numpy_helper, shape_inference
-
     unknown = [Known(0, None) for _ in node.output]
     if any(a.HasField("g") for a in node.attribute):
         return unknown  # If, Loop, Scan: what they give depends on more than their inputs
@@ -165,8 +158,6 @@ def _inferred(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known]
 
 
 def _tried(node: Any, inputs: Mapping[str, Known], model: Any) -> list[Known] | None:
-    from onnx import helper
-
     feed: dict[str, Array] = {}
     for name, known in inputs.items():
         if known.value is not None:

@@ -369,17 +369,14 @@ def partner(walk: Walk, node: Any, old: tuple[int, ...], across: list[int]) -> V
             seen.add(user)
             taking = walk.nodes[user]
             for other in taking.input if taking.op_type in JOINS else ():
-                if other != name and reach(walk, other) and _like(walk.value(other), old, across):
-                    return walk.value(other)
+                if other != name and reach(walk, other):
+                    value = walk.value(other)
+                    alike = not value.constant and value.axes is not None and len(value.axes) == len(old)
+                    if alike and all(value.old_shape[i] == old[i] for i in across):
+                        return value
             if taking.op_type in PASSING:
                 ahead.append(taking.output[0])
     return None
-
-
-def _like(value: Value, old: tuple[int, ...], across: list[int]) -> bool:
-    if value.constant or value.axes is None or len(value.axes) != len(old):
-        return False
-    return all(value.old_shape[i] == old[i] for i in across)
 
 
 # What keeps height and width, so that the search goes on behind it. A convolution may not: then the sizes

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from holdfast.core.model import Card
 from holdfast.graph.inspect import STANDARD, opset_of
@@ -96,8 +98,6 @@ class Walk:
 
     def put(self, node: Any, index: int, array: Array) -> None:
         """Give a node a constant of its own in place of an input."""
-        from onnx import numpy_helper
-
         name = f"{node.output[0]}/follows/{index}"
         while name in self.values:  # of a rewrite before this one
             name += "'"
@@ -110,8 +110,6 @@ class Walk:
 
 def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
     """A walk at the inputs of a model that is fed as its card says, one image at a time."""
-    from onnx import numpy_helper
-
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
@@ -257,8 +255,6 @@ def tidy(walk: Walk, before: set[str]) -> None:
 
 def proven(walk: Walk) -> None:
     """Raise CannotRewrite unless ONNX Runtime runs the rewritten graph to the shapes foreseen."""
-    from onnx import helper
-
     constants = {w.name for w in walk.model.graph.initializer}
     given = {i.name: walk.value(i.name) for i in walk.model.graph.input if i.name not in constants}
     feed = {n: np.zeros(v.new_shape, helper.tensor_dtype_to_np_dtype(v.kind)) for n, v in given.items()}
@@ -283,8 +279,6 @@ NOTHING = "nothing in the graph it could change"
 
 def unchanged(data: bytes, family: str) -> str:
     """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
-    import onnx
-
     nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
     if family == "ceil":
         pools = [n for n in nodes if n.op_type in POOLS]
