@@ -23,7 +23,7 @@ def kept(stem: Path, key: str, make: Callable[[], Made]) -> tuple[dict[str, Path
 
     `stem`.json holds the facts and the hash of each file, sealed with the key; it is written last.
     """
-    about = stem.with_name(f"{stem.name}.json")
+    about = _file(stem, ".json")
     found = _read(about, stem, key)
     if found is None:
         made = make()

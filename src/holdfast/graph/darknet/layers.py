@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.darknet.nodes import ACTIVATE, Nodes
+from holdfast.graph.darknet.nodes import ACTIVATE, Nodes, linear_name
 from holdfast.graph.darknet.sections import Section
 
 EPSILON = 1e-5  # what darknet adds to the variance when it folds a batch normalisation
@@ -112,20 +112,17 @@ class _Convolutional(Layer):
             factor, bias = _normalisation(arrays)
             weights = weights * factor[:, None, None, None]
         names = [nodes.constant(f"{out}_weights", weights), nodes.constant(f"{out}_bias", bias)]
-
-        def write(to: str) -> str:
-            return nodes.add(
-                "Conv",
-                [inputs[0], *names],
-                to,
-                kernel_shape=[self.size, self.size],
-                strides=self.strides,
-                pads=[self.padding * self.dilation] * 4,
-                dilations=[self.dilation, self.dilation],
-                group=self.groups,
-            )
-
-        return nodes.activated(self.activation, out, write)
+        linear = nodes.add(
+            "Conv",
+            [inputs[0], *names],
+            linear_name(self.activation, out),
+            kernel_shape=[self.size, self.size],
+            strides=self.strides,
+            pads=[self.padding * self.dilation] * 4,
+            dilations=[self.dilation, self.dilation],
+            group=self.groups,
+        )
+        return nodes.activated(self.activation, linear, out)
 
 
 def _not_empty(section: Section, given: Shape, shape: Shape) -> Shape:
@@ -279,23 +276,18 @@ class _Shortcut(Layer):
         return inputs[0]
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-
-        def fitted(place: int) -> str:
-            name, more = inputs[place], step.shape.channels - step.inputs[place].channels
+        total, channels = inputs[0], step.shape.channels
+        for place, name in enumerate(inputs[1:], 1):
+            more = channels - step.inputs[place].channels
             if more < 0:
-                return nodes.channels(name, 0, step.shape.channels, f"{out}_fit{place}")
-            if more > 0:
+                name = nodes.channels(name, 0, channels, f"{out}_fit{place}")
+            elif more > 0:
                 pads = nodes.constant(f"channels_{more}", [0, 0, 0, 0, 0, more, 0, 0], np.int64)
-                return nodes.add("Pad", [name, pads], f"{out}_fit{place}")
-            return name
-
-        def write(to: str) -> str:
-            total, last = inputs[0], len(inputs) - 1
-            for place in range(1, len(inputs)):
-                total = nodes.add("Add", [total, fitted(place)], to if place == last else f"{out}_sum{place}")
-            return total
-
-        return nodes.activated(self.activation, out, write)
+                name = nodes.add("Pad", [name, pads], f"{out}_fit{place}")
+            last = place == len(inputs) - 1
+            to = linear_name(self.activation, out) if last else f"{out}_sum{place}"
+            total = nodes.add("Add", [total, name], to)
+        return nodes.activated(self.activation, total, out)
 
 
 class _Scale(Layer):
@@ -317,7 +309,8 @@ class _Scale(Layer):
         return scaled
 
     def emit(self, nodes: Nodes, step: Step, inputs: Sequence[str], out: str, arrays: Arrays) -> str:
-        return nodes.activated(self.activation, out, lambda to: nodes.add("Mul", inputs[::-1], to))
+        linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
+        return nodes.activated(self.activation, linear, out)
 
 
 class _Activate(Layer):

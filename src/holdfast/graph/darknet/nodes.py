@@ -51,11 +51,14 @@ class Nodes:
         bounds = [self.constant(f"integer_{v}", [v], np.int64) for v in (start, start + count, axis)]
         return self.add("Slice", [x, *bounds], out)
 
-    def activated(self, activation: str, out: str, write: Callable[[str], str]) -> str:
-        """The map `write` makes, activated; "linear" costs no node."""
-        if activation == "linear":
-            return write(out)
-        return ACTIVATE[activation](self, write(f"{out}_linear"), out)
+    def activated(self, activation: str, x: str, out: str) -> str:
+        """The map x activated; "linear" costs no node, x has the name `out` already then (`linear_name`)."""
+        return out if activation == "linear" else ACTIVATE[activation](self, x, out)
+
+
+def linear_name(activation: str, out: str) -> str:
+    """The name of a map before it is activated as `out`."""
+    return out if activation == "linear" else f"{out}_linear"
 
 
 def _single(op: str, **attributes: float) -> Callable[[Nodes, str, str], str]:

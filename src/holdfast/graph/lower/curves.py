@@ -23,27 +23,18 @@ def relu(build: Build, value: Value) -> Value:
     return build.curve(value, "relu") if isinstance(value, View) else np.maximum(value, 0)
 
 
-def at_least(build: Build, view: View, low: Array | float) -> Value:
-    """max(view, low) for a constant."""
-    return _bounded(build, view, np.asarray(low, np.float64), 1.0)
-
-
-def at_most(build: Build, view: View, high: Array | float) -> Value:
-    """min(view, high) for a constant."""
-    return _bounded(build, view, np.asarray(high, np.float64), -1.0)
-
-
-def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
+def bounded(build: Build, view: View, limit: Array | float, sign: float) -> Value:
     """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
 
-    Elements beyond the range of float32 are no bound.
+    Elements of the limit beyond the range of float32 are no bound.
     """
-    shape = np.broadcast_shapes(view.shape, bound.shape)
-    view, bound = as_view(scaled(build, view, np.ones(shape), 0.0)), np.broadcast_to(bound, shape)
+    shape = np.broadcast_shapes(view.shape, np.shape(limit))
+    bound = np.broadcast_to(np.asarray(limit, np.float64), shape)
+    view = as_view(scaled(build, view, np.ones(shape), 0.0))
     live = sign * bound > -LARGEST
     if not live.all():
         part = view.moved(lambda a: a[live])
-        found = as_view(_bounded(build, part, bound[live], sign)) if live.any() else part
+        found = as_view(bounded(build, part, bound[live], sign)) if live.any() else part
         index, fill = view.index.copy(), view.filled().copy()
         index[live], fill[live] = found.index, found.filled()
         return View(index, fill)
@@ -57,7 +48,7 @@ def _bounded(build: Build, view: View, bound: Array, sign: float) -> Value:
 
 def clipped(build: Build, view: View, low: float, high: float) -> Value:
     """min(max(view, low), high); the relus in a row keep the bounds inside [low, high]."""
-    return at_most(build, as_view(at_least(build, view, low)), high)
+    return bounded(build, as_view(bounded(build, view, low, 1.0)), high, -1.0)
 
 
 def leaky(build: Build, view: View, slope: float) -> Value:
@@ -114,8 +105,7 @@ def elu(build: Build, view: View, factor: float) -> Value:
 
 
 def _selu(node: Node, build: Build) -> list[Value]:
-    alpha = node.number("alpha", 1.6732632423543772)
-    gamma = node.number("gamma", 1.0507009873554805)
+    alpha, gamma = node.number("alpha", 1.6732632423543772), node.number("gamma", 1.0507009873554805)
     return [scaled(build, elu(build, node.view(), alpha), gamma, 0.0)]
 
 

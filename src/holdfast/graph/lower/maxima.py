@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
 from holdfast.graph.ir import Activation, Total
 from holdfast.graph.lower.conv import check_padding, window_of
-from holdfast.graph.lower.curves import at_least, at_most, relu
+from holdfast.graph.lower.curves import bounded, relu
 from holdfast.graph.lower.linear import scaled, total
 from holdfast.graph.lower.matrix import reduced
 from holdfast.graph.lower.values import Build, Index, Lowering, Node, Value, View, as_view
@@ -111,15 +110,17 @@ def _smaller(build: Build, left: View, right: View) -> Value:
     return total(build, left, relu(build, above), (1.0, -1.0))
 
 
-def _of_all(
-    constants: np.ufunc, bounded: Callable[[Build, View, Any], Value], of_views: Callable[..., Value]
-) -> Lowering:
-    """The lowering of Max or Min: of two constants, of a view and a constant, of two views."""
+def _of_all(of_arrays: np.ufunc, of_views: Callable[[Build, View, View], Value], sign: float) -> Lowering:
+    """The lowering of Max, with sign -1 of Min."""
 
     def pair(build: Build, left: Value, right: Value) -> Value:
         if isinstance(left, View):
-            return of_views(build, left, right) if isinstance(right, View) else bounded(build, left, right)
-        return bounded(build, right, left) if isinstance(right, View) else np.asarray(constants(left, right))
+            if isinstance(right, View):
+                return of_views(build, left, right)
+            return bounded(build, left, right, sign)
+        if isinstance(right, View):
+            return bounded(build, right, left, sign)
+        return np.asarray(of_arrays(left, right))
 
     return lambda node, build: [
         reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))
@@ -131,6 +132,6 @@ OPERATORS: Mapping[str, Lowering] = {
     "GlobalMaxPool": _global_max,
     "ReduceMax": lambda node, build: [reduced(node, lambda v: View(largest(build, _numbered(build, v))))],
     "ReduceMin": _reduce_min,
-    "Max": _of_all(np.maximum, at_least, _larger),
-    "Min": _of_all(np.minimum, at_most, _smaller),
+    "Max": _of_all(np.maximum, _larger, 1.0),
+    "Min": _of_all(np.minimum, _smaller, -1.0),
 }

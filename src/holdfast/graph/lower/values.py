@@ -172,14 +172,12 @@ class Build:
         shift = starts[:-1] - np.asarray(self.offsets, np.int64)[sources]
         local = np.where(live, index + shift[place], -1)
         fill = None if view.fill is None else np.where(live, 0.0, view.fill.ravel()).reshape(shape)
-        step = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
-        print_of = hashlib.sha1(usedforsecurity=False)
-        for part in (sources, local, *(() if fill is None else (fill,))):
-            print_of.update(np.ascontiguousarray(part).tobytes())
-        key = (shape, print_of.digest())
-        if key not in self._taken:
-            self._taken[key] = self.emit(step)
-        return self._taken[key]
+        parts = (sources, local) if fill is None else (sources, local, fill)
+        digest = hashlib.sha1(b"".join(part.tobytes() for part in parts), usedforsecurity=False).digest()
+        if (shape, digest) not in self._taken:
+            step = Take(tuple(int(s) for s in sources), local.reshape(shape), fill, shape)
+            self._taken[shape, digest] = self.emit(step)
+        return self._taken[shape, digest]
 
     def settled(self, view: View) -> tuple[int, Index]:
         """A step with every element of the view at least once, and where in it the view's elements are.

@@ -99,8 +99,9 @@ def quantised(
         return Rewritten(original, ())
     names = [node.name for node in model.graph.node]
     drowned = [names[x.place] for x in plan.layers if x.source in uneven and x.place not in last]
-    count = _many(observed.images, context.unit)
-    how = _how(chosen, named(method, per_channel), count, _spared(len(last), drowned))
+    per = "channel" if per_channel else "tensor"
+    seen = f"{_many(observed.images, context.unit)}, {RANGES[method]}, per {per}"
+    how = f"{seen}, QDQ, {_how(chosen, len(last), drowned)}"
     means = observed.means if careful else {}
     insert(model, chosen, {name: grids[name] for name in chosen.readers}, means, per_channel)
     return Rewritten(model, tuple(names[layer.place] for layer in chosen.layers), how)
@@ -132,32 +133,30 @@ def _uneven(plan: Plan, grids: dict[str, Grid], observed: Observed) -> tuple[str
     return tuple(name for name in plan.readers if share(name) > UNEVEN)
 
 
-def named(method: str, per_channel: bool) -> str:
-    """The method in words."""
-    ranges = {
-        "percentile": f"percentile {PERCENTILE} of |x|",
-        "entropy": "entropy, symmetric",
-        "two-sided percentile": f"percentile {EITHER_END} at each end",
-    }
-    return f"{ranges.get(method, method)}, per {'channel' if per_channel else 'tensor'}"
+RANGES = {
+    "min-max": "min-max",
+    "percentile": f"percentile {PERCENTILE} of |x|",
+    "entropy": "entropy, symmetric",
+    "two-sided percentile": f"percentile {EITHER_END} at each end",
+}
 
 
-def _spared(last: int, uneven: list[str]) -> str:
-    """Which layers a careful plan leaves in float32."""
-    ends = f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32" if last else ""
-    drowned = f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}" if uneven else ""
-    return ends + drowned
-
-
-def _how(plan: Plan, method: str, counted: str, spared: str) -> str:
-    kept = Counter(plan.kept)
-    told = ", ".join(f"{count} {operator}" for operator, count in sorted(kept.items()))
+def _how(plan: Plan, last: int, uneven: list[str]) -> str:
+    """Which layers are in 8 bits, and what stays in float32: last layers, those of uneven input, the rest."""
     layers = {layer.place for layer in plan.layers}
+    how = f"{_many(len(plan.layers), 'layer')} in 8 bits"
     with_them = {place for name in plan.readers for place in plan.served[name]} - layers
-    between = "sums and products" if len(with_them) > 1 else "sum or product"
-    others = f" with {len(with_them)} {between} between them" if with_them else ""
-    after = f", {_many(sum(kept.values()), 'node')} behind them in float32: {told}" if kept else ""
-    return f"{counted}, {method}, QDQ, {_many(len(plan.layers), 'layer')} in 8 bits{others}{spared}{after}"
+    if with_them:
+        between = "sums and products" if len(with_them) > 1 else "sum or product"
+        how += f" with {len(with_them)} {between} between them"
+    if last:
+        how += f", the {f'{last} last layers' if last > 1 else 'last layer'} in float32"
+    if uneven:
+        how += f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}"
+    if plan.kept:
+        kept = ", ".join(f"{count} {operator}" for operator, count in sorted(Counter(plan.kept).items()))
+        how += f", {_many(len(plan.kept), 'node')} behind them in float32: {kept}"
+    return how
 
 
 def _many(count: int, what: str) -> str:
