@@ -18,7 +18,7 @@ from holdfast.core.registry import F, stage
 from holdfast.core.types import Floats
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.walk import Walk, begin, cannot, counted, finish, proven, title
+from holdfast.graph.rewrite.follow.walk import Walk, cannot, counted, proven, title, walked
 from holdfast.graph.rewrite.types import Context, ModelProto, Rewritten
 
 
@@ -86,8 +86,7 @@ def _all(model: ModelProto, context: Context, wanted: Convention) -> Rewritten:
     """The model with every enlarging node done as wanted; as it came if none differs."""
     if not any(_resizes(node) for node in model.graph.node):
         return Rewritten(model, ())
-    walk = begin(model, context.picture, {})
-    finish(walk)
+    walk = walked(model, context.picture, {})
     found = [node for node in walk.nodes if _resizes(node) and _differs(walk, node, wanted)]
     if not found:
         return Rewritten(model, ())

@@ -108,8 +108,8 @@ class Walk:
         self.touch(node)
 
 
-def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
-    """A walk at the inputs of a model that is fed as its card says, one image at a time."""
+def walked(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
+    """The walk through all nodes of a model that is fed as its card says, one image at a time."""
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: Value(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     width, height = card.input.size
@@ -125,13 +125,9 @@ def begin(model: ModelProto, card: Card, rules: dict[str, Rule]) -> Walk:
         walk.makers.update({name: i for name in node.output if name})
         for name in node.input:
             walk.users.setdefault(name, []).append(i)
-    return walk
-
-
-def finish(walk: Walk) -> None:
-    """Process all remaining nodes."""
     for i in range(len(walk.nodes)):
         step(walk, i)
+    return walk
 
 
 def reach(walk: Walk, name: str) -> bool:
@@ -274,9 +270,6 @@ def proven(walk: Walk) -> None:
             )
 
 
-NOTHING = "nothing in the graph it could change"
-
-
 def unchanged(data: bytes, family: str) -> str:
     """Why a rewrite of that family that changed nothing in this ONNX file has nothing to change."""
     nodes = [n for n in onnx.load_from_string(data).graph.node if n.domain in STANDARD]
@@ -288,7 +281,7 @@ def unchanged(data: bytes, family: str) -> str:
         if not kinds:
             return "no Resize or Upsample in the graph"
         return f"{counted(kinds)}: done so already, or not enlarging by neighbours or linearly"
-    return NOTHING
+    return "nothing in the graph it could change"
 
 
 def _pools(strided: list[Any]) -> str:
